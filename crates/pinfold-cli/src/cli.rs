@@ -1,0 +1,40 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::perf;
+
+/// Messages between processes, straight from and into the memory they already use.
+#[derive(Parser)]
+#[command(name = "pinfold", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure latency, bandwidth and rate beside what one would use instead
+    Perf(perf::PerfArgs),
+}
+
+/// Reads the command line and runs what it asks for.
+///
+/// A command line that cannot be understood ends the process with status 2, from clap.
+pub(crate) fn run() -> ExitCode {
+    match Cli::parse().command {
+        Command::Perf(args) => perf::run(args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,42 @@
+//! The second process: does as it is told until there is no more to do.
+
+use super::{
+    bench::Stage,
+    fail::{Fail, Result},
+    pair::{Order, Pair},
+    subject::{Bench, Id},
+};
+
+/// Serves the first process to the end.
+///
+/// # Errors
+/// What made it give up; the first process has been told.
+pub(crate) fn serve(pair: &mut Pair, stage: &mut Stage) -> Result<()> {
+    let done = obey(pair, stage);
+    if let Err(why) = &done {
+        pair.give_up(why);
+    }
+    done
+}
+
+fn obey(pair: &mut Pair, stage: &mut Stage) -> Result<()> {
+    let mut subjects: Vec<(Id, Box<dyn Bench>)> = Vec::new();
+    loop {
+        match pair.next_order()? {
+            Order::SetUp(id) => {
+                if let Ok(bench) = pair.set_up_here(id)? {
+                    subjects.push((id, bench));
+                }
+            }
+            Order::Run(spec) => {
+                let Some((id, bench)) = subjects.get_mut(spec.subject) else {
+                    return Err(Fail::Protocol(format!("subject {}", spec.subject)));
+                };
+                stage.label = id.to_string().into();
+                let outcome = bench.run(stage, &spec)?;
+                pair.done(outcome.cpu_ns)?;
+            }
+            Order::Quit => return Ok(()),
+        }
+    }
+}

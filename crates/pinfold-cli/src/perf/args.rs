@@ -1,0 +1,248 @@
+//! The options of `pinfold perf`.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::{
+    fail::{Fail, Result},
+    plan::{What, Wish},
+    subject::{Kind, Route},
+};
+
+/// Seconds that everything takes, unless told otherwise.
+const SECONDS: f64 = 90.0;
+/// The same with `--quick`, which promises 30: what is left is for starting up and ending.
+const QUICK_SECONDS: f64 = 24.0;
+/// The longest message there is memory for, twice.
+const SIZE_MAX: usize = 4 << 30;
+
+/// Measure latency, bandwidth and rate beside what one would use instead
+///
+/// Starts a second process, binds each to a core of its own, and has them exchange messages: over
+/// Pinfold, over a pipe, a Unix socket, loopback TCP, process_vm_readv, and over the bare
+/// hardware. All take turns in the same run, and every run's contents are checked.
+///
+/// To run the two processes by hand, start `pinfold perf --listen local:NAME` in one terminal and
+/// `pinfold perf --connect local:NAME` in another one. The connecting side measures and prints.
+#[derive(clap::Args)]
+#[command(after_help = AFTER)]
+pub(crate) struct PerfArgs {
+    /// Take at most 30 seconds, with fewer sizes
+    #[arg(long)]
+    quick: bool,
+
+    /// What to measure [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    what: Vec<What>,
+
+    /// Message sizes, such as 8,4K,1M [default: a few, by measure]
+    #[arg(long, value_parser = size, value_delimiter = ',', value_name = "LIST")]
+    sizes: Vec<usize>,
+
+    /// Which ways to measure [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    subjects: Vec<Kind>,
+
+    /// Which of Pinfold's paths to measure [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    paths: Vec<Route>,
+
+    /// Write every message anew before it is sent, and read it after it has arrived
+    ///
+    /// What the writing and reading takes is not counted; what it does to the caches is.
+    /// Otherwise the memory stays as it is between messages, as in most benchmarks.
+    #[arg(long)]
+    touch: bool,
+
+    /// How often each subject gets its turn in each row
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+
+    /// Seconds to take in all
+    #[arg(long, value_name = "S", conflicts_with = "quick")]
+    seconds: Option<f64>,
+
+    /// The processors for the two processes, such as 0,2
+    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "A,B")]
+    cores: Vec<usize>,
+
+    /// Print one JSON object a line instead of tables
+    #[arg(long)]
+    json: bool,
+
+    /// Also write plots and tables into one HTML file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// Also print what every subject did, with the 99th percentiles
+    #[arg(long)]
+    full: bool,
+
+    /// Print without colours
+    #[arg(long)]
+    no_color: bool,
+
+    /// Be the second process: wait at this address for the one that measures
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["connect", "quick", "what", "sizes",
+        "subjects", "paths", "touch", "rounds", "seconds", "cores", "json", "html", "full"])]
+    listen: Option<String>,
+
+    /// Be the process that measures, with the one that listens at this address
+    #[arg(long, value_name = "ADDRESS")]
+    connect: Option<String>,
+
+    /// For the second process that this command starts itself
+    #[arg(long, hide = true, exclusive = true)]
+    second: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  pinfold perf --quick
+  pinfold perf --what latency --sizes 8,1K,64K --full
+  pinfold perf --touch --html perf.html
+  pinfold perf --json | jq 'select(.subject == \"pinfold\")'
+
+Near and far: a virtual machine's cores move, and what passes between them takes 3 to 5 times
+longer when they are far apart. Every run is bracketed by a probe of that distance, and compared
+only with others of its class: near, far, or mixed where it changed meanwhile.";
+
+/// What this process is to do.
+pub(crate) enum Role {
+    /// Start the second process and measure.
+    Start,
+    /// Wait at an address.
+    Listen(String),
+    /// Measure with who waits at an address.
+    Connect(String),
+    /// Be the second process; the first one is at standard input.
+    Second,
+}
+
+/// Where the results go.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) html: Option<PathBuf>,
+    pub(crate) full: bool,
+    pub(crate) color: bool,
+}
+
+impl PerfArgs {
+    /// What this process is to do.
+    pub(crate) fn role(&self) -> Role {
+        match (self.second, &self.listen, &self.connect) {
+            (true, _, _) => Role::Second,
+            (_, Some(address), _) => Role::Listen(address.clone()),
+            (_, _, Some(address)) => Role::Connect(address.clone()),
+            _ => Role::Start,
+        }
+    }
+
+    /// What is to be measured.
+    ///
+    /// # Errors
+    /// [`Fail::Usage`] if nothing is left to measure.
+    pub(crate) fn wish(&self) -> Result<Wish> {
+        fn or_all<T: Clone>(some: &[T], all: &[T]) -> Vec<T> {
+            if some.is_empty() { all.to_vec() } else { some.to_vec() }
+        }
+        let wish = Wish {
+            whats: or_all(&self.what, &What::ALL),
+            sizes: self.sizes.clone(),
+            kinds: or_all(&self.subjects, &Kind::ALL),
+            routes: or_all(&self.paths, &Route::ALL),
+            rounds: self.rounds.unwrap_or(if self.quick { 5 } else { 7 }),
+            touched: self.touch,
+            quick: self.quick,
+        };
+        if wish.subjects().is_empty() {
+            return Err(Fail::Usage(
+                "none of the subjects and paths asked for can be measured in this way: line does \
+                 latency of 8 bytes, inline up to 56 bytes, ring everything but cpu, memcpy \
+                 neither rate nor bidirectional"
+                    .into(),
+            ));
+        }
+        Ok(wish)
+    }
+
+    /// How long everything may take.
+    ///
+    /// # Errors
+    /// [`Fail::Usage`] if that is no time.
+    pub(crate) fn time(&self) -> Result<Duration> {
+        let seconds = match self.seconds {
+            Some(seconds) => seconds,
+            None if self.quick => QUICK_SECONDS,
+            None => SECONDS,
+        };
+        match Duration::try_from_secs_f64(seconds) {
+            Ok(time) if !time.is_zero() => Ok(time),
+            _ => Err(Fail::Usage(format!("--seconds {seconds}: give a positive number"))),
+        }
+    }
+
+    /// The processors asked for.
+    ///
+    /// # Errors
+    /// [`Fail::Usage`] if they are not two that this process may use.
+    pub(crate) fn cores(&self) -> Result<Option<[usize; 2]>> {
+        let allowed = pinfold_sys::affinity::current_cpus();
+        if let Some(missing) = self.cores.iter().find(|core| !allowed.contains(core)) {
+            return Err(Fail::Usage(format!("--cores: processor {missing} is not to be had here")));
+        }
+        match self.cores[..] {
+            [] => Ok(None),
+            [first, second] => Ok(Some([first, second])),
+            _ => Err(Fail::Usage("--cores: give two, such as 0,1".into())),
+        }
+    }
+
+    /// Where the results go.
+    pub(crate) fn output(&self) -> Output {
+        use std::io::IsTerminal;
+        let wanted = !self.no_color && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+        Output {
+            json: self.json,
+            html: self.html.clone(),
+            full: self.full,
+            color: wanted && std::io::stdout().is_terminal(),
+        }
+    }
+}
+
+/// Reads a size: a number of bytes, with `K`, `M` or `G` for powers of 1024.
+fn size(text: &str) -> Result<usize, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let lower = lower.trim_end_matches("ib").trim_end_matches('b');
+    let (digits, shift) = match lower.char_indices().last() {
+        Some((at, 'k')) => (&lower[..at], 10),
+        Some((at, 'm')) => (&lower[..at], 20),
+        Some((at, 'g')) => (&lower[..at], 30),
+        _ => (lower, 0),
+    };
+    let number: usize = digits.parse().map_err(|_| "write a size as 8, 4K or 1M")?;
+    match number.checked_mul(1 << shift) {
+        Some(0) => Err("an empty message has nothing to measure; 1 byte is the least".into()),
+        Some(size) if size <= SIZE_MAX => Ok(size),
+        _ => Err("4G is the most".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("8"), Ok(8));
+        assert_eq!(size("4K"), Ok(4096));
+        assert_eq!(size("4k"), Ok(4096));
+        assert_eq!(size("1MiB"), Ok(1 << 20));
+        assert_eq!(size("2mb"), Ok(2 << 20));
+        assert_eq!(size("4G"), Ok(4 << 30));
+        for wrong in ["", "K", "0", "-1", "5G", "x", "1.5M", "99999999999G", "é", "4é"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

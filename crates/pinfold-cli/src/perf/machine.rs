@@ -1,0 +1,86 @@
+//! What a result was measured on: facts a reader needs to judge it.
+
+use std::fs;
+
+/// The machine, in words.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) processors: usize,
+    pub(crate) kernel: String,
+    pub(crate) memory_bytes: u64,
+    /// The processors that the two processes were bound to.
+    pub(crate) cores: [Option<usize>; 2],
+}
+
+impl Machine {
+    /// Looks around. What cannot be found out is said to be unknown.
+    pub(crate) fn look(cores: [Option<usize>; 2]) -> Machine {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Machine {
+            processor: field(&cpuinfo, "model name").unwrap_or("unknown processor").into(),
+            // This process may be bound to one of them by now.
+            processors: cpuinfo
+                .lines()
+                .filter(|l| l.starts_with("processor"))
+                .count()
+                .max(processors),
+            kernel: format!("Linux {}", kernel.trim()),
+            memory_bytes: field(&meminfo, "MemTotal").map_or(0, kib),
+            cores,
+        }
+    }
+
+    /// Where the two processes ran.
+    pub(crate) fn placement(&self) -> String {
+        match self.cores {
+            [Some(one), Some(two)] if one == two => format!("both processes on core {one}"),
+            [Some(one), Some(two)] => format!("processes on cores {one} and {two}"),
+            _ => "processes not bound to cores".into(),
+        }
+    }
+
+    /// One line.
+    pub(crate) fn line(&self) -> String {
+        let Machine { processor, processors, kernel, memory_bytes, .. } = self;
+        let gib = *memory_bytes as f64 / (1u64 << 30) as f64;
+        let s = if *processors == 1 { "" } else { "s" };
+        format!(
+            "{processor}, {processors} processor{s}, {gib:.0} GiB, {kernel}, {}",
+            self.placement()
+        )
+    }
+}
+
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_once(':').map(|(_, value)| value.trim())
+}
+
+fn kib(text: &str) -> u64 {
+    text.trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields() {
+        assert_eq!(field("a\t: b c\nd: e", "a"), Some("b c"));
+        assert_eq!(field("a: b", "x"), None);
+        assert_eq!(kib("16 kB"), 16384);
+        assert_eq!(kib("?"), 0);
+    }
+
+    #[test]
+    fn the_line_is_one_line() {
+        let machine = Machine::look([Some(0), Some(1)]);
+        assert!(machine.line().contains("cores 0 and 1"));
+        assert!(!machine.line().contains('\n'));
+        assert!(machine.processors >= 1);
+    }
+}

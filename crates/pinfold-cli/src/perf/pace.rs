@@ -1,0 +1,125 @@
+//! How many messages make up a run, from how long one is expected to take.
+
+use std::time::Duration;
+
+use super::{
+    bench::Spec,
+    plan::{Cell, What},
+};
+
+/// Below this many picoseconds one way, a latency sample is the mean of [`BATCH`] round trips:
+/// reading the clock takes 10 to 20 ns.
+const BATCH_BELOW_PS: f64 = 1e6;
+/// Round trips in such a sample.
+const BATCH: u64 = 64;
+/// A burst takes about this long at least, so that its start and end hardly count.
+const BURST_PS: f64 = 300e6;
+/// Bytes of memory that the messages of a touched burst have together, at most, unless one
+/// message is longer: they shall fit into a core's own cache.
+const TOUCHED_BYTES: usize = 1 << 20;
+/// What writing or checking a byte takes, picoseconds; a guess, for planning only.
+const TOUCH_PS: f64 = 120.0;
+
+/// A short run to learn how long a message takes, of which nothing else is kept.
+pub(crate) fn trial(cell: Cell, subject: usize, run: u64) -> Spec {
+    let some = ((256 << 10) / cell.size.max(1)).clamp(1, 16) as u64;
+    let (samples, per_sample) = match cell.what {
+        What::Latency => (2, some),
+        _ if cell.touched => (2, touched_burst(cell.size)),
+        // Long enough to sleep and wake more than once.
+        What::Cpu => (1, 4 * some),
+        _ => (2, 4 * some),
+    };
+    spec(cell, subject, run, 1, samples, per_sample)
+}
+
+/// A run that takes about `allowance`, if a message takes about `ps` picoseconds.
+pub(crate) fn measure(cell: Cell, subject: usize, run: u64, ps: u64, allowance: Duration) -> Spec {
+    // The probes, the messages between the processes and the check take their part.
+    let allowed = allowance.as_secs_f64() * 1e12 * 0.85 - 100e6;
+    let ps = ps.max(1) as f64;
+    let touch = if cell.touched { cell.size as f64 * TOUCH_PS } else { 0.0 };
+    let whole = |count: f64, least: u64, most: u64| (count as u64).clamp(least, most);
+    match cell.what {
+        What::Latency => {
+            let round_trip = 2.0 * ps + 4.0 * touch;
+            let batch = if ps < BATCH_BELOW_PS { BATCH } else { 1 };
+            let warm_up = whole(allowed / 20.0 / round_trip, 1, 2000);
+            let samples = whole(allowed / (round_trip * batch as f64), 3, 20_000);
+            spec(cell, subject, run, warm_up, samples, batch)
+        }
+        What::Cpu if !cell.touched => {
+            let count = whole(allowed / ps, 2, 10_000_000);
+            spec(cell, subject, run, 0, 1, count)
+        }
+        _ => {
+            let burst = if cell.touched {
+                touched_burst(cell.size)
+            } else {
+                whole(BURST_PS / ps, 8, 1 << 20)
+            };
+            let samples = whole(allowed / (burst as f64 * (ps + 2.0 * touch)), 3, 5_000);
+            spec(cell, subject, run, burst, samples, burst)
+        }
+    }
+}
+
+/// Messages in a burst of touched messages: a power of two.
+fn touched_burst(size: usize) -> u64 {
+    let most = (TOUCHED_BYTES / size.max(1)).clamp(1, 256);
+    // The power of two at or below it.
+    1 << most.ilog2()
+}
+
+fn spec(cell: Cell, subject: usize, run: u64, warm_up: u64, samples: u64, per_sample: u64) -> Spec {
+    let Cell { what, size, touched } = cell;
+    Spec { subject, what, size, touched, run, warm_up, samples, per_sample }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(what: What, size: usize, touched: bool) -> Cell {
+        Cell { what, size, touched }
+    }
+
+    #[test]
+    fn runs_take_their_time_and_no_more() {
+        let allowance = Duration::from_millis(20);
+        for what in What::ALL {
+            for (size, ps) in [(8, 50_000), (8, 2_000_000), (4096, 500_000), (1 << 20, 80_000_000)]
+            {
+                let spec = measure(cell(what, size, false), 0, 1, ps, allowance);
+                let ways = if what == What::Latency { 2 } else { 1 };
+                let messages = spec.warm_up + spec.samples * spec.per_sample;
+                let took = messages * ways * ps;
+                assert!(took < 25_000_000_000, "{what:?} {size}: {took}");
+                assert!(took > 10_000_000_000, "{what:?} {size}: {took}");
+            }
+        }
+    }
+
+    #[test]
+    fn quick_messages_are_timed_in_batches() {
+        let allowance = Duration::from_millis(20);
+        let spec = |ps| measure(cell(What::Latency, 8, false), 0, 1, ps, allowance);
+        assert_eq!(spec(80_000).per_sample, 64);
+        assert_eq!(spec(1_200_000).per_sample, 1);
+    }
+
+    #[test]
+    fn slow_subjects_still_get_samples() {
+        let slow = measure(cell(What::Bandwidth, 1 << 30, true), 0, 1, u64::MAX, Duration::ZERO);
+        assert_eq!((slow.samples, slow.per_sample), (3, 1));
+    }
+
+    #[test]
+    fn touched_bursts_are_powers_of_two() {
+        for size in [0, 1, 8, 100, 4096, 5000, 1 << 20, 1 << 22] {
+            let burst = touched_burst(size);
+            assert!(burst.is_power_of_two() && burst <= 256);
+            assert!(burst == 1 || burst as usize * size <= TOUCHED_BYTES);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What to run, in which order, and for how long. Nothing here does anything.
+//!
+//! Subjects take turns: within each measure and size, every subject runs once per round, and
+//! each round begins with another one. So whatever changes on the machine meanwhile changes for
+//! all of them.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::subject::{Id, Kind, Route};
+
+/// A measure.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum What {
+    /// The time of one message: half a round trip
+    Latency,
+    /// Bytes a second in one direction
+    Bandwidth,
+    /// Bytes a second with both directions busy, their sum
+    Bidirectional,
+    /// 8-byte messages a second in one direction
+    Rate,
+    /// Processor time of both processes per message, waiting asleep
+    Cpu,
+}
+
+impl What {
+    /// All of them, in the order they run.
+    pub(crate) const ALL: [What; 5] =
+        [What::Latency, What::Rate, What::Bandwidth, What::Bidirectional, What::Cpu];
+
+    /// The name that options and records use.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            What::Latency => "latency",
+            What::Bandwidth => "bandwidth",
+            What::Bidirectional => "bidirectional",
+            What::Rate => "rate",
+            What::Cpu => "cpu",
+        }
+    }
+
+    /// The message sizes it is measured with unless others are asked for, bytes.
+    fn usual_sizes(self, quick: bool) -> &'static [usize] {
+        const KI: usize = 1 << 10;
+        const MI: usize = 1 << 20;
+        match (self, quick) {
+            (What::Latency, true) => &[8, KI, 4 * KI, 64 * KI, MI],
+            (What::Latency, false) => {
+                &[8, 64, 256, KI, 4 * KI, 16 * KI, 64 * KI, 256 * KI, MI, 4 * MI]
+            }
+            (What::Rate, _) => &[8],
+            (What::Bandwidth, true) => &[4 * KI, 16 * KI, 64 * KI, MI, 4 * MI],
+            (What::Bandwidth, false) => &[KI, 4 * KI, 16 * KI, 64 * KI, 256 * KI, MI, 4 * MI],
+            (What::Bidirectional, true) => &[64 * KI, MI],
+            (What::Bidirectional, false) => &[4 * KI, 64 * KI, MI],
+            (What::Cpu, _) => &[8, 4 * KI, MI],
+        }
+    }
+}
+
+/// What the user wants measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) whats: Vec<What>,
+    /// Message sizes in bytes; none means the usual ones of each measure.
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) routes: Vec<Route>,
+    pub(crate) rounds: u32,
+    pub(crate) touched: bool,
+    pub(crate) quick: bool,
+}
+
+/// One measure with one size: what one row of a table is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Cell {
+    pub(crate) what: What,
+    pub(crate) size: usize,
+    pub(crate) touched: bool,
+}
+
+/// One turn of one subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) cell: Cell,
+    pub(crate) subject: Id,
+    pub(crate) round: u32,
+}
+
+impl Wish {
+    /// Every subject that is wanted and can do something of what is wanted.
+    pub(crate) fn subjects(&self) -> Vec<Id> {
+        let mut all: Vec<Id> = Kind::ALL
+            .into_iter()
+            .filter(|&kind| kind != Kind::Pinfold && self.kinds.contains(&kind))
+            .map(Id::plain)
+            .collect();
+        if self.kinds.contains(&Kind::Pinfold) {
+            let routes = Route::ALL.into_iter().filter(|route| self.routes.contains(route));
+            all.extend(routes.map(Id::pinfold));
+        }
+        let cells = self.cells();
+        all.retain(|id| cells.iter().any(|cell| id.can(cell.what, cell.size)));
+        all
+    }
+
+    /// Every row there will be.
+    pub(crate) fn cells(&self) -> Vec<Cell> {
+        let wanted = What::ALL.into_iter().filter(|what| self.whats.contains(what));
+        wanted
+            .flat_map(|what| {
+                let sizes = match (what, self.sizes.is_empty()) {
+                    // A rate of other than small messages is a bandwidth.
+                    (What::Rate, _) | (_, true) => what.usual_sizes(self.quick).to_vec(),
+                    (_, false) => self.sizes.clone(),
+                };
+                sizes.into_iter().map(move |size| Cell { what, size, touched: self.touched })
+            })
+            .collect()
+    }
+}
+
+/// The turns, in order, of those subjects that could be set up.
+pub(crate) fn steps(wish: &Wish, subjects: &[Id]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for cell in wish.cells() {
+        let able: Vec<Id> =
+            subjects.iter().copied().filter(|id| id.can(cell.what, cell.size)).collect();
+        for round in 0..wish.rounds {
+            let turns = able.iter().cycle().skip(round as usize % able.len().max(1));
+            let turns = turns.take(able.len());
+            steps.extend(turns.map(|&subject| Step { cell, subject, round }));
+        }
+    }
+    steps
+}
+
+/// Shares the time that is left among the steps that are left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    total: Duration,
+}
+
+/// The most one step takes: more samples would not say more.
+const STEP_MAX: Duration = Duration::from_millis(250);
+/// The least a step is worth doing for, as long as there is time at all.
+const STEP_MIN: Duration = Duration::from_micros(500);
+
+impl Budget {
+    /// `total` for everything.
+    pub(crate) const fn new(total: Duration) -> Budget {
+        Budget { total }
+    }
+
+    /// How long the next step may take, when `elapsed` has passed and `left` steps remain, this
+    /// one included. `None` when the time is up.
+    pub(crate) fn next(&self, elapsed: Duration, left: usize) -> Option<Duration> {
+        let rest = self.total.checked_sub(elapsed)?;
+        let share = rest / u32::try_from(left.max(1)).unwrap_or(u32::MAX);
+        (!rest.is_zero()).then(|| share.clamp(STEP_MIN, STEP_MAX).min(rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish() -> Wish {
+        Wish {
+            whats: What::ALL.to_vec(),
+            sizes: vec![],
+            kinds: Kind::ALL.to_vec(),
+            routes: Route::ALL.to_vec(),
+            rounds: 5,
+            touched: false,
+            quick: true,
+        }
+    }
+
+    #[test]
+    fn subjects_take_turns() {
+        let wish = wish();
+        let subjects = wish.subjects();
+        let steps = steps(&wish, &subjects);
+        assert_eq!(subjects.len(), 11);
+        for cell in wish.cells() {
+            let here: Vec<_> = steps.iter().filter(|step| step.cell == cell).collect();
+            let able = subjects.iter().filter(|id| id.can(cell.what, cell.size)).count();
+            assert_eq!(here.len(), able * 5, "{cell:?}");
+            for (at, round) in here.chunks(able).enumerate() {
+                // Each round has every subject once, and starts with another one.
+                assert!(round.iter().all(|step| step.round == at as u32));
+                let mut ids: Vec<_> = round.iter().map(|step| step.subject).collect();
+                if at > 0 && able > 1 {
+                    assert_ne!(ids[0], here[(at - 1) * able].subject);
+                }
+                ids.sort();
+                ids.dedup();
+                assert_eq!(ids.len(), able);
+            }
+        }
+        // Rows follow each other: a row is done before the next begins.
+        let mut cells: Vec<_> = steps.iter().map(|step| step.cell).collect();
+        cells.dedup();
+        assert_eq!(cells, wish.cells());
+    }
+
+    #[test]
+    fn only_what_makes_sense_is_planned() {
+        let wish = wish();
+        for step in steps(&wish, &wish.subjects()) {
+            let Step { cell, subject, .. } = step;
+            match (subject.kind, subject.route) {
+                (Kind::Line, _) => assert_eq!((cell.what, cell.size), (What::Latency, 8)),
+                (_, Some(Route::Inline)) => assert!(cell.size <= 56),
+                (Kind::Ring, _) => assert_ne!(cell.what, What::Cpu),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn wishes_are_kept() {
+        let wish = Wish {
+            whats: vec![What::Rate, What::Latency],
+            sizes: vec![100],
+            kinds: vec![Kind::Pinfold, Kind::Pipe],
+            routes: vec![Route::Inline],
+            ..wish()
+        };
+        let cells: Vec<_> = wish.cells().iter().map(|cell| (cell.what, cell.size)).collect();
+        assert_eq!(cells, [(What::Latency, 100), (What::Rate, 8)]);
+        assert_eq!(wish.subjects(), [Id::plain(Kind::Pipe), Id::pinfold(Route::Inline)]);
+        assert!(steps(&wish, &[]).is_empty());
+    }
+
+    #[test]
+    fn the_budget_is_kept() {
+        // Whatever the steps really take, as long as each keeps its share, the total holds.
+        let total = Duration::from_secs(25);
+        let budget = Budget::new(total);
+        let steps = steps(&wish(), &wish().subjects()).len();
+        let mut elapsed = Duration::ZERO;
+        let mut done = 0;
+        while let Some(share) = (done < steps).then(|| budget.next(elapsed, steps - done)).flatten()
+        {
+            assert!(share <= STEP_MAX);
+            elapsed += share;
+            done += 1;
+        }
+        assert_eq!(done, steps);
+        assert!(elapsed <= total);
+        // A step that overran shortens the others; nothing goes on after the end.
+        let late = budget.next(Duration::from_secs(20), 100).unwrap();
+        assert_eq!(late, Duration::from_millis(50));
+        assert_eq!(budget.next(total, 100), None);
+        assert_eq!(budget.next(total + Duration::from_secs(1), 100), None);
+        assert_eq!(
+            budget.next(total - Duration::from_micros(1), 1),
+            Some(Duration::from_micros(1))
+        );
+    }
+}

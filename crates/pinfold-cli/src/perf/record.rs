@@ -1,0 +1,235 @@
+//! What a run of the command leaves behind: one record for each measure, subject, size and
+//! class, and the samples it is made of.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    class::Class,
+    plan::{Cell, What},
+    stats::Times,
+    subject::{Id, Kind, Route},
+};
+
+/// One line of `--json`. The names and values of its fields are a promise to scripts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Record {
+    /// What was measured.
+    pub(crate) what: What,
+    /// How the messages went.
+    pub(crate) subject: Kind,
+    /// Pinfold's paths; `null` for others.
+    pub(crate) path: Option<Route>,
+    /// Bytes in a message.
+    pub(crate) size: usize,
+    /// Whether every message was written before and read after it went.
+    pub(crate) touched: bool,
+    /// How far apart the cores were.
+    pub(crate) class: Class,
+    /// The middle sample, in `unit`.
+    pub(crate) median: f64,
+    /// What all but the worst 1 % of the samples reached: a high time, or a low rate.
+    pub(crate) p99: f64,
+    /// Samples.
+    pub(crate) n: u64,
+    /// `ns`, `MB/s` (10^6 bytes a second) or `M/s` (10^6 messages a second).
+    pub(crate) unit: Unit,
+}
+
+/// The unit of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Unit {
+    #[serde(rename = "ns")]
+    Nanoseconds,
+    #[serde(rename = "MB/s")]
+    MegabytesPerSecond,
+    #[serde(rename = "M/s")]
+    MillionsPerSecond,
+}
+
+impl Unit {
+    /// The unit of a measure.
+    pub(crate) const fn of(what: What) -> Unit {
+        match what {
+            What::Latency | What::Cpu => Unit::Nanoseconds,
+            What::Bandwidth | What::Bidirectional => Unit::MegabytesPerSecond,
+            What::Rate => Unit::MillionsPerSecond,
+        }
+    }
+
+    /// Whether more is better.
+    pub(crate) const fn more_is_better(self) -> bool {
+        !matches!(self, Unit::Nanoseconds)
+    }
+}
+
+impl Record {
+    /// The subject and its path.
+    pub(crate) fn id(&self) -> Id {
+        Id { kind: self.subject, route: self.path }
+    }
+
+    fn new(cell: Cell, id: Id, class: Class, times: &Times) -> Record {
+        let Cell { what, size, touched } = cell;
+        Record {
+            what,
+            subject: id.kind,
+            path: id.route,
+            size,
+            touched,
+            class,
+            median: value(what, size, times.median()),
+            p99: value(what, size, times.p99()),
+            n: times.count(),
+            unit: Unit::of(what),
+        }
+    }
+}
+
+/// What `ps` picoseconds per message of `size` bytes are in the unit of `what`.
+fn value(what: What, size: usize, ps: u64) -> f64 {
+    let ps = ps.max(1) as f64;
+    match what {
+        What::Latency | What::Cpu => rounded(ps / 1e3, 100.0),
+        // A byte per picosecond is 10^12 a second.
+        What::Bandwidth => rounded(size as f64 / ps * 1e6, 10.0),
+        What::Bidirectional => rounded(2.0 * size as f64 / ps * 1e6, 10.0),
+        What::Rate => rounded(1e6 / ps, 1000.0),
+    }
+}
+
+fn rounded(value: f64, parts: f64) -> f64 {
+    (value * parts).round() / parts
+}
+
+/// The samples so far.
+#[derive(Default)]
+pub(crate) struct Collected {
+    times: BTreeMap<(Cell, Id, Class), Times>,
+    /// The path that Pinfold took when it had the choice.
+    taken: BTreeMap<(Cell, Id), &'static str>,
+    runs: [u64; Class::ALL.len()],
+}
+
+impl Collected {
+    /// Adds a run's samples, picoseconds per message.
+    pub(crate) fn add(&mut self, cell: Cell, id: Id, class: Class, samples: &[u64]) {
+        let times = self.times.entry((cell, id, class)).or_insert_with(Times::new);
+        samples.iter().for_each(|&ps| times.add(ps));
+        self.runs[class as usize] += 1;
+    }
+
+    /// Notes which path a subject took.
+    pub(crate) fn note_path(&mut self, cell: Cell, id: Id, path: &'static str) {
+        self.taken.insert((cell, id), path);
+    }
+
+    /// The path a subject took, where it had a choice.
+    pub(crate) fn path_taken(&self, cell: Cell, id: Id) -> Option<&'static str> {
+        self.taken.get(&(cell, id)).copied()
+    }
+
+    /// How many timed runs were of this class.
+    pub(crate) fn runs(&self, class: Class) -> u64 {
+        self.runs[class as usize]
+    }
+
+    /// The records of one cell, in the order of subjects and classes.
+    pub(crate) fn records_of(&self, cell: Cell) -> impl Iterator<Item = Record> {
+        let here = self.times.iter().filter(move |((at, _, _), _)| *at == cell);
+        here.map(|(&(cell, id, class), times)| Record::new(cell, id, class, times))
+    }
+
+    /// Every record.
+    pub(crate) fn records(&self) -> Vec<Record> {
+        let all = self.times.iter();
+        all.map(|(&(cell, id, class), times)| Record::new(cell, id, class, times)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CELL: Cell = Cell { what: What::Latency, size: 8, touched: false };
+
+    fn one(cell: Cell, id: Id, samples: &[u64]) -> Record {
+        let mut collected = Collected::default();
+        collected.add(cell, id, Class::Near, samples);
+        collected.records().remove(0)
+    }
+
+    #[test]
+    fn json_has_exactly_the_promised_fields() {
+        let record = one(CELL, Id::pinfold(Route::Eager), &[80_000, 90_000, 100_000]);
+        let json = serde_json::to_string(&record).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let mut names: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        names.sort_unstable();
+        let promised =
+            ["class", "median", "n", "p99", "path", "size", "subject", "touched", "unit", "what"];
+        assert_eq!(names, promised);
+        assert_eq!(value["what"], "latency");
+        assert_eq!(value["subject"], "pinfold");
+        assert_eq!(value["path"], "eager");
+        assert_eq!(value["size"], 8);
+        assert_eq!(value["touched"], false);
+        assert_eq!(value["class"], "near");
+        assert_eq!(value["unit"], "ns");
+        assert_eq!(value["n"], 3);
+        assert!((value["median"].as_f64().unwrap() - 90.0).abs() < 0.2);
+        assert!((value["p99"].as_f64().unwrap() - 100.0).abs() < 0.2);
+        assert!(!json.contains('\n'));
+        assert_eq!(serde_json::from_str::<Record>(&json).unwrap(), record);
+    }
+
+    #[test]
+    fn every_name_is_as_promised() {
+        let names = |list: Vec<serde_json::Value>| {
+            list.iter().map(|name| name.as_str().unwrap().to_string()).collect::<Vec<_>>()
+        };
+        let whats = What::ALL.map(|what| serde_json::to_value(what).unwrap());
+        assert_eq!(names(whats.to_vec()), What::ALL.map(What::name));
+        let kinds = Kind::ALL.map(|kind| serde_json::to_value(kind).unwrap());
+        assert_eq!(names(kinds.to_vec()), Kind::ALL.map(Kind::name));
+        let routes = Route::ALL.map(|route| serde_json::to_value(route).unwrap());
+        assert_eq!(names(routes.to_vec()), Route::ALL.map(Route::name));
+        let units = What::ALL.map(|what| serde_json::to_value(Unit::of(what)).unwrap());
+        assert_eq!(names(units.to_vec()), ["ns", "M/s", "MB/s", "MB/s", "ns"]);
+    }
+
+    #[test]
+    fn units() {
+        let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.002;
+        let cell = |what, size| Cell { what, size, touched: true };
+        let pipe = Id::plain(Kind::Pipe);
+        // 1 MiB in 100 µs; 8 bytes in 10 ns.
+        let bandwidth = one(cell(What::Bandwidth, 1 << 20), pipe, &[100_000_000]);
+        assert!(near(bandwidth.median, 10485.8) && bandwidth.touched);
+        let both = one(cell(What::Bidirectional, 1 << 20), pipe, &[100_000_000]);
+        assert!(near(both.median, 20971.5));
+        assert!(near(one(cell(What::Rate, 8), pipe, &[10_000]).median, 100.0));
+        assert_eq!(one(cell(What::Rate, 8), pipe, &[10_000]).path, None);
+        // The worst of a rate is a low one.
+        let rates: Vec<u64> = (1..=100).map(|ns| ns * 1000).collect();
+        let rate = one(cell(What::Rate, 8), pipe, &rates);
+        assert!(rate.p99 < rate.median && near(rate.p99, 1000.0 / 99.0));
+    }
+
+    #[test]
+    fn classes_are_kept_apart() {
+        let mut collected = Collected::default();
+        let line = Id::plain(Kind::Line);
+        collected.add(CELL, line, Class::Near, &[45_000]);
+        collected.add(CELL, line, Class::Far, &[165_000]);
+        collected.add(CELL, line, Class::Near, &[45_000]);
+        let records: Vec<_> = collected.records_of(CELL).collect();
+        assert_eq!(records.len(), 2);
+        assert_eq!((records[0].class, records[0].n), (Class::Near, 2));
+        assert_eq!((records[1].class, records[1].n), (Class::Far, 1));
+        assert_eq!(collected.runs(Class::Near), 2);
+        assert_eq!(collected.runs(Class::Mixed), 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! `memcpy`: a copy within one process, which is no message, but what one would cost if it were
+//! nothing but one copy with everything at hand. The other process waits.
+
+use std::hint::black_box;
+
+use pinfold_sys::clock;
+
+use super::Bench;
+use crate::perf::{
+    bench::{Outcome, Spec, Stage, cpu_ns},
+    fail::Result,
+    plan::What,
+    stats,
+    sync::Side,
+    verify,
+};
+
+/// Both sides of it.
+pub(super) struct Memcpy;
+
+impl Bench for Memcpy {
+    fn run(&mut self, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
+        // A copy that was received is a message that was sent: the seeds are the first side's.
+        stage.out.shape(spec.size, 1);
+        stage.into.shape(spec.size, 1);
+        stage.out.fill(spec.first_number(Side::First));
+        let first = stage.sync.side == Side::First;
+        if first {
+            (0..spec.warm_up.max(1)).for_each(|_| copy(stage));
+        }
+        let before = stage.sync.hop_ns()?;
+        let mut outcome = Outcome::default();
+        if first {
+            let cpu = cpu_ns();
+            for sample in 0..spec.samples {
+                outcome.times.push(one_sample(stage, spec, sample)?);
+            }
+            outcome.cpu_ns = cpu_ns() - cpu;
+        }
+        let after = stage.sync.hop_ns()?;
+        outcome.hops_ns = (before, after);
+        if first && !spec.touched {
+            let checked = stage.into.check(spec.first_number(Side::First), 1);
+            checked.map_err(|wrong| stage.wrong(spec, wrong))?;
+        }
+        if spec.what == What::Cpu {
+            outcome.times.clear();
+        }
+        Ok(outcome)
+    }
+}
+
+/// Picoseconds per copy.
+fn one_sample(stage: &mut Stage, spec: &Spec, sample: u64) -> Result<u64> {
+    if !spec.touched {
+        let start = clock::ticks();
+        (0..spec.per_sample).for_each(|_| copy(stage));
+        return Ok(stats::ps(clock::ticks() - start) / spec.per_sample);
+    }
+    let mut ticks = 0;
+    for at in 0..spec.per_sample {
+        let number = spec.first_number(Side::First) + sample * spec.per_sample + at;
+        verify::fill(stage.out.get_mut(0), verify::seed(number));
+        let start = clock::ticks();
+        copy(stage);
+        ticks += clock::ticks() - start;
+        verify::check(stage.into.get(0), verify::seed(number))
+            .map_err(|wrong| stage.wrong(spec, wrong))?;
+    }
+    Ok(stats::ps(ticks) / spec.per_sample)
+}
+
+#[inline]
+fn copy(stage: &mut Stage) {
+    black_box(stage.into.get_mut(0)).copy_from_slice(black_box(stage.out.get(0)));
+}

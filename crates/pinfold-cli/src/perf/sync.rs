@@ -1,0 +1,231 @@
+//! How the two processes keep step without the kernel: a page of words both map.
+//!
+//! Each word has one writer. Barriers, acknowledgements and the probe of the cache-line hop go
+//! through it, the same for every subject, so that none is timed with another's machinery.
+
+use std::{
+    os::fd::OwnedFd,
+    rc::Rc,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use pinfold_sys::clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{
+    control::Control,
+    fail::{Fail, Result},
+    shared::Shared,
+    stats,
+};
+
+/// Bytes of the page.
+pub(crate) const BYTES: usize = 4096;
+
+/// How long the other process may stay silent before the run ends. Anything that one batch of
+/// one subject does takes far less.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Which process of the pair this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Says what is measured, holds the watch and prints.
+    First,
+    /// Does as it is told.
+    Second,
+}
+
+/// Waits for a word that the other process will write, and notices when it is gone.
+#[derive(Clone)]
+pub(crate) struct Watch {
+    control: Rc<OwnedFd>,
+    looks_per_check: u32,
+}
+
+/// One wait whose looks are system calls, and so dear enough to count each.
+pub(crate) struct Patience<'a> {
+    watch: &'a Watch,
+    looks: u32,
+    start: Option<Instant>,
+}
+
+impl Patience<'_> {
+    /// The last look was in vain. Now and then, checks the other process.
+    ///
+    /// # Errors
+    /// As [`Watch::until`].
+    #[inline]
+    pub(crate) fn again(&mut self) -> Result<()> {
+        self.looks += 16;
+        if self.looks < self.watch.looks_per_check {
+            return Ok(());
+        }
+        self.looks = 0;
+        self.watch.check(*self.start.get_or_insert_with(Instant::now))
+    }
+}
+
+impl Watch {
+    /// A watch over the process at the other end of `control`. Where both processes share a
+    /// core (`one_core`), the core is given up often.
+    pub(crate) fn new(control: &Control, one_core: bool) -> Watch {
+        let looks_per_check = if one_core { 1 << 6 } else { 1 << 14 };
+        Watch { control: control.fd(), looks_per_check }
+    }
+
+    /// Returns when `ready` says so.
+    ///
+    /// The first looks follow each other at once; later ones with pauses; now and then the core
+    /// is offered to others, and the other process checked.
+    ///
+    /// # Errors
+    /// [`Fail::Gone`] when the other process ended or has something to say, which in the middle
+    /// of a batch can only be that it failed; [`Fail::Stuck`] after a minute.
+    #[inline]
+    pub(crate) fn until(&self, mut ready: impl FnMut() -> bool) -> Result<()> {
+        for _ in 0..1024 {
+            if ready() {
+                return Ok(());
+            }
+        }
+        self.until_slowly(&mut ready)
+    }
+
+    #[cold]
+    fn until_slowly(&self, ready: &mut dyn FnMut() -> bool) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            for _ in 0..self.looks_per_check {
+                if ready() {
+                    return Ok(());
+                }
+                clock::relax();
+            }
+            self.check(start)?;
+        }
+    }
+
+    /// For a loop of its own around system calls that do not wait.
+    #[inline]
+    pub(crate) fn patience(&self) -> Patience<'_> {
+        Patience { watch: self, looks: 0, start: None }
+    }
+
+    /// One look at the other process, in a wait that began at `start`.
+    #[cold]
+    pub(crate) fn check(&self, start: Instant) -> Result<()> {
+        let mut fds = [PollFd::new(&*self.control, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if matches!(poll(&mut fds, Some(&now)), Ok(1..)) {
+            return Err(Fail::Gone);
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(Fail::Stuck(PATIENCE));
+        }
+        rustix::thread::sched_yield();
+        Ok(())
+    }
+}
+
+/// The page, as one process sees it.
+pub(crate) struct Sync {
+    shared: Rc<Shared>,
+    pub(crate) side: Side,
+    pub(crate) watch: Watch,
+    barriers: u64,
+    acks: u64,
+}
+
+// One line per writer and purpose.
+const ARRIVED: [usize; 2] = [0, 2];
+const BOUNCED: usize = 4;
+const ACKED: usize = 6;
+const TOUCHED: usize = 8;
+
+/// Round trips in one group of the probe. A group takes 3 to 10 µs.
+const HOP_ROUND_TRIPS: u64 = 32;
+/// Groups in the probe; their median counts, so that one interrupt does not.
+const HOP_GROUPS: u64 = 7;
+
+impl Sync {
+    /// Over a page of [`BYTES`].
+    pub(crate) fn new(shared: Shared, side: Side, watch: Watch) -> Sync {
+        Sync { shared: Rc::new(shared), side, watch, barriers: 0, acks: 0 }
+    }
+
+    fn word(&self, line: usize) -> &AtomicU64 {
+        &self.shared.lines()[line].0[0]
+    }
+
+    /// Returns when both processes have got here.
+    pub(crate) fn barrier(&mut self) -> Result<()> {
+        self.barriers += 1;
+        let (own, other) = match self.side {
+            Side::First => (ARRIVED[0], ARRIVED[1]),
+            Side::Second => (ARRIVED[1], ARRIVED[0]),
+        };
+        // Release and acquire: what either did before the barrier is seen by the other after it.
+        self.word(own).store(self.barriers, Ordering::Release);
+        let other = self.word(other);
+        self.watch.until(|| other.load(Ordering::Acquire) >= self.barriers)
+    }
+
+    /// Second: says that a burst has arrived.
+    pub(crate) fn ack(&mut self) {
+        self.acks += 1;
+        self.word(ACKED).store(self.acks, Ordering::Release);
+    }
+
+    /// First: waits until the other process has said that the next burst has arrived.
+    #[inline]
+    pub(crate) fn wait_for_ack(&mut self) -> Result<()> {
+        self.acks += 1;
+        let word = self.word(ACKED);
+        self.watch.until(|| word.load(Ordering::Acquire) >= self.acks)
+    }
+
+    /// Second: publishes the ticks it spent writing and reading messages so far.
+    #[inline]
+    pub(crate) fn publish_touch(&self, ticks: u64) {
+        self.word(TOUCHED).store(ticks, Ordering::Release);
+    }
+
+    /// First: what the other process published last.
+    #[inline]
+    pub(crate) fn read_touch(&self) -> u64 {
+        self.word(TOUCHED).load(Ordering::Acquire)
+    }
+
+    /// Both: bounces one cache line between the cores for some tens of microseconds. The first
+    /// process gets the time of one hop in nanoseconds, the second 0.
+    pub(crate) fn hop_ns(&mut self) -> Result<f64> {
+        self.barrier()?;
+        let word = self.word(BOUNCED);
+        let mut value = word.load(Ordering::Acquire);
+        // Between two barriers both have read the same value before either changes it.
+        self.barrier()?;
+        let word = self.word(BOUNCED);
+        let mut groups = [0.0; HOP_GROUPS as usize];
+        for group in &mut groups {
+            let start = clock::ticks();
+            for _ in 0..HOP_ROUND_TRIPS {
+                value += 2;
+                match self.side {
+                    Side::First => {
+                        word.store(value - 1, Ordering::Release);
+                        self.watch.until(|| word.load(Ordering::Acquire) == value)?;
+                    }
+                    Side::Second => {
+                        self.watch.until(|| word.load(Ordering::Acquire) == value - 1)?;
+                        word.store(value, Ordering::Release);
+                    }
+                }
+            }
+            let ticks = clock::ticks() - start;
+            *group = stats::ps(ticks) as f64 / 1000.0 / (2 * HOP_ROUND_TRIPS) as f64;
+        }
+        groups.sort_by(f64::total_cmp);
+        Ok(if self.side == Side::First { groups[groups.len() / 2] } else { 0.0 })
+    }
+}

@@ -1,0 +1,37 @@
+//! Progress on stderr, for a person who waits. Nothing is drawn where stderr is no terminal.
+
+use std::{io::IsTerminal, time::Duration};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar over `steps` steps, with what is being done beside it.
+///
+/// It has no thread of its own, which would disturb what is being measured.
+pub(crate) fn steps(steps: u64) -> ProgressBar {
+    start(Some(steps), "{bar:30} {percent:>3} % {elapsed} of about {duration}  {msg}")
+}
+
+/// A bar over `total` bytes, or a running count where the total is not known.
+pub(crate) fn bytes(total: Option<u64>) -> ProgressBar {
+    let bar = match total {
+        Some(_) => {
+            start(total, "{bar:30} {bytes} of {total_bytes} ({bytes_per_sec}, {eta})  {msg}")
+        }
+        None => start(None, "{spinner} {bytes} ({bytes_per_sec}) in {elapsed}  {msg}"),
+    };
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+fn start(total: Option<u64>, template: &str) -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr_with_hz(5)
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(total, target);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar
+}

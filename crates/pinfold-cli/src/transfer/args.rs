@@ -1,0 +1,197 @@
+//! The options of `pinfold send` and `pinfold recv`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pinfold::{Path, PathSet};
+
+/// The exit statuses, which `--help` of both commands ends with.
+macro_rules! statuses {
+    () => {
+        "
+Exit status:
+  0  everything arrived and was verified (both sides say so)
+  1  the transfer failed: the other side gave up and said why, or another reason is printed
+  2  the command line or the address makes no sense, or DIR and what is sent do not go together
+  3  cannot connect or listen: nobody there in time, name in use, access refused
+  4  the other side went away in mid-transfer
+  5  a file or stream of this side: unreadable, changed while it was read, exists already,
+     cannot be written, disk full, output closed
+  6  the contents did not arrive as they were sent
+  128 + N  stopped by signal N"
+    };
+}
+
+const SEND_HELP: &str = concat!(
+    "\
+Examples:
+  pinfold send report.pdf photos local:box     files, to 'pinfold recv local:box DIR'
+  tar c dir | pinfold send local:box           a stream, to 'pinfold recv local:box | tar x'
+",
+    statuses!()
+);
+
+const RECV_HELP: &str = concat!(
+    "\
+Examples:
+  pinfold recv local:box inbox                 files, from 'pinfold send FILE... local:box'
+  pinfold recv local:box | tar x               a stream, from 'tar c dir | pinfold send local:box'
+
+File names are taken relative to DIR: absolute names, '..' and symbolic links on the way are
+refused. Of the mode only the permission bits are taken, less the umask; the time of last
+modification is kept. A stream is verified too, but only when all of it is out: if the exit
+status is not 0, do not use the output.
+",
+    statuses!()
+);
+
+/// Send files, directories or standard input to a waiting `pinfold recv`
+///
+/// Either side may be started first. The exit status is 0 only after the receiver has said that
+/// it has everything and that it is what was read here.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "pinfold send [OPTIONS] [FILE]... ADDRESS",
+    after_long_help = SEND_HELP,
+)]
+pub(crate) struct SendArgs {
+    /// Files and directories to send; none, or '-', sends standard input as a stream.
+    ///
+    /// A directory is sent with everything below it, under its own name. Symbolic links and
+    /// special files in it are skipped with a note, and empty directories are not made at the
+    /// other side: where those matter, send a tar stream. A symbolic link given by name is
+    /// followed.
+    #[arg(value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+
+    /// Where the receiver listens: local:NAME or local:USER/NAME
+    #[arg(required = true)]
+    pub(super) address: String,
+
+    /// Wait this long for a receiver to listen at ADDRESS
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(super) wait: u64,
+
+    #[command(flatten)]
+    pub(super) common: CommonArgs,
+}
+
+/// Receive what one `pinfold send` sends
+///
+/// Without DIR, a stream goes to standard output. With DIR, files go below it, each under a name
+/// only once it is complete and verified. One transfer is taken, then the command ends.
+#[derive(Args, Debug)]
+#[command(after_long_help = RECV_HELP)]
+pub(crate) struct RecvArgs {
+    /// Where to listen: local:NAME
+    pub(super) address: String,
+
+    /// An existing directory for the files
+    #[arg(value_name = "DIR")]
+    pub(super) directory: Option<PathBuf>,
+
+    /// Replace files that exist; without it the transfer stops at the first that does
+    #[arg(long, requires = "directory")]
+    pub(super) force: bool,
+
+    /// Have each file on the disk, not only in the page cache, before it gets its name
+    #[arg(long, requires = "directory")]
+    pub(super) sync: bool,
+
+    /// Give up when no sender has come for this long (default: wait for ever)
+    #[arg(long, value_name = "SECONDS")]
+    pub(super) wait: Option<u64>,
+
+    #[command(flatten)]
+    pub(super) common: CommonArgs,
+}
+
+/// Options of both commands.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CommonArgs {
+    /// Print the receipt, or the failure, as one JSON object
+    ///
+    /// It goes to standard output, or to standard error for a receiver without DIR, whose
+    /// standard output is the stream.
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// No progress and no receipt; only errors, and notes on what was skipped
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+
+    /// Fail rather than take a path that is not among --paths
+    #[arg(long)]
+    pub(super) strict: bool,
+
+    /// The paths to allow: inline, eager, cma
+    #[arg(long, value_name = "PATHS", value_delimiter = ',', value_parser = parse_path)]
+    pub(super) paths: Vec<Path>,
+}
+
+impl CommonArgs {
+    /// The paths to allow; all of them unless some are named.
+    pub(super) fn path_set(&self) -> PathSet {
+        if self.paths.is_empty() { PathSet::all() } else { PathSet::only(&self.paths) }
+    }
+}
+
+fn parse_path(name: &str) -> Result<Path, String> {
+    Path::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Path::ALL.iter().map(|path| path.name()).collect();
+        format!("no such path; the paths are {}", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Send {
+        #[command(flatten)]
+        args: SendArgs,
+    }
+
+    #[derive(Parser)]
+    struct Recv {
+        #[command(flatten)]
+        args: RecvArgs,
+    }
+
+    fn send(words: &[&str]) -> Result<SendArgs, clap::Error> {
+        Send::try_parse_from([&["send"], words].concat()).map(|parsed| parsed.args)
+    }
+
+    fn recv(words: &[&str]) -> Result<RecvArgs, clap::Error> {
+        Recv::try_parse_from([&["recv"], words].concat()).map(|parsed| parsed.args)
+    }
+
+    #[test]
+    fn the_last_word_is_the_address() {
+        let args = send(&["local:box"]).unwrap();
+        assert_eq!((args.files.len(), args.address.as_str()), (0, "local:box"));
+        let args = send(&["a", "b", "local:box", "--wait", "3"]).unwrap();
+        assert_eq!(args.files, [PathBuf::from("a"), PathBuf::from("b")]);
+        assert_eq!((args.address.as_str(), args.wait), ("local:box", 3));
+        assert_eq!(send(&["-", "local:box"]).unwrap().files, [PathBuf::from("-")]);
+        assert!(send(&[]).is_err());
+    }
+
+    #[test]
+    fn paths_are_named() {
+        let args = send(&["--paths", "inline,eager", "local:box"]).unwrap();
+        assert!(args.common.path_set().contains(Path::Eager));
+        assert!(!args.common.path_set().contains(Path::Cma));
+        assert!(send(&["--paths", "warp", "local:box"]).is_err());
+        assert_eq!(send(&["local:box"]).unwrap().common.path_set(), PathSet::all());
+    }
+
+    #[test]
+    fn force_needs_a_directory() {
+        assert!(recv(&["local:box", "--force"]).is_err());
+        assert!(recv(&["local:box", "in", "--force", "--sync"]).is_ok());
+    }
+}

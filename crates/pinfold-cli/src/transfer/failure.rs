@@ -1,0 +1,261 @@
+//! Why a transfer failed, in words for a person and as an exit status for a script.
+
+use std::{io, process::ExitCode};
+
+use super::{
+    frame::{BadRecord, Cause, Record},
+    name::printable,
+};
+
+/// What stopped a transfer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The command was asked for something that makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// The sender cannot connect.
+    #[error("cannot connect: {0}")]
+    Connect(#[source] pinfold::Error),
+    /// The receiver cannot listen.
+    #[error("cannot listen: {0}")]
+    Listen(#[source] pinfold::Error),
+    /// Nobody came within the time given.
+    #[error("no sender came to {address} within {seconds} s; start one, or raise --wait")]
+    NobodyCame {
+        /// Where the receiver listened.
+        address: String,
+        /// How long, seconds.
+        seconds: u64,
+    },
+    /// The other side went away without saying why.
+    #[error("{what} in mid-transfer: {source}; nothing incomplete was kept, run both sides again")]
+    PeerGone {
+        /// What was lost, "the sender" or "the receiver".
+        what: &'static str,
+        /// What the library knows of it.
+        source: pinfold::Error,
+    },
+    /// The other side gave up and said why.
+    #[error("{who} gave up: {text}")]
+    Told {
+        /// Which side it was.
+        who: &'static str,
+        /// The kind of failure it met.
+        cause: Cause,
+        /// Its reason, safe to print.
+        text: String,
+    },
+    /// Something of this side could not be read or written.
+    #[error("{doing} {what}: {}", explain(source))]
+    Local {
+        /// What was being done: "reading", "writing".
+        doing: &'static str,
+        /// The file, safe to print.
+        what: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A file cannot be sent or written as it is, without the kernel having said so.
+    #[error("{what}: {why}")]
+    Unsuitable {
+        /// The file, safe to print.
+        what: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+    /// Whoever read standard output closed it.
+    #[error("standard output was closed by its reader after {bytes} bytes; nothing more is taken")]
+    OutputClosed {
+        /// Bytes it took before.
+        bytes: u64,
+    },
+    /// What arrived is not what was sent.
+    #[error("{what} did not arrive as it was sent ({how}); {}", advice(*kept))]
+    Integrity {
+        /// The file or stream, safe to print.
+        what: String,
+        /// How that showed.
+        how: String,
+        /// Whether the damaged bytes are out already, on standard output.
+        kept: bool,
+    },
+    /// The other side does not keep to the protocol.
+    #[error("{who} broke the transfer protocol: {what}; use the same pinfold on both sides")]
+    Protocol {
+        /// Which side it was.
+        who: &'static str,
+        /// What it did.
+        what: String,
+    },
+    /// The library reported an error of another kind.
+    #[error("{0}")]
+    Library(#[source] pinfold::Error),
+    /// A signal asked this process to stop.
+    #[error("interrupted by signal {0}")]
+    Interrupted(i32),
+    /// The producer or consumer of the contents ended too early; another failure says why.
+    #[error("the transfer ended before everything was there")]
+    Unfinished,
+}
+
+impl Failure {
+    /// A failure of this side's own input or output.
+    pub(super) fn local(
+        doing: &'static str,
+        what: impl Into<String>,
+        source: impl Into<io::Error>,
+    ) -> Failure {
+        Failure::Local { doing, what: what.into(), source: source.into() }
+    }
+
+    /// A failure of `who` to keep to the protocol.
+    pub(super) fn protocol(who: &'static str, what: impl Into<String>) -> Failure {
+        Failure::Protocol { who, what: what.into() }
+    }
+
+    /// What `who` did by sending something that is no record.
+    pub(super) fn bad_record(who: &'static str, why: BadRecord) -> Failure {
+        Failure::protocol(who, format!("it sent {why}"))
+    }
+
+    /// What `who` did by sending `record` where it has no place.
+    pub(super) fn misplaced(who: &'static str, record: &Record) -> Failure {
+        Failure::protocol(who, format!("it sent a record '{}' out of place", record.what()))
+    }
+
+    /// What went wrong with an operation of the library in mid-transfer with `who`.
+    pub(super) fn library(who: &'static str, error: pinfold::Error) -> Failure {
+        if error.is_peer_gone() {
+            return Failure::PeerGone { what: who, source: error };
+        }
+        match error {
+            pinfold::Error::Truncated { len, .. } => {
+                Failure::protocol(who, format!("it sent a message of {len} bytes"))
+            }
+            error => Failure::Library(error),
+        }
+    }
+
+    /// What `who` said in its `Abort`.
+    pub(super) fn told(who: &'static str, cause: Cause, text: &str) -> Failure {
+        Failure::Told { who, cause, text: printable(text.as_bytes()) }
+    }
+
+    /// The record that tells the other side.
+    pub(super) fn record(&self) -> Record {
+        let cause = match self.status() {
+            6 => Cause::Integrity,
+            _ => Cause::Other,
+        };
+        Record::Abort { cause, text: self.to_string() }
+    }
+
+    /// The exit status, as `--help` documents it.
+    pub(super) fn status(&self) -> u8 {
+        match self {
+            Failure::Usage(_)
+            | Failure::Connect(pinfold::Error::BadAddress { .. })
+            | Failure::Listen(pinfold::Error::BadAddress { .. }) => 2,
+            Failure::Connect(_) | Failure::Listen(_) | Failure::NobodyCame { .. } => 3,
+            Failure::PeerGone { .. } => 4,
+            Failure::Local { .. } | Failure::Unsuitable { .. } | Failure::OutputClosed { .. } => 5,
+            Failure::Integrity { .. } | Failure::Told { cause: Cause::Integrity, .. } => 6,
+            Failure::Told { cause: Cause::Other, .. }
+            | Failure::Protocol { .. }
+            | Failure::Library(_)
+            | Failure::Unfinished => 1,
+            Failure::Interrupted(signal) => 128u8.saturating_add(*signal as u8),
+        }
+    }
+
+    /// [`Failure::status`] for `main`.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.status())
+    }
+}
+
+/// What the kernel said, with what to do about it where that is clear.
+fn explain(error: &io::Error) -> String {
+    use rustix::io::Errno;
+    let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOSPC | Errno::DQUOT) => "free some space and run both sides again",
+        Some(Errno::ACCESS | Errno::PERM) => "check its owner and permissions",
+        Some(Errno::NOENT) => "check the name",
+        Some(Errno::EXIST) => "remove it, or give --force to replace it",
+        Some(Errno::LOOP | Errno::NOTDIR) => {
+            "a directory is needed there, and symbolic links are not followed"
+        }
+        Some(Errno::MFILE | Errno::NFILE) => "raise the limit on open files, ulimit -n",
+        Some(Errno::FBIG) => "the file system or ulimit -f does not allow files of this size",
+        _ => return error.to_string(),
+    };
+    format!("{error}; {remedy}")
+}
+
+/// What became of contents that failed the check.
+fn advice(kept: bool) -> &'static str {
+    if kept {
+        "do not use what was written to standard output, run both sides again"
+    } else {
+        "the file was not kept, run both sides again"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gone() -> pinfold::Error {
+        pinfold::Error::PeerGone { peer: "x (pid 1)".into(), how: pinfold::Gone::Died }
+    }
+
+    fn closed() -> pinfold::Error {
+        pinfold::Error::Closed
+    }
+
+    #[test]
+    fn statuses_are_as_documented() {
+        let bad = || pinfold::Error::BadAddress { address: "x".into(), why: "no colon" };
+        let absent = pinfold::Error::NameGone { name: "local:x".into() };
+        let enospc = io::Error::from_raw_os_error(28);
+        for (failure, status) in [
+            (Failure::Usage("x".into()), 2),
+            (Failure::Connect(bad()), 2),
+            (Failure::Listen(bad()), 2),
+            (Failure::Connect(absent), 3),
+            (Failure::NobodyCame { address: "local:x".into(), seconds: 1 }, 3),
+            (Failure::library("the sender", gone()), 4),
+            (Failure::library("the sender", closed()), 1),
+            (Failure::local("writing", "x", enospc), 5),
+            (Failure::OutputClosed { bytes: 1 }, 5),
+            (Failure::told("the sender", Cause::Other, "x"), 1),
+            (Failure::told("the receiver", Cause::Integrity, "x"), 6),
+            (Failure::Integrity { what: "x".into(), how: "y".into(), kept: false }, 6),
+            (Failure::Interrupted(2), 130),
+            (Failure::Interrupted(15), 143),
+        ] {
+            assert_eq!(failure.status(), status, "{failure}");
+        }
+    }
+
+    #[test]
+    fn the_kernels_words_come_with_what_to_do() {
+        let text = Failure::local("writing", "a", io::Error::from_raw_os_error(28)).to_string();
+        assert!(text.starts_with("writing a: No space left on device"), "{text}");
+        assert!(text.ends_with("free some space and run both sides again"), "{text}");
+    }
+
+    #[test]
+    fn integrity_is_told_as_such() {
+        let failure = Failure::Integrity { what: "x".into(), how: "y".into(), kept: false };
+        assert!(matches!(failure.record(), Record::Abort { cause: Cause::Integrity, .. }));
+        let other = Failure::Usage("x".into());
+        assert!(matches!(other.record(), Record::Abort { cause: Cause::Other, .. }));
+    }
+
+    #[test]
+    fn a_reason_from_the_other_side_cannot_drive_the_terminal() {
+        let failure = Failure::told("the sender", Cause::Other, "\x1b[2J");
+        assert_eq!(failure.to_string(), "the sender gave up: \\u{1b}[2J");
+    }
+}

@@ -1,0 +1,234 @@
+//! The receipt of a whole transfer: the receipts of its messages, summed.
+
+use std::time::Duration;
+
+use indicatif::{HumanBytes, HumanCount};
+use pinfold::{Path, Receipt, Refusal};
+use serde::Serialize;
+
+use super::{failure::Failure, frame::Totals};
+
+/// Which side of a transfer this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Side {
+    /// `pinfold send`.
+    Send,
+    /// `pinfold recv`.
+    Recv,
+}
+
+/// The receipts of the messages of a transfer, summed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    taken: [Taken; Path::ALL.len()],
+    copied_user: u64,
+    copied_kernel: u64,
+    /// For how many messages a path was refused for a reason, in the order of the first.
+    refused: Vec<(Path, Refusal, u64)>,
+}
+
+/// What went over one path.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Taken {
+    messages: u64,
+    bytes: u64,
+}
+
+impl Tally {
+    /// Adds the receipt of one message.
+    pub(super) fn add(&mut self, receipt: &Receipt) {
+        let taken = &mut self.taken[receipt.path as usize];
+        taken.messages += 1;
+        taken.bytes += receipt.bytes;
+        self.copied_user += receipt.copied_user;
+        self.copied_kernel += receipt.copied_kernel;
+        for (path, why) in receipt.refusals() {
+            match self.refused.iter_mut().find(|known| (known.0, known.1) == (path, why)) {
+                Some(known) => known.2 += 1,
+                None => self.refused.push((path, why, 1)),
+            }
+        }
+    }
+}
+
+/// What is to be said at the end of a transfer.
+pub(super) struct Summary<'a> {
+    /// Which side says it.
+    pub(super) side: Side,
+    /// What was moved and verified.
+    pub(super) totals: Totals,
+    /// How many things in the directories were not sent; for a receiver always 0.
+    pub(super) skipped: u64,
+    /// From the first record to the last.
+    pub(super) elapsed: Duration,
+    /// How it was moved.
+    pub(super) tally: &'a Tally,
+}
+
+#[derive(Serialize)]
+struct SummaryJson<'a> {
+    what: &'static str,
+    side: Side,
+    ok: bool,
+    bytes: u64,
+    files: u64,
+    skipped: u64,
+    seconds: f64,
+    bytes_per_second: f64,
+    paths: serde_json::Map<String, serde_json::Value>,
+    copied_user: u64,
+    copied_kernel: u64,
+    refused: Vec<RefusedJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct RefusedJson<'a> {
+    path: &'a str,
+    why: String,
+    messages: u64,
+}
+
+impl Summary<'_> {
+    fn bytes_per_second(&self) -> f64 {
+        self.totals.bytes as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// The receipt as one line for a person.
+    ///
+    /// Only those refusals are in it that stood in the way: that another path was cheaper for
+    /// a message, or a message too long for a path, is how paths are chosen.
+    pub(super) fn line(&self) -> String {
+        let done = match self.side {
+            Side::Send => "sent",
+            Side::Recv => "received",
+        };
+        let mut line = format!("{done} {}", HumanBytes(self.totals.bytes));
+        match self.totals.files {
+            0 => {}
+            1 => line.push_str(" in 1 file"),
+            files => line.push_str(&format!(" in {} files", HumanCount(files))),
+        }
+        if self.skipped > 0 {
+            line.push_str(&format!(" ({} skipped)", HumanCount(self.skipped)));
+        }
+        let rate = HumanBytes(self.bytes_per_second() as u64);
+        line.push_str(&format!(", verified, in {:.3} s, {rate}/s", self.elapsed.as_secs_f64()));
+        for (path, taken) in Path::ALL.iter().zip(&self.tally.taken) {
+            if taken.messages > 0 {
+                let (bytes, messages) = (HumanBytes(taken.bytes), HumanCount(taken.messages));
+                line.push_str(&format!("; {path} {bytes} in {messages} messages"));
+            }
+        }
+        line.push_str(&format!(
+            "; copied {} here, {} by the kernel",
+            HumanBytes(self.tally.copied_user),
+            HumanBytes(self.tally.copied_kernel)
+        ));
+        for (path, why, messages) in &self.tally.refused {
+            if !matches!(why, Refusal::TooLong | Refusal::Slower) {
+                line.push_str(&format!("; not {path} for {} messages: {why}", HumanCount(*messages)));
+            }
+        }
+        line
+    }
+
+    /// The receipt as one JSON object, with every refusal.
+    pub(super) fn json(&self) -> String {
+        let paths = Path::ALL.iter().zip(&self.tally.taken).filter(|(_, taken)| taken.messages > 0);
+        let refused = self.tally.refused.iter().map(|(path, why, messages)| RefusedJson {
+            path: path.name(),
+            why: why.to_string(),
+            messages: *messages,
+        });
+        let json = SummaryJson {
+            what: "transfer",
+            side: self.side,
+            ok: true,
+            bytes: self.totals.bytes,
+            files: self.totals.files,
+            skipped: self.skipped,
+            seconds: self.elapsed.as_secs_f64(),
+            bytes_per_second: self.bytes_per_second(),
+            paths: paths
+                .map(|(path, taken)| (path.name().to_owned(), serde_json::json!(taken)))
+                .collect(),
+            copied_user: self.tally.copied_user,
+            copied_kernel: self.tally.copied_kernel,
+            refused: refused.collect(),
+        };
+        serde_json::json!(json).to_string()
+    }
+}
+
+/// A failure as one JSON object.
+pub(super) fn failure_json(side: Side, failure: &Failure) -> String {
+    serde_json::json!({
+        "what": "transfer",
+        "side": side,
+        "ok": false,
+        "status": failure.status(),
+        "error": failure.to_string(),
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receipt(path: Path, bytes: u64, user: u64, kernel: u64) -> Receipt {
+        let mut receipt = Receipt::new(path, bytes);
+        receipt.copied_user = user;
+        receipt.copied_kernel = kernel;
+        receipt
+    }
+
+    fn summary(tally: &Tally) -> Summary<'_> {
+        Summary {
+            side: Side::Send,
+            totals: Totals { files: 2, bytes: 3 << 20 },
+            skipped: 1,
+            elapsed: Duration::from_millis(500),
+            tally,
+        }
+    }
+
+    #[test]
+    fn receipts_add_up() {
+        let mut tally = Tally::default();
+        tally.add(&receipt(Path::Cma, 1 << 20, 0, 1 << 20));
+        tally.add(&receipt(Path::Cma, 1 << 20, 0, 0));
+        tally.add(&receipt(Path::Inline, 40, 40, 0));
+        let line = summary(&tally).line();
+        assert_eq!(
+            line,
+            "sent 3.00 MiB in 2 files (1 skipped), verified, in 0.500 s, 6.00 MiB/s; inline 40 B \
+             in 1 messages; cma 2.00 MiB in 2 messages; copied 40 B here, 1.00 MiB by the kernel"
+        );
+    }
+
+    #[test]
+    fn json_has_every_number() {
+        let mut tally = Tally::default();
+        tally.add(&receipt(Path::Eager, 1000, 1000, 0));
+        let json: serde_json::Value = serde_json::from_str(&summary(&tally).json()).unwrap();
+        assert_eq!(json["ok"], true);
+        assert_eq!(json["side"], "send");
+        assert_eq!(json["bytes"], 3 << 20);
+        assert_eq!(json["files"], 2);
+        assert_eq!(json["skipped"], 1);
+        assert_eq!(json["paths"]["eager"]["messages"], 1);
+        assert_eq!(json["paths"]["eager"]["bytes"], 1000);
+        assert!(json["paths"].get("cma").is_none());
+        assert_eq!(json["copied_user"], 1000);
+        assert_eq!(json["bytes_per_second"], (6 << 20) as f64);
+    }
+
+    #[test]
+    fn a_failure_has_its_status() {
+        let json = failure_json(Side::Recv, &Failure::OutputClosed { bytes: 3 });
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&json["ok"], &json["status"]), (&false.into(), &5.into()));
+    }
+}

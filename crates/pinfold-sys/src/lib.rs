@@ -1,0 +1,27 @@
+//! Every system call, mapping and CPU instruction Pinfold uses, as safe as each can be made.
+//!
+//! In the order of a connection's life:
+//!
+//! - [`user`], [`affinity`], [`clock`]: who and where this process is, and what time it is.
+//! - [`socket`]: finding a peer, learning who it is, passing descriptors, ringing its doorbell.
+//! - [`memfd`], [`mapping`]: memory that two processes share.
+//! - [`process`]: other processes: are they alive, and what is in their memory.
+//! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
+//! - [`poll`]: sleeping until something happens.
+//!
+//! Nothing here decides anything: a call that the kernel lacks or a filter forbids comes back
+//! as the error it gave, and the caller takes another way.
+
+pub mod affinity;
+pub mod barrier;
+pub mod clock;
+pub mod fork;
+pub mod mapping;
+pub mod memfd;
+pub mod poll;
+pub mod process;
+pub mod socket;
+pub mod user;
+
+// Addresses and lengths cross process boundaries as `u64`.
+const _: () = assert!(size_of::<usize>() == 8, "Pinfold needs a 64-bit target");

@@ -1,0 +1,151 @@
+//! Anonymous files whose size can never change: the memory two processes share.
+//!
+//! A file sealed against shrinking cannot make its mapper die by `SIGBUS` behind a truncation,
+//! and one sealed against sealing cannot turn read-only later.
+
+use std::{
+    fmt, io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    fs::{self, MemfdFlags, SealFlags},
+    io::Errno,
+};
+
+/// `TMPFS_MAGIC` of `statfs(2)`: an ordinary memfd lies on tmpfs, a huge-page one does not.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// The seals every shared file carries.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Makes a file of `len` bytes that can neither shrink, grow, nor be sealed further.
+///
+/// The file is sparse and reads as zero. `name` shows up in `/proc/PID/maps` only. The file is
+/// not executable where the kernel knows `MFD_NOEXEC_SEAL` (6.3). See `memfd_create(2)`.
+///
+/// # Errors
+/// What `memfd_create`, `ftruncate` or `fcntl(F_ADD_SEALS)` said: `EMFILE`, `ENFILE`,
+/// `ENOMEM`, `EINVAL` for a name over 249 bytes, `ENOSYS` or `EPERM` under a filter.
+pub fn create_sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = match fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Kernels before 6.3 do not know the flag.
+        Err(Errno::INVAL) => fs::memfd_create(name, flags)?,
+        made => made?,
+    };
+    fs::ftruncate(&file, len as u64)?;
+    fs::fcntl_add_seals(&file, SEALS)?;
+    Ok(file)
+}
+
+/// Checks that a descriptor from a peer is safe to map as `len` bytes: an ordinary memfd of
+/// exactly that size, which can neither shrink, grow, nor be sealed further.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<(), SealError> {
+    // Files that cannot be sealed answer EINVAL; those of a tmpfs mount carry SEAL alone.
+    let seals = fs::fcntl_get_seals(fd).map_err(|_| SealError::NotMemfd)?;
+    // A huge-page file may fault with SIGBUS when the pool of huge pages is empty.
+    let kind = fs::fstatfs(fd).map_err(|errno| SealError::Os(errno.into()))?.f_type;
+    if kind as u64 != TMPFS_MAGIC {
+        return Err(SealError::NotMemfd);
+    }
+    if !seals.contains(SEALS) {
+        return Err(SealError::Unsealed);
+    }
+    let found = fs::fstat(fd).map_err(|errno| SealError::Os(errno.into()))?.st_size;
+    if u64::try_from(found) != Ok(len as u64) {
+        return Err(SealError::Size { found: found as u64, wanted: len as u64 });
+    }
+    Ok(())
+}
+
+/// Why a descriptor is not a sealed memfd of the right size.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SealError {
+    /// It is some other kind of file.
+    NotMemfd,
+    /// Its size or its seals could still change.
+    Unsealed,
+    /// Its size is wrong.
+    Size {
+        /// Its size, bytes.
+        found: u64,
+        /// The size it should have, bytes.
+        wanted: u64,
+    },
+    /// It could not be examined.
+    Os(io::Error),
+}
+
+impl fmt::Display for SealError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SealError::NotMemfd => f.write_str("not an ordinary memfd"),
+            SealError::Unsealed => f.write_str("not sealed against shrinking, growing and sealing"),
+            SealError::Size { found, wanted } => write!(f, "{found} bytes long, not {wanted}"),
+            SealError::Os(source) => write!(f, "cannot be examined: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for SealError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SealError::Os(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_sealed_file_passes_and_cannot_change() {
+        let file = create_sealed("pinfold-test", 8192).unwrap();
+        check_sealed(file.as_fd(), 8192).unwrap();
+        assert_eq!(fs::ftruncate(&file, 4096), Err(Errno::PERM));
+        assert_eq!(fs::ftruncate(&file, 16384), Err(Errno::PERM));
+        assert_eq!(fs::fcntl_add_seals(&file, SealFlags::WRITE), Err(Errno::PERM));
+        let flags = rustix::io::fcntl_getfd(&file).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+
+    #[test]
+    fn each_fault_is_found() {
+        let file = create_sealed("pinfold-test", 8192).unwrap();
+        let wrong = check_sealed(file.as_fd(), 4096);
+        assert!(matches!(wrong, Err(SealError::Size { found: 8192, wanted: 4096 })));
+
+        let open = fs::memfd_create("pinfold-test", MemfdFlags::ALLOW_SEALING).unwrap();
+        fs::ftruncate(&open, 4096).unwrap();
+        assert!(matches!(check_sealed(open.as_fd(), 4096), Err(SealError::Unsealed)));
+        fs::fcntl_add_seals(&open, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+        assert!(matches!(check_sealed(open.as_fd(), 4096), Err(SealError::Unsealed)));
+
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert!(matches!(check_sealed(null.as_fd(), 0), Err(SealError::NotMemfd)));
+    }
+
+    #[test]
+    fn huge_page_files_are_refused() {
+        let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        // A kernel without huge pages cannot make one.
+        let Ok(huge) = fs::memfd_create("pinfold-test", flags) else { return };
+        fs::fcntl_add_seals(&huge, SEALS).unwrap();
+        assert!(matches!(check_sealed(huge.as_fd(), 0), Err(SealError::NotMemfd)));
+    }
+
+    #[test]
+    fn impossible_sizes_are_errors() {
+        assert!(create_sealed("pinfold-test", usize::MAX).is_err());
+        assert!(create_sealed(&"n".repeat(300), 4096).is_err());
+    }
+}

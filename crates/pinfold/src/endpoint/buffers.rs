@@ -1,0 +1,82 @@
+#![allow(unsafe_code)]
+//! Buffers that an operation in flight owns.
+//!
+//! **Invariant.** Implementors of [`OwnedBuf`] and [`OwnedBufMut`] promise that the bytes they
+//! name stay where they are when the buffer itself is moved or leaked. The library reads or writes
+//! them, and lets a peer do so, until the operation has ended, and touches the buffer meanwhile
+//! only to move it.
+
+use std::sync::Arc;
+
+use crate::Message;
+
+/// A buffer to send from whose bytes do not move with it.
+///
+/// # Safety
+/// [`OwnedBuf::bytes`] returns the same memory every time, valid for reads until the buffer is
+/// dropped, wherever the buffer is moved to; nothing writes it while the buffer is not used.
+pub unsafe trait OwnedBuf: Send + 'static {
+    /// Its first byte and its length.
+    fn bytes(&self) -> (*const u8, usize);
+}
+
+/// A buffer to receive into whose bytes do not move with it.
+///
+/// # Safety
+/// [`OwnedBufMut::bytes_mut`] returns the same memory every time, valid for reads and writes until
+/// the buffer is dropped, wherever the buffer is moved to; nobody else reaches it.
+pub unsafe trait OwnedBufMut: Send + 'static {
+    /// Its first byte and its length.
+    fn bytes_mut(&mut self) -> (*mut u8, usize);
+}
+
+// SAFETY: a vector's elements lie on the heap and do not move with it.
+unsafe impl OwnedBuf for Vec<u8> {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: as above. Its length is what is received into, not its capacity.
+unsafe impl OwnedBufMut for Vec<u8> {
+    fn bytes_mut(&mut self) -> (*mut u8, usize) {
+        (self.as_mut_ptr(), self.len())
+    }
+}
+
+// SAFETY: a box's contents do not move with it. Requests keep it in a `MaybeUninit`, which makes
+// no claim of unique access when it is moved.
+unsafe impl OwnedBuf for Box<[u8]> {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: as above.
+unsafe impl OwnedBufMut for Box<[u8]> {
+    fn bytes_mut(&mut self) -> (*mut u8, usize) {
+        (self.as_mut_ptr(), self.len())
+    }
+}
+
+// SAFETY: shared bytes do not move, and nobody can write them.
+unsafe impl OwnedBuf for Arc<[u8]> {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: static bytes stay for ever.
+unsafe impl OwnedBuf for &'static [u8] {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+/// A message of at most 56 bytes lies in the `Message` itself and would move with it, so messages
+/// are sent on as vectors.
+impl From<Message> for Vec<u8> {
+    fn from(message: Message) -> Vec<u8> {
+        message.into_vec()
+    }
+}

@@ -1,0 +1,107 @@
+//! Making an endpoint.
+
+use std::time::Duration;
+
+use super::{
+    Endpoint,
+    config::{Config, Progress},
+};
+use crate::{
+    PathSet, Result,
+    link::local::{Access, Address},
+};
+
+/// The settings of an endpoint to be made; each has a sensible default.
+///
+/// ```
+/// # fn main() -> pinfold::Result<()> {
+/// let endpoint = pinfold::Endpoint::builder().label("worker").strict(false).build()?;
+/// assert!(endpoint.peers().is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Builder {
+    config: Config,
+    listen: Option<String>,
+}
+
+impl Builder {
+    /// Listens at `address`, `local:NAME`, so that others can connect.
+    pub fn listen(mut self, address: &str) -> Builder {
+        self.listen = Some(address.to_owned());
+        self
+    }
+
+    /// What peers call this endpoint in errors and reports, beside its process id; at most 32 bytes.
+    pub fn label(mut self, label: &str) -> Builder {
+        self.config.label = label.to_owned();
+        self
+    }
+
+    /// Who may connect. Default: the same user.
+    pub fn access(mut self, access: Access) -> Builder {
+        self.config.access = access;
+        self
+    }
+
+    /// The paths messages may take. Default: all.
+    pub fn paths(mut self, paths: PathSet) -> Builder {
+        self.config.paths = paths;
+        self
+    }
+
+    /// Makes it an error when the machine denies the path that would be fastest for a message.
+    /// Default: the next best is taken, and the receipt says why.
+    pub fn strict(mut self, strict: bool) -> Builder {
+        self.config.strict = strict;
+        self
+    }
+
+    /// Who drives the endpoint. Default: [`Progress::Inline`].
+    pub fn progress(mut self, progress: Progress) -> Builder {
+        self.config.progress = progress;
+        self
+    }
+
+    /// How long [`Endpoint::connect`] waits for the other side to answer. Default: 30 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Builder {
+        self.config.connect_timeout = timeout;
+        self
+    }
+
+    /// Bytes that all lanes to peers may grow by together, beyond the 16 KiB an idle peer takes.
+    /// At the limit lanes stay small and messages go slower. Default: 64 MiB.
+    pub fn lane_bytes_max(mut self, bytes: usize) -> Builder {
+        self.config.lane_bytes_max = bytes;
+        self
+    }
+
+    /// Bytes for messages that come before anybody asks for them, over all peers. It is shared out
+    /// as credit; senders without credit wait. Default: 64 MiB.
+    pub fn unexpected_bytes_max(mut self, bytes: usize) -> Builder {
+        self.config.unexpected_bytes_max = bytes;
+        self
+    }
+
+    /// Peers at most. Default: 1,048,576; descriptors (two a peer) run out before.
+    pub fn peers_max(mut self, peers: usize) -> Builder {
+        self.config.peers_max = peers;
+        self
+    }
+
+    /// Makes the endpoint.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`](crate::Error::BadAddress), [`Error::NameInUse`](crate::Error::NameInUse),
+    /// [`Error::NotAllowed`](crate::Error::NotAllowed) for an unsafe directory,
+    /// [`Error::LimitReached`](crate::Error::LimitReached) for a setting out of range, and
+    /// [`Error::Os`](crate::Error::Os).
+    pub fn build(mut self) -> Result<Endpoint> {
+        if let Some(address) = &self.listen {
+            self.config.listen = Some(address.parse::<Address>()?);
+        }
+        Endpoint::from_config(self.config)
+    }
+}

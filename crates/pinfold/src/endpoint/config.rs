@@ -1,0 +1,116 @@
+//! The settings of an endpoint, checked.
+
+use std::time::Duration;
+
+use crate::{
+    Error, PathSet, Result,
+    endpoint::engine::peer::MESSAGE_COST,
+    link::local::{Access, Address, Limits},
+};
+
+/// Who drives an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// The threads that call it, while they call: U-Net/MM's fast trap. A first future that has
+    /// to wait starts a thread, for nobody else could complete it.
+    #[default]
+    Inline,
+    /// A thread of its own: U-Net/MM's co-processor. Messages move while the program computes.
+    Dedicated,
+}
+
+/// The settings of an endpoint. Made by [`Builder`](crate::Builder).
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub listen: Option<Address>,
+    pub label: String,
+    pub access: Access,
+    pub paths: PathSet,
+    pub strict: bool,
+    pub progress: Progress,
+    pub connect_timeout: Duration,
+    /// Memory that lanes to peers may grow by, beyond what each always has.
+    pub lane_bytes_max: usize,
+    /// Memory for messages nobody has asked for yet, over all peers.
+    pub unexpected_bytes_max: usize,
+    pub peers_max: usize,
+}
+
+/// Credit for eager messages a peer is granted at most.
+const GRANT_BYTES_MAX: u64 = 512 << 10;
+/// Announced messages a peer is granted at most.
+const GRANT_MESSAGES_MAX: u64 = 1 << 17;
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: None,
+            label: String::new(),
+            access: Access::same_user(),
+            paths: PathSet::all(),
+            strict: false,
+            progress: Progress::Inline,
+            connect_timeout: Duration::from_secs(30),
+            lane_bytes_max: 64 << 20,
+            unexpected_bytes_max: 64 << 20,
+            peers_max: 1 << 20,
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn check(&self) -> Result<()> {
+        let limit = |what, limit, remedy| Err(Error::LimitReached { what, limit, remedy });
+        if self.label.len() > 32 {
+            return limit("the label of an endpoint, in bytes,", 32, "choose a shorter one");
+        }
+        if !self.paths.contains(crate::Path::Eager) && !self.paths.contains(crate::Path::Cma) {
+            return limit(
+                "a message, without a path for longer ones,",
+                crate::wire::descriptor::INLINE_MAX as u64,
+                "allow eager, which always works, or cma",
+            );
+        }
+        Ok(())
+    }
+
+    /// What the next peer is granted out of `left` bytes of the budget for unexpected messages.
+    ///
+    /// An eighth of what is left, up to a ceiling, half of it for bytes and half for announcements:
+    /// the sum of all grants never exceeds the budget, and late comers get less, not nothing.
+    pub(crate) fn grant(&self, left: usize) -> Limits {
+        let share = (left as u64 / 8).max(MESSAGE_COST);
+        let messages = (share / MESSAGE_COST / 2).min(GRANT_MESSAGES_MAX);
+        Limits {
+            unexpected_bytes: (share / 2).min(GRANT_BYTES_MAX),
+            rendezvous_max: messages.max(1) as u32,
+        }
+    }
+
+    /// What a grant takes of the budget.
+    pub(crate) fn grant_cost(&self, bytes: u64, messages: u32) -> usize {
+        (bytes + u64::from(messages) * MESSAGE_COST) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::shm::budget::Budget;
+
+    #[test]
+    fn grants_never_exceed_the_budget_and_never_end() {
+        let config = Config { unexpected_bytes_max: 1 << 20, ..Config::default() };
+        let mut budget = Budget::new(config.unexpected_bytes_max);
+        let mut served = 0;
+        for _ in 0..2000 {
+            let grant = config.grant(budget.left());
+            assert!(grant.rendezvous_max >= 1);
+            if budget.take(config.grant_cost(grant.unexpected_bytes, grant.rendezvous_max)) {
+                served += 1;
+            }
+        }
+        assert!(served > 30);
+        assert!(budget.used() <= config.unexpected_bytes_max);
+    }
+}

@@ -1,0 +1,111 @@
+//! What the operations of all peers share.
+
+use std::collections::VecDeque;
+
+use super::{
+    op::{Bytes, Done, OpKey, OpTable, RecvStage, Wakes},
+    peer::{Control, Peer},
+};
+use crate::{
+    PeerId, Result,
+    endpoint::{counters::Counters, matching::Matcher},
+    link::shm::budget::Budget,
+    route::CostModel,
+    wire::descriptor::{Header, Kind, Place},
+};
+
+/// A message nobody had asked for when it came.
+pub(crate) enum Unexpected {
+    /// All of it is here.
+    Whole { bytes: Bytes, cost: u64, inline: bool },
+    /// It is coming in as stream `sid`.
+    Arriving { sid: u32, len: u64 },
+    /// It is in its sender's memory.
+    Waiting { sid: u32, len: u64, place: Place, stream: bool },
+    /// Its sender went before it was complete.
+    Lost,
+}
+
+pub(crate) struct Core {
+    pub matcher: Matcher<OpKey, Unexpected>,
+    pub ops: OpTable,
+    /// Messages being read out of their senders' memory.
+    pub pulls: VecDeque<OpKey>,
+    /// Messages being written into their receivers' memory.
+    pub pushes: VecDeque<OpKey>,
+    /// Peers (by index) with something queued that found no room.
+    pub blocked: Vec<u32>,
+    pub wakes: Wakes,
+    /// Memory for growing lanes.
+    pub lane_budget: Budget,
+    pub counters: Counters,
+    pub model: &'static CostModel,
+    pub strict: bool,
+}
+
+impl Core {
+    /// Ends an operation.
+    pub(crate) fn finish(&mut self, key: OpKey, result: Result<Done>) {
+        self.ops.finish(key, result, &mut self.wakes);
+    }
+
+    /// Sends an answer: at once if there is room and nothing waits before it, else queued.
+    pub(crate) fn answer(&mut self, peer: &mut Peer, kind: Kind, aux: u32, words: &[u64]) {
+        let header = Header::new(kind, 0, aux);
+        if peer.control.is_empty() && peer.tx.has_room(&mut self.lane_budget) == Ok(true) {
+            peer.tx.push(header, words);
+            self.ring(peer);
+            return;
+        }
+        let mut body = [0; 7];
+        body[..words.len()].copy_from_slice(words);
+        peer.control.push_back(Control { header, body, words: words.len() });
+        self.block(peer);
+    }
+
+    /// Puts a peer on the list of those to try again.
+    pub(crate) fn block(&mut self, peer: &mut Peer) {
+        if !peer.blocked {
+            peer.blocked = true;
+            self.blocked.push(peer.id.index);
+        }
+    }
+
+    /// Wakes the peer if it sleeps.
+    #[inline(always)]
+    pub(crate) fn ring(&mut self, peer: &Peer) {
+        if peer.tx.must_ring() {
+            self.ring_now(peer);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn ring_now(&mut self, peer: &Peer) {
+        self.counters.doorbells_sent += 1;
+        // A peer that is gone cannot be rung; its socket says so to whoever polls it.
+        if let Err(error) = pinfold_sys::socket::ring(&peer.socket) {
+            tracing::debug!(%error, peer = peer.info.name, "ringing failed");
+        }
+    }
+
+    /// The peer out of whose memory this receive is being filled.
+    pub(crate) fn peer_of_pull(&mut self, key: OpKey) -> Option<PeerId> {
+        match &self.ops.recv_mut(key)?.stage {
+            RecvStage::Pulling(pull) => Some(pull.peer),
+            _ => None,
+        }
+    }
+
+    /// Whether some pull has bytes that this side can copy now.
+    pub(crate) fn has_pull_work(&mut self) -> bool {
+        let pulls = std::mem::take(&mut self.pulls);
+        let work = pulls.iter().any(|key| match self.ops.recv_mut(*key).map(|op| &op.stage) {
+            Some(RecvStage::Pulling(pull)) => {
+                pull.reads && pull.shared.is_none_or(|shared| shared.theirs.is_none())
+            }
+            _ => false,
+        });
+        self.pulls = pulls;
+        work
+    }
+}

@@ -1,0 +1,366 @@
+//! The receiving side: what each descriptor of a lane does.
+//!
+//! A descriptor is copied out once and checked before it is acted on; whatever is wrong with it is
+//! a [`Violation`], and the peer that wrote it is cut off. Nothing else is harmed.
+
+use pinfold_sys::clock;
+
+use super::{
+    core::{Core, Unexpected},
+    op::{Arrived, Bytes, Done, OpKey, RecvStage, SendStage},
+    peer::{Inbound, MESSAGE_COST, Peer, Sink},
+};
+use crate::{
+    Error, Path, Receipt, Result,
+    failpoint::{self, Point},
+    link::shm::ring::Violation,
+    wire::descriptor::{
+        Body, Cts, Eager, Fin, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece, Rts, Wrote,
+    },
+};
+
+/// Messages shorter than this say nothing about the speed of copying.
+const SPEED_FROM: u64 = 16 << 10;
+
+/// The first `len` bytes of words copied out of a descriptor.
+pub(crate) fn bytes_of(words: &[u64]) -> [u8; INLINE_MAX] {
+    let mut bytes = [0; INLINE_MAX];
+    for (out, word) in bytes.chunks_exact_mut(8).zip(words) {
+        out.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+impl Core {
+    /// Acts on the descriptor at the head of the peer's lane and goes past it.
+    #[inline]
+    pub(crate) fn receive(&mut self, peer: &mut Peer, header: Header) -> Result<(), Violation> {
+        let body = peer.rx.body();
+        match header.kind().ok_or(Violation("it wrote a descriptor of no known kind"))? {
+            Kind::Inline => {
+                let len = header.inline_len(INLINE_MAX);
+                let len = len.ok_or(Violation("it wrote an inline message that is too long"))?;
+                let tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
+                self.small(peer, tag, &bytes_of(&body)[..len])?;
+            }
+            Kind::InlineWide => {
+                let len = header.inline_len(INLINE_WIDE_MAX);
+                let len = len.ok_or(Violation("it wrote an inline message that is too long"))?;
+                peer.tag_high_rx = (body[0] >> 32) as u32;
+                self.small(peer, body[0], &bytes_of(&body[1..])[..len])?;
+            }
+            Kind::TagHigh => peer.tag_high_rx = header.aux(),
+            Kind::Eager => self.first_piece(peer, header.aux(), Eager::read(&body))?,
+            Kind::Data => self.next_piece(peer, header.aux(), Piece::read(&body))?,
+            Kind::Rts => self.announced(peer, header.aux(), Rts::read(&body))?,
+            Kind::Cts => self.answered(peer, header.aux(), &body)?,
+            Kind::Fin => self.fetched(peer, header.aux(), Fin::read(&body))?,
+            Kind::Wrote => self.wrote(peer, header.aux(), Wrote::read(&body))?,
+            Kind::Cancel => self.taken_back(peer, header.aux()),
+        }
+        peer.rx.advance(header)
+    }
+
+    /// Counts an unmatched eager message against what the peer was granted.
+    fn owe(&mut self, peer: &mut Peer, cost: u64) -> Result<(), Violation> {
+        peer.owed += cost;
+        self.counters.unexpected += 1;
+        if peer.owed > peer.granted {
+            return Err(Violation("it sent more than its credit"));
+        }
+        Ok(())
+    }
+
+    /// A whole small message.
+    #[inline]
+    fn small(&mut self, peer: &mut Peer, tag: u64, bytes: &[u8]) -> Result<(), Violation> {
+        let cost = MESSAGE_COST + bytes.len() as u64;
+        match self.matcher.arrive(peer.id, tag) {
+            Some(key) => {
+                peer.rx.release(cost);
+                self.deliver(key, peer.id, tag, bytes, Receipt::new(Path::Inline, 0));
+            }
+            None => {
+                self.owe(peer, cost)?;
+                let bytes = Bytes::from_slice(bytes);
+                self.matcher.keep(peer.id, tag, Unexpected::Whole { bytes, cost, inline: true });
+                self.wakes.any = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a receive with bytes the library holds.
+    pub(crate) fn deliver(
+        &mut self,
+        key: OpKey,
+        peer: crate::PeerId,
+        tag: u64,
+        bytes: &[u8],
+        mut receipt: Receipt,
+    ) {
+        let Some(op) = self.ops.recv_mut(key) else { return };
+        let len = bytes.len() as u64;
+        let bytes = if op.as_message {
+            receipt.bytes = len;
+            Some(Bytes::from_slice(bytes))
+        } else {
+            receipt.bytes = op.memory.write(0, bytes);
+            None
+        };
+        receipt.copied_user += receipt.bytes;
+        self.arrive(key, Arrived { peer, tag, len, receipt, bytes });
+    }
+
+    /// Ends a receive, with an error if the message was longer than the room.
+    pub(crate) fn arrive(&mut self, key: OpKey, arrived: Arrived) {
+        let receipt = arrived.receipt;
+        self.counters.count_received(receipt.path, receipt.bytes);
+        self.counters.copied_user += receipt.copied_user;
+        self.counters.copied_kernel += receipt.copied_kernel;
+        self.finish(key, checked(arrived).map(Done::Arrived));
+    }
+
+    /// The first piece of a message that came without asking.
+    fn first_piece(&mut self, peer: &mut Peer, sid: u32, eager: Eager) -> Result<(), Violation> {
+        let Eager { tag, len, piece } = eager;
+        let whole = u64::from(piece.len) == len;
+        if u64::from(piece.len) > len || len > peer.granted {
+            return Err(Violation("it sent a piece that does not fit its message"));
+        }
+        if !whole && peer.inbound_at(sid).is_some() {
+            return Err(Violation("it began a stream twice"));
+        }
+        let cost = MESSAGE_COST + len;
+        let (sink, cost) = match self.matcher.arrive(peer.id, tag) {
+            Some(key) => {
+                failpoint::hit(Point::Matched);
+                peer.rx.release(cost);
+                self.make_room(key, len);
+                if let Some(op) = self.ops.recv_mut(key) {
+                    op.stage = RecvStage::Streaming { peer: peer.id, sid };
+                }
+                (Sink::Op(key), 0)
+            }
+            None => {
+                self.owe(peer, cost)?;
+                let unexpected = Unexpected::Arriving { sid, len };
+                let key = self.matcher.keep(peer.id, tag, unexpected);
+                self.wakes.any = true;
+                (Sink::Keep(key, Vec::with_capacity(len as usize)), cost)
+            }
+        };
+        let started = if len >= SPEED_FROM { clock::ticks() } else { 0 };
+        let stream = Inbound { sid, tag, len, end: len, got: 0, copied: 0, sink, cost, started };
+        self.take_piece(peer, stream, piece)
+    }
+
+    /// A further piece.
+    fn next_piece(&mut self, peer: &mut Peer, sid: u32, piece: Piece) -> Result<(), Violation> {
+        let at = peer.inbound_at(sid).ok_or(Violation("it sent a piece of no stream"))?;
+        let stream = peer.inbound.swap_remove(at);
+        self.take_piece(peer, stream, piece)
+    }
+
+    /// Copies a piece to where it belongs; ends the stream or puts it back.
+    fn take_piece(
+        &mut self,
+        peer: &mut Peer,
+        mut stream: Inbound,
+        piece: Piece,
+    ) -> Result<(), Violation> {
+        if u64::from(piece.len) > stream.end - stream.got {
+            return Err(Violation("it sent more of a message than it announced"));
+        }
+        match &mut stream.sink {
+            Sink::Op(key) => {
+                if let Some(op) = self.ops.recv_mut(*key) {
+                    stream.copied += op.memory.drain(&peer.rx, piece, stream.got)?;
+                }
+            }
+            Sink::Keep(_, kept) => {
+                append(peer, kept, piece)?;
+                stream.copied += u64::from(piece.len);
+            }
+        }
+        stream.got += u64::from(piece.len);
+        if stream.got < stream.end {
+            peer.inbound.push(stream);
+            return Ok(());
+        }
+        self.measure(peer, &stream);
+        let (tag, len, copied) = (stream.tag, stream.len, stream.copied);
+        match stream.sink {
+            Sink::Op(key) => self.complete(key, peer, tag, len, copied),
+            Sink::Keep(key, kept) => {
+                if let Some(entry) = self.matcher.unexpected_mut(key) {
+                    let bytes = Bytes::from_vec(kept);
+                    *entry = Unexpected::Whole { bytes, cost: stream.cost, inline: false };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a receive whose bytes are all in its memory.
+    pub(crate) fn complete(&mut self, key: OpKey, peer: &Peer, tag: u64, len: u64, copied: u64) {
+        let mut receipt = peer.receipt(Path::Eager, copied, len);
+        receipt.copied_user = copied;
+        let bytes = self.own_bytes(key, copied);
+        self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes });
+    }
+
+    /// Takes note of what a byte through the ring takes here, and tells the sender.
+    fn measure(&self, peer: &mut Peer, stream: &Inbound) {
+        if stream.started == 0 || stream.end < SPEED_FROM {
+            return;
+        }
+        let ns = (clock::ticks() - stream.started) * 1000 / clock::ticks_per_us().max(1);
+        let now = ((ns << 20) / stream.end).max(1);
+        let old = peer.eager_ns_per_mib;
+        peer.eager_ns_per_mib = if old == 0 { now } else { (3 * old + now) / 4 };
+        peer.rx.say_eager_speed(peer.eager_ns_per_mib);
+    }
+
+    /// A message in its sender's memory.
+    fn announced(&mut self, peer: &mut Peer, sid: u32, rts: Rts) -> Result<(), Violation> {
+        let Rts { tag, len, place, stream } = rts;
+        if len > i64::MAX as u64 {
+            return Err(Violation("it announced a message longer than memory"));
+        }
+        match self.matcher.arrive(peer.id, tag) {
+            Some(key) => {
+                failpoint::hit(Point::Matched);
+                self.fetch(peer, key, sid, tag, len, place, stream)
+            }
+            None => {
+                if peer.announced.len() >= peer.announced_max as usize {
+                    return Err(Violation("it announced more messages than it may"));
+                }
+                self.counters.unexpected += 1;
+                let unexpected = Unexpected::Waiting { sid, len, place, stream };
+                let key = self.matcher.keep(peer.id, tag, unexpected);
+                self.wakes.any = true;
+                match peer.announced.insert(sid, key) {
+                    Some(_) => Err(Violation("it announced a stream twice")),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// The receiver of one of our messages says how it should come.
+    fn answered(&mut self, peer: &mut Peer, sid: u32, body: &Body) -> Result<(), Violation> {
+        let cts = Cts::read(body).ok_or(Violation("it answered in no known way"))?;
+        let key = self.our_send(peer, sid)?;
+        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
+        if !matches!(op.stage, SendStage::Waiting { .. }) {
+            return Err(Violation("it answered a message twice"));
+        }
+        peer.waiting = peer.waiting.saturating_sub(1);
+        let len = op.memory.len();
+        match cts {
+            Cts::Stream { want } => {
+                op.stage = SendStage::Streaming { at: 0, end: want.min(len), announced: true };
+                peer.out.push_back(key);
+                self.pump(peer)
+            }
+            Cts::Push(push) => self.begin_push(peer, key, push),
+        }
+    }
+
+    /// The receiver of one of our messages has all of it.
+    fn fetched(&mut self, peer: &mut Peer, sid: u32, fin: Fin) -> Result<(), Violation> {
+        let key = self.our_send(peer, sid)?;
+        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
+        let len = op.memory.len();
+        let result = match &op.stage {
+            SendStage::Waiting { .. } => {
+                peer.waiting = peer.waiting.saturating_sub(1);
+                Ok(0)
+            }
+            SendStage::Pushing(pushing) => Ok(pushing.copied),
+            SendStage::Pushed { copied } => Ok(*copied),
+            _ => Err(Violation("it ended a message that it did not ask for")),
+        };
+        let copied = result?;
+        let result = if fin.cancelled {
+            Err(Error::Cancelled)
+        } else if fin.errno != 0 {
+            let source = std::io::Error::from_raw_os_error(fin.errno as i32);
+            Err(Error::Transfer { peer: peer.info.name.clone(), source })
+        } else {
+            if fin.took_ns > 0 {
+                peer.learner.observe(Path::Cma, len, fin.took_ns.min(1 << 40));
+            }
+            op.receipt.path = Path::Cma;
+            op.receipt.copied_kernel = copied;
+            self.counters.count_sent(Path::Cma, len);
+            self.counters.copied_kernel += copied;
+            Ok(Done::Sent(op.receipt))
+        };
+        self.finish(key, result);
+        Ok(())
+    }
+
+    /// The open send of ours that a peer's stream number means.
+    fn our_send(&mut self, peer: &Peer, sid: u32) -> Result<OpKey, Violation> {
+        let key = self.ops.at(sid).ok_or(Violation("it answered a message that is not open"))?;
+        match self.ops.send_mut(key) {
+            Some(op) if op.peer == peer.id => Ok(key),
+            _ => Err(Violation("it answered a message that is not its own")),
+        }
+    }
+
+    /// The sender takes an announced message back.
+    fn taken_back(&mut self, peer: &mut Peer, sid: u32) {
+        // Matched meanwhile: it goes its way, and the sender hears the usual end.
+        let Some(key) = peer.announced.remove(&sid) else { return };
+        self.matcher.remove_unexpected(key);
+        let fin = Fin { errno: 0, took_ns: 0, cancelled: true };
+        self.answer(peer, Kind::Fin, sid, &fin.body());
+    }
+
+    /// Gives a stored message that is still coming in to a receive.
+    pub(crate) fn redirect(&mut self, peer: &mut Peer, sid: u32, key: OpKey) {
+        let Some(at) = peer.inbound_at(sid) else { return };
+        let len = peer.inbound[at].len;
+        self.make_room(key, len);
+        let stream = &mut peer.inbound[at];
+        peer.owed -= stream.cost;
+        peer.rx.release(std::mem::take(&mut stream.cost));
+        if let Sink::Keep(_, kept) = std::mem::replace(&mut stream.sink, Sink::Op(key))
+            && let Some(op) = self.ops.recv_mut(key)
+        {
+            stream.copied = op.memory.write(0, &kept);
+            op.stage = RecvStage::Streaming { peer: peer.id, sid };
+        }
+    }
+}
+
+/// An arrived message, or the error that it was longer than its room.
+pub(crate) fn checked(arrived: Arrived) -> Result<Arrived> {
+    if arrived.receipt.bytes < arrived.len {
+        return Err(Error::Truncated {
+            len: arrived.len,
+            capacity: arrived.receipt.bytes,
+            peer: arrived.peer,
+            tag: arrived.tag,
+            receipt: arrived.receipt,
+        });
+    }
+    Ok(arrived)
+}
+
+/// Appends a piece to kept bytes; there is room, reserved when the first came.
+#[allow(unsafe_code)]
+fn append(peer: &Peer, kept: &mut Vec<u8>, piece: Piece) -> Result<(), Violation> {
+    let len = piece.len as usize;
+    kept.reserve(len);
+    let spare = kept.spare_capacity_mut();
+    // SAFETY: `reserve` made room for `len` bytes behind the end.
+    unsafe { peer.rx.drain(piece, spare.as_mut_ptr().cast())? };
+    // SAFETY: those bytes are now written.
+    unsafe { kept.set_len(kept.len() + len) };
+    Ok(())
+}

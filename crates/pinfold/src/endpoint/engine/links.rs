@@ -1,0 +1,334 @@
+//! The engine's descriptors: the listener, greetings under way, peers' sockets and processes.
+
+use std::{os::fd::AsFd, sync::Arc, time::Duration};
+
+use pinfold_sys::{
+    barrier, clock,
+    poll::{Epoll, EventFd, Events, Interest},
+    socket::{self, Drained},
+};
+
+use super::{Engine, peer::Peer};
+use crate::{
+    Error, Gone, PeerId, Result,
+    endpoint::config::Config,
+    failpoint::{self, Point},
+    link::local::{Address, Handshake, Limits, Listener, Us},
+};
+
+/// Greetings under way at a time that others began. Further callers wait in the listener's queue.
+const GREETINGS_MAX: usize = 128;
+/// Events taken from the kernel at a time.
+const EVENTS_AT_ONCE: usize = 64;
+
+const KIND_SHIFT: u32 = 61;
+const LISTENER: u64 = 0;
+const KICK: u64 = 1;
+const GREETING: u64 = 2;
+const SOCKET: u64 = 3;
+const PROCESS: u64 = 4;
+
+fn token(kind: u64, index: u32, generation: u32) -> u64 {
+    kind << KIND_SHIFT | u64::from(generation & 0x1fff_ffff) << 32 | u64::from(index)
+}
+
+/// One greeting under way.
+struct Greeting {
+    handshake: Handshake,
+    granted: Limits,
+    /// The call that waits for it; `None` for one that a peer began.
+    call: Option<u64>,
+}
+
+pub(crate) struct Links {
+    epoll: Arc<Epoll>,
+    pub kick: EventFd,
+    listener: Option<Listener>,
+    us: Us,
+    greetings: Vec<Option<Greeting>>,
+    /// Results of connecting that nobody has fetched.
+    connected: Vec<(u64, Result<PeerId>)>,
+    calls: u64,
+}
+
+impl Links {
+    pub(crate) fn open(config: &Config, epoll: Arc<Epoll>) -> Result<Links> {
+        let endpoint_id = super::random()?;
+        let us = Us {
+            endpoint_id,
+            label: config.label.clone(),
+            paths: config.paths,
+            barrier_global: barrier::register() && barrier::global_available(),
+        };
+        let kick = EventFd::new().map_err(|error| Error::os("eventfd", "the endpoint", error))?;
+        watch(&epoll, &kick, token(KICK, 0, 0))?;
+        let listener = match &config.listen {
+            Some(address) => {
+                let listener = Listener::bind(address, &config.access)?;
+                watch(&epoll, listener.fd(), token(LISTENER, 0, 0))?;
+                Some(listener)
+            }
+            None => None,
+        };
+        Ok(Links {
+            epoll,
+            kick,
+            listener,
+            us,
+            greetings: Vec::new(),
+            connected: Vec::new(),
+            calls: 0,
+        })
+    }
+
+    /// Whether a peer can still join.
+    pub(crate) fn may_join(&self) -> bool {
+        self.listener.is_some() || self.greetings.iter().any(Option::is_some)
+    }
+
+    /// When the next greeting runs out of time.
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        self.greetings.iter().flatten().map(|greeting| greeting.handshake.deadline_ns()).min()
+    }
+
+    /// Stops watching a peer.
+    pub(crate) fn forget(&self, peer: &Peer) {
+        // Closing would do, were it not for copies of the descriptors in forked children.
+        let _ = self.epoll.remove(&peer.socket);
+        let _ = self.epoll.remove(&peer.pidfd);
+    }
+
+    /// The result of a call to connect.
+    pub(crate) fn take_connected(&mut self, call: u64) -> Option<Result<PeerId>> {
+        let at = self.connected.iter().position(|(other, _)| *other == call)?;
+        Some(self.connected.swap_remove(at).1)
+    }
+
+    pub(crate) fn close(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            let _ = self.epoll.remove(listener.fd());
+        }
+        self.greetings.clear();
+    }
+
+    /// Leaves everything to the process this one was forked from.
+    pub(crate) fn forsake(&mut self) {
+        std::mem::forget(self.listener.take());
+        std::mem::forget(std::mem::take(&mut self.greetings));
+    }
+
+    fn add_greeting(&mut self, greeting: Greeting) -> Result<usize> {
+        let at = match self.greetings.iter().position(Option::is_none) {
+            Some(at) => at,
+            None => {
+                self.greetings.push(None);
+                self.greetings.len() - 1
+            }
+        };
+        watch(&self.epoll, greeting.handshake.fd(), token(GREETING, at as u32, 0))?;
+        self.greetings[at] = Some(greeting);
+        Ok(at)
+    }
+}
+
+fn watch(epoll: &Epoll, fd: impl AsFd, token: u64) -> Result<()> {
+    let readable = Interest::Read;
+    epoll.add(fd, token, readable).map_err(|error| Error::os("epoll_ctl", "the endpoint", error))
+}
+
+impl Engine {
+    /// Begins to connect. The result comes under the number returned.
+    pub(crate) fn call(&mut self, address: &Address, patience: Duration) -> Result<u64> {
+        self.room_for_peer()?;
+        let now = clock::now_ns();
+        let granted = self.grant();
+        let patience = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 4);
+        let handshake =
+            Handshake::connect(address, &self.links.us, granted, now, patience.min(u64::MAX / 4));
+        let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
+        self.links.calls += 1;
+        let call = self.links.calls;
+        let at = self.links.add_greeting(Greeting { handshake, granted, call: Some(call) })?;
+        self.kick = true;
+        self.greet(at);
+        Ok(call)
+    }
+
+    fn room_for_peer(&self) -> Result<()> {
+        if self.peers.live() >= self.config.peers_max {
+            return Err(Error::LimitReached {
+                what: "the number of peers of this endpoint",
+                limit: self.config.peers_max as u64,
+                remedy: "raise Builder::peers_max, or disconnect some",
+            });
+        }
+        Ok(())
+    }
+
+    /// Sets credit aside for a peer that may be about to join.
+    fn grant(&mut self) -> Limits {
+        let granted = self.config.grant(self.grants.left());
+        let cost = self.config.grant_cost(granted.unexpected_bytes, granted.rendezvous_max);
+        if self.grants.take(cost) {
+            return granted;
+        }
+        // The budget is spent: one announcement at a time, which any budget stands.
+        Limits { unexpected_bytes: 0, rendezvous_max: 1 }
+    }
+
+    fn ungrant(&mut self, granted: Limits) {
+        if granted.unexpected_bytes > 0 || granted.rendezvous_max > 1 {
+            let cost = self.config.grant_cost(granted.unexpected_bytes, granted.rendezvous_max);
+            self.grants.give(cost);
+        }
+    }
+
+    /// Looks at every descriptor that has something to say. Whether any had.
+    pub(crate) fn handle_events(&mut self) -> bool {
+        let mut events = Events::with_capacity(EVENTS_AT_ONCE);
+        let epoll = Arc::clone(&self.links.epoll);
+        if let Err(error) = epoll.wait(&mut events, Some(Duration::ZERO)) {
+            tracing::warn!(%error, "epoll_wait");
+            return false;
+        }
+        self.expire_greetings();
+        let mut any = false;
+        for event in events.iter() {
+            let (kind, index) = (event.token >> KIND_SHIFT, event.token as u32);
+            let generation = (event.token >> 32) as u32 & 0x1fff_ffff;
+            let peer = self.peers.at_mut(index);
+            let peer = peer.filter(|peer| peer.id.generation & 0x1fff_ffff == generation);
+            match (kind, peer) {
+                (LISTENER, _) => self.answer_callers(),
+                (KICK, _) => {
+                    let _ = self.links.kick.clear();
+                }
+                (GREETING, _) => self.greet(index as usize),
+                (SOCKET, Some(peer)) => {
+                    let id = peer.id;
+                    match socket::drain(&peer.socket) {
+                        Ok(Drained::Closed) | Err(_) => {
+                            let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };
+                            self.remove_peer(id, how);
+                        }
+                        Ok(Drained::Rang) => self.heat(index),
+                        Ok(Drained::Quiet) => continue,
+                    }
+                }
+                (PROCESS, Some(peer)) => {
+                    let id = peer.id;
+                    let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };
+                    self.remove_peer(id, how);
+                }
+                _ => continue,
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// Takes callers off the listener's queue.
+    fn answer_callers(&mut self) {
+        loop {
+            if self.links.greetings.iter().flatten().count() >= GREETINGS_MAX {
+                return;
+            }
+            let Some(listener) = &self.links.listener else { return };
+            match listener.accept() {
+                Ok(Some((socket, who))) => {
+                    let room = self.peers.live() < self.config.peers_max;
+                    let granted = self.grant();
+                    let handshake = Handshake::accepted(
+                        socket,
+                        who,
+                        &self.config.access,
+                        &self.links.us,
+                        granted,
+                        room,
+                        self.config.peers_max as u64,
+                        clock::now_ns(),
+                    );
+                    match self.links.add_greeting(Greeting { handshake, granted, call: None }) {
+                        Ok(at) => self.greet(at),
+                        Err(error) => {
+                            tracing::warn!(%error, "a caller was turned away");
+                            self.ungrant(granted);
+                        }
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    // Out of descriptors, most likely: the caller stays queued.
+                    tracing::warn!(%error, "a caller cannot be answered now");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes a greeting as far as it goes.
+    fn greet(&mut self, at: usize) {
+        let Some(greeting) = self.links.greetings.get_mut(at).and_then(Option::as_mut) else {
+            return;
+        };
+        let result = greeting.handshake.step(clock::now_ns());
+        let result = match result {
+            Ok(None) => return,
+            Ok(Some(established)) => Ok(*established),
+            Err(error) => Err(error),
+        };
+        let Some(greeting) = self.links.greetings[at].take() else { return };
+        let (granted, call) = (greeting.granted, greeting.call);
+        if result.is_err() {
+            let _ = self.links.epoll.remove(greeting.handshake.fd());
+        }
+        drop(greeting);
+        let joined = match result {
+            Ok(established) => {
+                let _ = self.links.epoll.remove(&established.socket);
+                self.join(established, granted)
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &joined {
+            tracing::debug!(%error, "a greeting failed");
+            self.ungrant(granted);
+        }
+        match (call, joined) {
+            (Some(call), joined) => self.links.connected.push((call, joined)),
+            (None, Ok(id)) => self.newcomers.push_back(id),
+            (None, Err(_)) => {}
+        }
+        self.core.wakes.any = true;
+    }
+
+    /// A peer is connected.
+    fn join(
+        &mut self,
+        established: crate::link::local::Established,
+        granted: Limits,
+    ) -> Result<PeerId> {
+        let (model, own) = (self.core.model, self.links.us.barrier_global);
+        let id = self.peers.add(|id| Peer::new(id, established, granted, model, own));
+        let Some(peer) = self.peers.get_mut(id) else { return Err(Error::Closed) };
+        let (index, generation) = (id.index, id.generation);
+        watch(&self.links.epoll, &peer.socket, token(SOCKET, index, generation))?;
+        watch(&self.links.epoll, &peer.pidfd, token(PROCESS, index, generation))?;
+        tracing::debug!(peer = peer.info.name, paths = ?peer.info.paths, "a peer joined");
+        failpoint::hit(Point::Joined);
+        self.core.counters.peers_joined += 1;
+        self.heat(index);
+        Ok(id)
+    }
+
+    fn expire_greetings(&mut self) {
+        let now = clock::now_ns();
+        for at in 0..self.links.greetings.len() {
+            if let Some(greeting) = &self.links.greetings[at]
+                && now >= greeting.handshake.deadline_ns()
+            {
+                self.greet(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! The engine of one endpoint: everything that the endpoint's lock guards.
+//!
+//! - [`core`]: what the operations of all peers share; `outbound`, `inbound` and `fetch` are its
+//!   verbs, for one peer at a time.
+//! - [`peer`]: one connected peer.
+//! - [`table`]: all peers, and those that are gone.
+//! - [`links`]: sockets, greetings, ends of processes.
+//! - `post`: sends and receives as the caller's side sees them.
+//! - `sleep`: how the engine stops polling without missing anything.
+//!
+//! No user code runs in here: what has to (wakers, drops of buffers) is put on
+//! [`Wakes`](op::Wakes) and run once the lock is free.
+
+pub(crate) mod core;
+mod fetch;
+mod inbound;
+pub(crate) mod links;
+pub(crate) mod op;
+mod outbound;
+pub(crate) mod peer;
+pub(crate) mod post;
+mod sleep;
+mod table;
+
+use std::{collections::VecDeque, io, sync::Arc, thread::Thread};
+
+use pinfold_sys::{clock, fork::ForkMark, poll::Epoll};
+
+use self::{
+    core::{Core, Unexpected},
+    links::Links,
+    op::{Done, OpKey, OpKind, OpTable, RecvStage, SendStage, Wakes, gone},
+    peer::{Peer, PeerInfo},
+    table::PeerTable,
+};
+use super::{
+    config::Config,
+    counters::Counters,
+    matching::{Matcher, Source},
+    wait::SpinPolicy,
+};
+use crate::{
+    Error, Gone, PeerId, Result,
+    failpoint::{self, Point},
+    link::shm::{budget::Budget, ring::Violation},
+    route,
+};
+
+/// Descriptors taken from one lane before the next lane's turn.
+const LANE_TURN: u32 = 64;
+/// Consumed descriptors that the sender is told of at the latest.
+const PUBLISH_AFTER: u64 = 16;
+/// Between looks at the sockets while polling: a death or a call from a quiet peer is noticed
+/// within this time.
+const EVENTS_EVERY_NS: u64 = 50_000;
+/// Polls between looks at the clock.
+const POLLS_A_CLOCK: u32 = 64;
+
+pub(crate) struct Engine {
+    pub config: Config,
+    pub peers: PeerTable,
+    pub core: Core,
+    pub links: Links,
+    /// Peers (by index) whose lanes are polled.
+    hot: Vec<u32>,
+    /// Peers that connected and have not been accepted.
+    pub newcomers: VecDeque<PeerId>,
+    /// Credit granted to all peers together.
+    grants: Budget,
+    pub spin: SpinPolicy,
+    fork: ForkMark,
+    polls: u32,
+    events_at: u64,
+    /// A thread is in, or about to go into, its sleep on the endpoint's descriptor.
+    pub asleep: bool,
+    /// A thread has the duty to sleep for all.
+    pub led: bool,
+    /// The caller was told to wait on the descriptor itself.
+    pub armed: bool,
+    pub followers: Vec<Thread>,
+    /// A sleeping leader has to look again.
+    pub kick: bool,
+    pub closed: bool,
+}
+
+/// Bytes nobody can guess.
+fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        let code = error.raw_os_error().unwrap_or(rustix::io::Errno::NOSYS.raw_os_error());
+        Error::os("getrandom", "a new endpoint", io::Error::from_raw_os_error(code))
+    })?;
+    Ok(bytes)
+}
+
+impl Engine {
+    pub(crate) fn new(config: Config, epoll: Arc<Epoll>) -> Result<Engine> {
+        let fork = ForkMark::new().map_err(|error| Error::os("mmap", "the fork mark", error))?;
+        clock::ticks_per_us();
+        let core = Core {
+            matcher: Matcher::new(u64::from_ne_bytes(random()?)),
+            ops: OpTable::default(),
+            pulls: VecDeque::new(),
+            pushes: VecDeque::new(),
+            blocked: Vec::new(),
+            wakes: Wakes::default(),
+            lane_budget: Budget::new(config.lane_bytes_max),
+            counters: Counters::default(),
+            model: route::model(),
+            strict: config.strict,
+        };
+        let links = Links::open(&config, epoll)?;
+        Ok(Engine {
+            grants: Budget::new(config.unexpected_bytes_max),
+            config,
+            peers: PeerTable::default(),
+            core,
+            links,
+            hot: Vec::new(),
+            newcomers: VecDeque::new(),
+            spin: SpinPolicy::default(),
+            fork,
+            polls: 0,
+            events_at: 0,
+            asleep: false,
+            led: false,
+            armed: false,
+            followers: Vec::new(),
+            kick: false,
+            closed: false,
+        })
+    }
+
+    /// Whether the endpoint can be used in this process at all.
+    #[inline(always)]
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.fork.is_child() {
+            return Err(Error::Forked);
+        }
+        if self.closed {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+
+    /// Whether this process is a child of the one that made the endpoint.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.fork.is_child()
+    }
+
+    /// Does what can be done now without waiting. Whether anything was.
+    #[inline]
+    pub(crate) fn progress(&mut self) -> bool {
+        if self.armed {
+            self.disarm();
+        }
+        let mut moved = false;
+        let mut at = 0;
+        while at < self.hot.len() {
+            moved |= self.poll_lane(self.hot[at]);
+            at += 1;
+        }
+        if !self.core.blocked.is_empty() {
+            moved |= self.retry_blocked();
+        }
+        if !self.core.pulls.is_empty() || !self.core.pushes.is_empty() {
+            moved |= self.copy_some();
+        }
+        self.polls += 1;
+        if self.polls >= POLLS_A_CLOCK {
+            self.polls = 0;
+            moved |= self.look_around();
+        }
+        moved
+    }
+
+    /// Counts a call that took the short way, so that a caller whose messages are always there
+    /// already looks at the sockets, too.
+    #[inline(always)]
+    pub(crate) fn turn(&mut self) {
+        self.polls += 1;
+        if self.polls >= POLLS_A_CLOCK {
+            self.polls = 0;
+            self.look_around();
+        }
+    }
+
+    /// Looks at the sockets if that is due.
+    #[cold]
+    fn look_around(&mut self) -> bool {
+        let now = clock::now_ns();
+        if now < self.events_at {
+            return false;
+        }
+        self.events_at = now + EVENTS_EVERY_NS;
+        self.cool_down();
+        // A sleeping leader does this itself; what it sleeps on must not be taken from under it.
+        if self.asleep { false } else { self.handle_events() }
+    }
+
+    /// Takes what has come from one peer. Whether anything had.
+    #[inline]
+    pub(crate) fn poll_lane(&mut self, index: u32) -> bool {
+        let Some(peer) = self.peers.at_mut(index) else { return false };
+        if peer.rx.head().is_none() {
+            peer.idle_polls = peer.idle_polls.saturating_add(1);
+            if peer.rx.unpublished() > 0 {
+                Engine::publish(&mut self.core, peer);
+            }
+            return false;
+        }
+        peer.idle_polls = 0;
+        let mut turns = 0;
+        while turns < LANE_TURN
+            && let Some(header) = peer.rx.head()
+        {
+            if let Err(violation) = self.core.receive(peer, header) {
+                let id = peer.id;
+                self.cut_off(id, violation);
+                return true;
+            }
+            if peer.rx.unpublished() >= PUBLISH_AFTER {
+                Engine::publish(&mut self.core, peer);
+            }
+            turns += 1;
+        }
+        Engine::publish(&mut self.core, peer);
+        true
+    }
+
+    /// Tells the peer what has been consumed.
+    #[inline(always)]
+    pub(crate) fn publish(core: &mut Core, peer: &mut Peer) {
+        failpoint::hit(Point::BeforePublish);
+        if peer.rx.publish() {
+            core.ring_now(peer);
+        }
+        failpoint::hit(Point::AfterPublish);
+    }
+
+    /// Tries again what had found no room.
+    fn retry_blocked(&mut self) -> bool {
+        let mut moved = false;
+        for index in std::mem::take(&mut self.core.blocked) {
+            let Some(peer) = self.peers.at_mut(index) else { continue };
+            if !peer.blocked {
+                continue;
+            }
+            peer.blocked = false;
+            let before = peer.tx.produced();
+            match self.core.pump(peer) {
+                Ok(()) => moved |= peer.tx.produced() != before,
+                Err(violation) => {
+                    let id = peer.id;
+                    self.cut_off(id, violation);
+                }
+            }
+        }
+        moved
+    }
+
+    /// One step of each copy from or to a peer's memory.
+    fn copy_some(&mut self) -> bool {
+        let mut moved = false;
+        for _ in 0..self.core.pulls.len() {
+            let Some(key) = self.core.pulls.pop_front() else { break };
+            let Some(id) = self.core.peer_of_pull(key) else { continue };
+            self.core.pulls.push_back(key);
+            let Some(peer) = self.peers.get_mut(id) else { continue };
+            match self.core.pull_step(peer, key) {
+                Ok(step) => moved |= step,
+                Err(violation) => self.cut_off(id, violation),
+            }
+        }
+        for _ in 0..self.core.pushes.len() {
+            let Some(key) = self.core.pushes.pop_front() else { break };
+            let Some(id) = self.core.ops.send_mut(key).map(|op| op.peer) else { continue };
+            let Some(peer) = self.peers.get_mut(id) else { continue };
+            if self.core.push_step(peer, key) {
+                self.core.pushes.push_back(key);
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    /// Ends the connection with a peer that broke the protocol.
+    #[cold]
+    pub(crate) fn cut_off(&mut self, id: PeerId, violation: Violation) {
+        self.remove_peer(id, Gone::Misbehaved(violation.0));
+    }
+
+    /// The peer is gone, `how`: takes what it still sent, ends every operation with it, frees all
+    /// that it held.
+    #[cold]
+    pub(crate) fn remove_peer(&mut self, id: PeerId, how: Gone) {
+        let Some(mut peer) = self.peers.remove(id, how) else { return };
+        // What it had written whole before it went is still good.
+        let mut how = how;
+        if matches!(how, Gone::Died | Gone::Closed) {
+            while let Some(header) = peer.rx.head() {
+                if let Err(violation) = self.core.receive(&mut peer, header) {
+                    how = Gone::Misbehaved(violation.0);
+                    break;
+                }
+            }
+        }
+        tracing::debug!(peer = peer.info.name, %how, "a peer is gone");
+        peer.tx.say_closed();
+        self.core.counters.peers_gone += 1;
+        self.hot.retain(|index| *index != id.index);
+        self.core.blocked.retain(|index| *index != id.index);
+        self.newcomers.retain(|newcomer| *newcomer != id);
+        self.links.forget(&peer);
+        self.core.lane_budget.give(peer.tx.budgeted());
+        self.grants.give(self.config.grant_cost(peer.granted, peer.announced_max));
+
+        let name = peer.info.name.clone();
+        for key in self.core.matcher.drop_posted(|from| from == Source::Peer(id)) {
+            self.core.finish(key, Err(gone(&name, how)));
+        }
+        // Messages that are whole stay; one that is not stays as a mark, so that nobody takes a
+        // later one for it.
+        self.core.matcher.each_unexpected_of(id, |unexpected| {
+            if !matches!(unexpected, Unexpected::Whole { .. }) {
+                *unexpected = Unexpected::Lost;
+            }
+        });
+        let theirs: Vec<OpKey> = self
+            .core
+            .ops
+            .open()
+            .filter(|(_, op)| match &op.kind {
+                OpKind::Send(send) => send.peer == id,
+                OpKind::Recv(recv) => match &recv.stage {
+                    RecvStage::Streaming { peer, .. } => *peer == id,
+                    RecvStage::Pulling(pull) => pull.peer == id,
+                    RecvStage::Posted(_) | RecvStage::Moving => false,
+                },
+            })
+            .map(|(key, _)| key)
+            .collect();
+        for key in theirs {
+            self.core.finish(key, Err(gone(&name, how)));
+        }
+        self.core.pulls.retain(|key| self.core.ops.get(*key).is_some_and(|op| op.done.is_none()));
+        self.core.pushes.retain(|key| self.core.ops.get(*key).is_some_and(|op| op.done.is_none()));
+        self.core.wakes.any = true;
+        if self.nobody_left().is_some() {
+            for key in self.core.matcher.drop_posted(|from| from == Source::Any) {
+                let error = self.nobody_left().unwrap_or(Error::Closed);
+                self.core.finish(key, Err(error));
+            }
+        }
+    }
+
+    /// The error of a receive from any source that nothing can satisfy any more.
+    pub(crate) fn nobody_left(&self) -> Option<Error> {
+        if self.peers.live() > 0 || self.links.may_join() {
+            return None;
+        }
+        let (last, how) = self.peers.last_gone()?;
+        Some(Error::NobodyLeft { last: last.to_owned(), how })
+    }
+
+    /// The connected peer, or the error that says what became of it.
+    #[inline(always)]
+    pub(crate) fn peer_mut(&mut self, id: PeerId) -> Result<(&mut Peer, &mut Core)> {
+        // Asked twice, for the borrow checker's sake; the answer is the same.
+        if self.peers.get(id).is_none() {
+            return Err(self.peers.why_gone(id));
+        }
+        match self.peers.get_mut(id) {
+            Some(peer) => Ok((peer, &mut self.core)),
+            None => Err(Error::UnknownPeer { peer: id }),
+        }
+    }
+
+    /// Facts about the connected peers.
+    pub(crate) fn infos(&self) -> Vec<PeerInfo> {
+        self.peers.iter().map(|peer| peer.info.clone()).collect()
+    }
+
+    /// Takes the result of an operation off the table, if it has ended.
+    #[inline]
+    pub(crate) fn take_done(&mut self, key: OpKey) -> Option<Result<Done>> {
+        match self.core.ops.get_mut(key) {
+            Some(op) if op.done.is_some() => {}
+            Some(_) => return None,
+            None => return Some(Err(Error::Closed)),
+        }
+        self.core.ops.remove(key)?.done
+    }
+
+    /// Ends everything, in good order.
+    pub(crate) fn close(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        if self.is_forked() {
+            // The mappings did not come along, and their addresses may be anything by now; the
+            // name in the file system is the parent's.
+            std::mem::forget(std::mem::take(&mut self.peers));
+            self.links.forsake();
+            return;
+        }
+        failpoint::hit(Point::BeforeClose);
+        for id in self.peers.ids() {
+            if let Some(peer) = self.peers.get_mut(id) {
+                Engine::publish(&mut self.core, peer);
+            }
+            self.remove_peer(id, Gone::Disconnected);
+        }
+        let open: Vec<OpKey> = self.core.ops.open().map(|(key, _)| key).collect();
+        for key in open {
+            self.core.finish(key, Err(Error::Closed));
+        }
+        self.links.close();
+    }
+
+    /// Tries to take a send back. Whether it has ended or will end as cancelled; `false`: it goes
+    /// on to its end.
+    pub(crate) fn cancel(&mut self, key: OpKey) -> bool {
+        let Some(op) = self.core.ops.get_mut(key) else { return false };
+        if op.done.is_some() {
+            return false;
+        }
+        match &mut op.kind {
+            OpKind::Recv(recv) => match recv.stage {
+                RecvStage::Posted(posted) => {
+                    self.core.matcher.cancel(posted);
+                    self.core.finish(key, Err(Error::Cancelled));
+                    true
+                }
+                _ => false,
+            },
+            OpKind::Send(send) => match &mut send.stage {
+                SendStage::Fresh => {
+                    let id = send.peer;
+                    if let Some(peer) = self.peers.get_mut(id) {
+                        peer.out.retain(|queued| *queued != key);
+                    }
+                    self.core.finish(key, Err(Error::Cancelled));
+                    true
+                }
+                SendStage::Waiting { cancelled } if !*cancelled => {
+                    *cancelled = true;
+                    let id = send.peer;
+                    if let Some(peer) = self.peers.get_mut(id) {
+                        let kind = crate::wire::descriptor::Kind::Cancel;
+                        self.core.answer(peer, kind, key.index, &[]);
+                    }
+                    true
+                }
+                _ => false,
+            },
+        }
+    }
+
+    /// The scope of an operation ends: a receive without a message is withdrawn, a send only if
+    /// the scope unwinds.
+    pub(crate) fn end_of_scope(&mut self, key: OpKey, unwinding: bool) {
+        let is_recv = matches!(self.core.ops.get(key).map(|op| &op.kind), Some(OpKind::Recv(_)));
+        if is_recv || unwinding {
+            self.cancel(key);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Operations that outlive the call that posted them.
+
+use std::{any::Any, task::Waker};
+
+use smallvec::SmallVec;
+
+use crate::{
+    Error, Path, PeerId, Receipt, Result,
+    endpoint::{
+        matching::{PostedKey, Source},
+        scatter::{Landing, Remote, Scatter},
+    },
+};
+
+/// The bytes of a message that the library holds.
+pub(crate) type Bytes = SmallVec<[u8; 64]>;
+
+/// Names an operation until it is taken off the table; never a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OpKey {
+    pub index: u32,
+    generation: u32,
+}
+
+/// What a finished receive hands out.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub peer: PeerId,
+    pub tag: u64,
+    /// The message's true length, bytes.
+    pub len: u64,
+    pub receipt: Receipt,
+    /// The message, if the receive brought no memory of its own.
+    pub bytes: Option<Bytes>,
+}
+
+/// What a finished operation hands out.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Sent(Receipt),
+    Arrived(Arrived),
+}
+
+/// A send on its way.
+pub(crate) struct SendOp {
+    pub peer: PeerId,
+    pub tag: u64,
+    pub memory: Scatter,
+    pub stage: SendStage,
+    pub receipt: Receipt,
+    /// The path the caller insists on.
+    pub required: Option<Path>,
+}
+
+/// How far a send is.
+pub(crate) enum SendStage {
+    /// Queued; nothing is out.
+    Fresh,
+    /// Queued; its pieces up to `at` are out, `end` is where it stops. `announced`: the receiver
+    /// asked for it.
+    Streaming { at: u64, end: u64, announced: bool },
+    /// Announced; the receiver has not answered.
+    Waiting { cancelled: bool },
+    /// The receiver may be reading, and this side writes what it can claim.
+    Pushing(Box<Pushing>),
+    /// This side has written its part; the receiver says when it has the rest.
+    Pushed { copied: u64 },
+}
+
+/// A copy into the receiver's memory.
+pub(crate) struct Pushing {
+    pub want: u64,
+    pub remote: Remote,
+    pub claim: u32,
+    pub generation: u16,
+    pub chunk_shift: u8,
+    pub done: u32,
+    pub copied: u64,
+}
+
+/// A receive, posted or matched.
+pub(crate) struct RecvOp {
+    pub from: Source,
+    pub memory: Scatter,
+    /// Memory made for the message, when the caller brought none: what `memory` points to.
+    pub own: Option<Landing>,
+    /// Whether the caller brought none.
+    pub as_message: bool,
+    pub stage: RecvStage,
+}
+
+/// How far a receive is.
+pub(crate) enum RecvStage {
+    /// Waits for a message.
+    Posted(PostedKey),
+    /// Matched with an inbound stream of this peer.
+    Streaming { peer: PeerId, sid: u32 },
+    /// Matched with a message in its sender's memory.
+    Pulling(Box<Pull>),
+    /// Between stages, inside one call.
+    Moving,
+}
+
+/// A message that is being taken out of its sender's memory.
+pub(crate) struct Pull {
+    pub peer: PeerId,
+    pub sid: u32,
+    pub tag: u64,
+    /// The message's true length.
+    pub len: u64,
+    /// Bytes wanted: the length, or the room if that is less.
+    pub want: u64,
+    pub remote: Remote,
+    /// Bytes this side has copied.
+    pub copied: u64,
+    /// Ticks spent.
+    pub started: u64,
+    pub shared: Option<SharedPull>,
+    /// Whether this side reads, or leaves it all to the sender.
+    pub reads: bool,
+    /// What stopped it, once something has.
+    pub errno: u32,
+}
+
+/// A pull that the sender helps with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedPull {
+    pub claim: u32,
+    pub generation: u16,
+    pub chunks: u64,
+    pub chunk_shift: u8,
+    /// Chunks this side has copied.
+    pub mine: u64,
+    /// Whether this side found nothing more to claim, and what the sender had claimed.
+    pub theirs: Option<u64>,
+    /// What the sender reported.
+    pub wrote: Option<u32>,
+}
+
+pub(crate) enum OpKind {
+    Send(SendOp),
+    Recv(RecvOp),
+}
+
+pub(crate) struct Op {
+    pub kind: OpKind,
+    pub done: Option<Result<Done>>,
+    pub waker: Option<Waker>,
+    /// Nobody will ask for the result: the entry goes when it is done.
+    pub abandoned: bool,
+    /// The buffer of an abandoned operation.
+    pub keeps: Option<Box<dyn Any + Send>>,
+}
+
+impl Op {
+    pub(crate) fn new(kind: OpKind) -> Op {
+        Op { kind, done: None, waker: None, abandoned: false, keeps: None }
+    }
+}
+
+/// All operations of an endpoint.
+#[derive(Default)]
+pub(crate) struct OpTable {
+    entries: Vec<(u32, Option<Op>)>,
+    free: Vec<u32>,
+}
+
+impl OpTable {
+    pub(crate) fn insert(&mut self, op: Op) -> OpKey {
+        if let Some(index) = self.free.pop() {
+            let entry = &mut self.entries[index as usize];
+            entry.1 = Some(op);
+            return OpKey { index, generation: entry.0 };
+        }
+        let index = self.entries.len() as u32;
+        self.entries.push((0, Some(op)));
+        OpKey { index, generation: 0 }
+    }
+
+    pub(crate) fn get(&self, key: OpKey) -> Option<&Op> {
+        let (generation, op) = self.entries.get(key.index as usize)?;
+        op.as_ref().filter(|_| *generation == key.generation)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: OpKey) -> Option<&mut Op> {
+        let (generation, op) = self.entries.get_mut(key.index as usize)?;
+        op.as_mut().filter(|_| *generation == key.generation)
+    }
+
+    pub(crate) fn remove(&mut self, key: OpKey) -> Option<Op> {
+        let (generation, op) = self.entries.get_mut(key.index as usize)?;
+        if *generation != key.generation {
+            return None;
+        }
+        let op = op.take()?;
+        *generation = generation.wrapping_add(1);
+        self.free.push(key.index);
+        Some(op)
+    }
+
+    /// The operation now at `index`: what a peer's stream number leads to.
+    pub(crate) fn at(&self, index: u32) -> Option<OpKey> {
+        let (generation, op) = self.entries.get(index as usize)?;
+        op.is_some().then_some(OpKey { index, generation: *generation })
+    }
+
+    pub(crate) fn send_mut(&mut self, key: OpKey) -> Option<&mut SendOp> {
+        match self.get_mut(key) {
+            Some(Op { kind: OpKind::Send(send), done: None, .. }) => Some(send),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn recv_mut(&mut self, key: OpKey) -> Option<&mut RecvOp> {
+        match self.get_mut(key) {
+            Some(Op { kind: OpKind::Recv(recv), done: None, .. }) => Some(recv),
+            _ => None,
+        }
+    }
+
+    /// Ends an operation. Its waker, if any, is pushed onto `wakes`.
+    pub(crate) fn finish(&mut self, key: OpKey, result: Result<Done>, wakes: &mut Wakes) {
+        let Some(op) = self.get_mut(key) else { return };
+        if op.done.is_some() {
+            return;
+        }
+        if op.abandoned {
+            if let Some(op) = self.remove(key) {
+                wakes.drops.extend(op.keeps);
+            }
+            return;
+        }
+        op.done = Some(result);
+        wakes.wakers.extend(op.waker.take());
+        wakes.any = true;
+    }
+
+    /// Every operation that has not ended.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (OpKey, &Op)> {
+        self.entries.iter().enumerate().filter_map(|(index, (generation, op))| {
+            let op = op.as_ref().filter(|op| op.done.is_none())?;
+            Some((OpKey { index: index as u32, generation: *generation }, op))
+        })
+    }
+}
+
+/// What has to run once the engine is left: user code never runs inside it.
+#[derive(Default)]
+pub(crate) struct Wakes {
+    pub wakers: Vec<Waker>,
+    pub drops: Vec<Box<dyn Any + Send>>,
+    /// Something happened that a waiting thread may want to know.
+    pub any: bool,
+}
+
+impl Wakes {
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.any && self.wakers.is_empty() && self.drops.is_empty()
+    }
+}
+
+/// The error of every operation with a peer that is gone.
+pub(crate) fn gone(name: &str, how: crate::Gone) -> Error {
+    Error::PeerGone { peer: name.to_owned(), how }
+}

@@ -1,0 +1,309 @@
+//! The sending side: from a posted send to descriptors in the lane.
+//!
+//! Per peer there is one queue of sends with something to write. A send leaves it when its last
+//! piece is out, or when it is announced and the word is the receiver's. The order of first
+//! descriptors is the order of posting, which is what keeps messages in order.
+
+use super::{
+    core::Core,
+    op::{Done, OpKey, SendOp, SendStage},
+    peer::{MESSAGE_COST, Peer},
+};
+use crate::{
+    Error, Path, Receipt, Refusal, Result,
+    endpoint::scatter::Scatter,
+    failpoint::{self, Point},
+    link::shm::ring::Violation,
+    route,
+    wire::descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece, Rts},
+};
+
+/// Bytes of a piece at most: small enough that the receiver copies one while the sender fills the
+/// next, both from the cache.
+const PIECE_MAX: u64 = 8 << 10;
+/// Messages up to this long go as one piece.
+const PIECE_WHOLE: u64 = 2 << 10;
+/// Messages shorter than this say nothing about the speed of copying.
+const LEARN_FROM: u64 = 8 << 10;
+
+/// What became of one step of a send.
+enum Step {
+    /// It has ended.
+    Ended(Result<Receipt>),
+    /// It is announced and leaves the queue.
+    Announced,
+    /// It waits for room, or for credit.
+    Stuck,
+}
+
+/// The bytes of the next piece.
+fn piece_len(at: u64, end: u64) -> u32 {
+    let left = end - at;
+    let len = if left <= PIECE_WHOLE {
+        left
+    } else if at == 0 {
+        // The first piece is short, so that the receiver starts early.
+        (left / 4).clamp(1 << 10, PIECE_MAX) & !63
+    } else {
+        left.min(PIECE_MAX)
+    };
+    len as u32
+}
+
+impl Core {
+    /// Sends a message of up to 56 bytes at once, if nothing stands before it.
+    ///
+    /// `word(i)` is the i-th eight bytes of the message. `Ok(false)`: it has to be queued.
+    #[inline(always)]
+    pub(crate) fn send_inline(
+        &mut self,
+        peer: &mut Peer,
+        tag: u64,
+        len: usize,
+        word: impl Fn(usize) -> u64,
+    ) -> Result<bool, Violation> {
+        debug_assert!(len <= INLINE_MAX);
+        if !peer.tx.has_room(&mut self.lane_budget)? || !peer.has_credit(len as u64) {
+            return Ok(false);
+        }
+        let high = (tag >> 32) as u32;
+        let low = tag as u32;
+        let words = len.div_ceil(8);
+        if high != peer.tag_high_tx {
+            peer.tag_high_tx = high;
+            if len <= INLINE_WIDE_MAX {
+                let mut body = [0; 7];
+                body[0] = tag;
+                for (i, slot) in body[1..][..words].iter_mut().enumerate() {
+                    *slot = word(i);
+                }
+                peer.tx.push(Header::new(Kind::InlineWide, len as u8, 0), &body[..1 + words]);
+                peer.sent_cost += MESSAGE_COST + len as u64;
+                return Ok(true);
+            }
+            peer.tx.push(Header::new(Kind::TagHigh, 0, high), &[]);
+            failpoint::hit(Point::TagHighSent);
+            if !peer.tx.has_room(&mut self.lane_budget)? {
+                return Ok(false);
+            }
+        }
+        failpoint::hit(Point::BeforeInline);
+        peer.tx.push_with(Header::new(Kind::Inline, len as u8, low), words, word);
+        failpoint::hit(Point::AfterInline);
+        peer.sent_cost += MESSAGE_COST + len as u64;
+        Ok(true)
+    }
+
+    /// Sends a message that fits one piece at once, if nothing stands before it.
+    pub(crate) fn send_one_piece(
+        &mut self,
+        peer: &mut Peer,
+        tag: u64,
+        memory: &Scatter,
+    ) -> Result<bool, Violation> {
+        let len = memory.len();
+        if len > PIECE_WHOLE
+            || !peer.tx.has_room(&mut self.lane_budget)?
+            || !self.fits_eager(peer, len)
+        {
+            return Ok(false);
+        }
+        let Some(piece) = self.lend(peer, len as u32)? else { return Ok(false) };
+        if u64::from(piece.len) < len {
+            // Not the whole: the queue's business. The range goes back with the next descriptor.
+            return Ok(false);
+        }
+        memory.fill(&peer.tx, piece, 0)?;
+        peer.tx.push(Header::new(Kind::Eager, 0, u32::MAX), &Eager { tag, len, piece }.body());
+        peer.sent_cost += MESSAGE_COST + len;
+        Ok(true)
+    }
+
+    /// Whether a message of `len` bytes may go without asking.
+    fn fits_eager(&mut self, peer: &mut Peer, len: u64) -> bool {
+        // Half the window at most, so that one message does not stop all others.
+        len <= peer.window / 2 && peer.has_credit(len)
+    }
+
+    fn lend(&mut self, peer: &mut Peer, len: u32) -> Result<Option<Piece>, Violation> {
+        if len == 0 {
+            return Ok(Some(Piece { offset: 0, len: 0 }));
+        }
+        peer.tx.lend(len, len.min(1 << 10), &mut self.lane_budget)
+    }
+
+    /// Writes what is queued for the peer, as far as there is room.
+    pub(crate) fn pump(&mut self, peer: &mut Peer) -> Result<(), Violation> {
+        let before = peer.tx.produced();
+        let result = self.pump_quietly(peer);
+        if peer.tx.produced() != before {
+            self.ring(peer);
+        }
+        result
+    }
+
+    fn pump_quietly(&mut self, peer: &mut Peer) -> Result<(), Violation> {
+        loop {
+            while let Some(control) = peer.control.front() {
+                if !peer.tx.has_room(&mut self.lane_budget)? {
+                    self.block(peer);
+                    return Ok(());
+                }
+                peer.tx.push(control.header, &control.body[..control.words]);
+                peer.control.pop_front();
+            }
+            let Some(&key) = peer.out.front() else { return Ok(()) };
+            // The operation is taken out while it is worked on: it and the rest of the core are
+            // both needed.
+            let Some(op) = self.ops.send_mut(key) else {
+                peer.out.pop_front();
+                continue;
+            };
+            let memory = std::mem::replace(&mut op.memory, Scatter::empty());
+            let stage = std::mem::replace(&mut op.stage, SendStage::Fresh);
+            let mut work = SendOp { memory, stage, ..*op };
+            let step = self.step(peer, key, &mut work);
+            if let Some(op) = self.ops.send_mut(key) {
+                *op = work;
+            }
+            match step? {
+                Step::Ended(result) => {
+                    peer.out.pop_front();
+                    self.finish(key, result.map(Done::Sent));
+                }
+                Step::Announced => {
+                    peer.out.pop_front();
+                }
+                Step::Stuck => {
+                    self.counters.room_stalls += 1;
+                    self.block(peer);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Takes a send as far as room and credit allow.
+    fn step(&mut self, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result<Step, Violation> {
+        if matches!(op.stage, SendStage::Fresh) {
+            if !peer.tx.has_room(&mut self.lane_budget)? {
+                return Ok(Step::Stuck);
+            }
+            match self.route(peer, op) {
+                Err(error) => return Ok(Step::Ended(Err(error))),
+                Ok(receipt) => op.receipt = receipt,
+            }
+            let len = op.memory.len();
+            match op.receipt.path {
+                Path::Inline => {
+                    let words = op.memory.read_words::<7>();
+                    if self.send_inline(peer, op.tag, len as usize, |i| words[i])? {
+                        op.receipt.copied_user = len;
+                        self.counters.count_sent(Path::Inline, len);
+                        self.counters.copied_user += len;
+                        return Ok(Step::Ended(Ok(op.receipt)));
+                    }
+                    if !peer.tx.has_room(&mut self.lane_budget)? {
+                        return Ok(Step::Stuck);
+                    }
+                    return self.announce(peer, key, op);
+                }
+                Path::Eager if self.fits_eager(peer, len) => {
+                    op.stage = SendStage::Streaming { at: 0, end: len, announced: false };
+                }
+                Path::Eager | Path::Cma => return self.announce(peer, key, op),
+            }
+        }
+        self.stream(peer, key, op)
+    }
+
+    /// Which way a fresh send goes, and why not the others.
+    pub(crate) fn route(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
+        let len = op.memory.len();
+        if let Some(path) = op.required {
+            let fits = path != Path::Inline || len <= INLINE_MAX as u64;
+            let refusal = (!fits).then_some(Refusal::TooLong);
+            return match peer.permissions.refusal(path).or(refusal) {
+                Some(why) => Err(Error::PathRefused { path, why }),
+                None => Ok(Receipt::new(path, len)),
+            };
+        }
+        self.choose(peer, len)
+    }
+
+    /// What the cost model says of a message of `len` bytes.
+    pub(crate) fn choose(&mut self, peer: &mut Peer, len: u64) -> Result<Receipt> {
+        let choose = if self.strict { route::choose_strict } else { route::choose };
+        match choose(len, &peer.permissions, &mut peer.learner) {
+            Ok(choice) => Ok(choice.receipt),
+            Err((path, why)) => Err(Error::PathRefused { path, why }),
+        }
+    }
+
+    /// Announces a message; it stays in its memory until the receiver asks for it.
+    fn announce(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        op: &mut SendOp,
+    ) -> Result<Step, Violation> {
+        if peer.waiting >= peer.waiting_max {
+            return Ok(Step::Stuck);
+        }
+        // What would have gone at once but for credit may come by any path the pair has.
+        let stream = op.receipt.path == Path::Eager
+            && (op.required.is_some() || !peer.permissions.may(Path::Cma));
+        if op.receipt.path != Path::Cma {
+            self.counters.credit_stalls += 1;
+        }
+        let rts = Rts { tag: op.tag, len: op.memory.len(), place: op.memory.place(), stream };
+        failpoint::hit(Point::BeforeAnnounce);
+        peer.tx.push(Header::new(Kind::Rts, 0, key.index), &rts.body());
+        failpoint::hit(Point::AfterAnnounce);
+        peer.waiting += 1;
+        op.stage = SendStage::Waiting { cancelled: false };
+        Ok(Step::Announced)
+    }
+
+    /// Writes pieces while there is room for them.
+    fn stream(&mut self, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result<Step, Violation> {
+        let SendStage::Streaming { at, end, announced } = &mut op.stage else {
+            return Ok(Step::Announced);
+        };
+        let len = op.memory.len();
+        let mut first = *at == 0 && !*announced;
+        while first || *at < *end {
+            if !peer.tx.has_room(&mut self.lane_budget)? {
+                return Ok(Step::Stuck);
+            }
+            let Some(piece) = self.lend(peer, piece_len(*at, *end))? else {
+                return Ok(Step::Stuck);
+            };
+            op.memory.fill(&peer.tx, piece, *at)?;
+            if first {
+                let body = Eager { tag: op.tag, len, piece }.body();
+                failpoint::hit(Point::BeforeEager);
+                peer.tx.push(Header::new(Kind::Eager, 0, key.index), &body);
+                peer.sent_cost += MESSAGE_COST + len;
+                first = false;
+            } else {
+                failpoint::hit(Point::BeforePiece);
+                peer.tx.push(Header::new(Kind::Data, 0, key.index), &piece.body());
+            }
+            failpoint::hit(Point::AfterPiece);
+            *at += u64::from(piece.len);
+            // A sleeper is woken by the first piece, not by the last.
+            if *at < *end {
+                self.ring(peer);
+            }
+        }
+        if len >= LEARN_FROM {
+            peer.learn_eager(len);
+        }
+        op.receipt.path = Path::Eager;
+        op.receipt.copied_user = *end;
+        self.counters.count_sent(Path::Eager, len);
+        self.counters.copied_user += *end;
+        Ok(Step::Ended(Ok(op.receipt)))
+    }
+}

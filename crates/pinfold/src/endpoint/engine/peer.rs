@@ -1,0 +1,272 @@
+//! One connected peer: its lanes, what is queued for it, what is coming in from it.
+
+use std::{collections::VecDeque, os::fd::OwnedFd};
+
+use rustc_hash::FxHashMap;
+
+use super::op::OpKey;
+use crate::{
+    PathSet, PeerId, Receipt,
+    endpoint::matching::UnexpectedKey,
+    link::{
+        local::{Established, Side},
+        shm::{
+            lane::{LaneRx, LaneTx},
+            segment::Segment,
+        },
+    },
+    route::{CostModel, Learner, Path, Permissions, Refusal},
+    sync::LightFence,
+    wire::{
+        descriptor::{Body, Header, INLINE_MAX},
+        layout::{CLAIMS, Direction},
+    },
+};
+
+/// What one unexpected message costs beside its bytes: the receiver's bookkeeping for it.
+pub(crate) const MESSAGE_COST: u64 = 128;
+
+/// What is known about a connected peer.
+#[derive(Clone, Debug)]
+pub struct PeerInfo {
+    /// Its identifier at this endpoint.
+    pub id: PeerId,
+    /// Its label and process id: the name that errors use.
+    pub name: String,
+    /// Its process id as this process's namespace knows it; 0 if it lies outside.
+    pub pid: u32,
+    /// Its user id.
+    pub uid: u32,
+    /// The address that was connected to; `None` for a peer that connected to this endpoint.
+    pub address: Option<String>,
+    /// The paths on which messages to it can go.
+    pub paths: PathSet,
+    /// Why messages to it cannot go by `cma`; `None` if they can.
+    pub cma_refused: Option<Refusal>,
+}
+
+/// A message that comes in pieces.
+pub(crate) struct Inbound {
+    pub sid: u32,
+    pub tag: u64,
+    /// Its true length.
+    pub len: u64,
+    /// Bytes that come.
+    pub end: u64,
+    /// Bytes that have come.
+    pub got: u64,
+    /// Bytes copied to where they belong.
+    pub copied: u64,
+    pub sink: Sink,
+    /// The credit it holds while nobody has asked for it.
+    pub cost: u64,
+    pub started: u64,
+}
+
+/// Where the pieces of an inbound message go.
+pub(crate) enum Sink {
+    /// To the memory of a receive.
+    Op(OpKey),
+    /// To memory of ours, until a receive asks for it.
+    Keep(UnexpectedKey, Vec<u8>),
+}
+
+/// A descriptor that answers the peer, waiting for room.
+pub(crate) struct Control {
+    pub header: Header,
+    pub body: Body,
+    pub words: usize,
+}
+
+pub(crate) struct Peer {
+    pub id: PeerId,
+    pub info: PeerInfo,
+    pub tx: LaneTx,
+    pub rx: LaneRx,
+    pub socket: OwnedFd,
+    pub pidfd: OwnedFd,
+
+    pub tag_high_tx: u32,
+    pub tag_high_rx: u32,
+
+    /// Sends that have descriptors to write, in order.
+    pub out: VecDeque<OpKey>,
+    pub control: VecDeque<Control>,
+    /// Whether it is on the list of peers that wait for room.
+    pub blocked: bool,
+    /// Unmatched eager cost the receiver allows.
+    pub window: u64,
+    /// Eager cost sent, ever.
+    pub sent_cost: u64,
+    /// Eager cost the receiver had released when last looked.
+    pub released: u64,
+    /// Announced messages the receiver has not answered.
+    pub waiting: u32,
+    pub waiting_max: u32,
+    pub permissions: Permissions,
+    pub learner: Learner,
+
+    pub inbound: Vec<Inbound>,
+    /// Unmatched eager cost here, and what was granted.
+    pub owed: u64,
+    pub granted: u64,
+    /// Announced messages here that are unmatched, and how many were granted.
+    pub announced: FxHashMap<u32, UnexpectedKey>,
+    pub announced_max: u32,
+    pub we_read: bool,
+    pub peer_writes: bool,
+    claims_taken: u32,
+    claim_generations: [u16; CLAIMS as usize],
+    /// Smoothed time an eager byte takes here, ns a MiB.
+    pub eager_ns_per_mib: u64,
+
+    /// Whether its lane is polled.
+    pub hot: bool,
+    /// Polls of its lane since something was in it.
+    pub idle_polls: u32,
+}
+
+impl Peer {
+    pub(crate) fn new(
+        id: PeerId,
+        established: Established,
+        granted: crate::link::local::Limits,
+        model: &CostModel,
+        own_barrier: bool,
+    ) -> Peer {
+        let Established { side, mapping, socket, pidfd, pid, uid, label, address, .. } =
+            established;
+        let (send_way, fence) = (
+            match side {
+                Side::Accepting => Direction::ToConnecting,
+                Side::Connecting => Direction::ToAccepting,
+            },
+            if own_barrier && established.barrier_global {
+                LightFence::Compiler
+            } else {
+                LightFence::Full
+            },
+        );
+        let segment = Segment::new(mapping);
+        let cma = established.peer_reads.or(established.we_write);
+        let allowed = established.paths;
+        let permissions = Permissions::new(|path| match path {
+            Path::Cma => cma,
+            _ if allowed.contains(path) => Ok(()),
+            _ => Err(Refusal::SwitchedOff),
+        });
+        let mut paths = allowed;
+        if cma.is_err() {
+            paths = paths.without(Path::Cma);
+        }
+        let name =
+            if label.is_empty() { format!("pid {pid}") } else { format!("{label} (pid {pid})") };
+        Peer {
+            id,
+            info: PeerInfo {
+                id,
+                name,
+                pid,
+                uid,
+                address: address.map(|address| address.to_string()),
+                paths,
+                cma_refused: cma.err(),
+            },
+            tx: LaneTx::new(&segment, send_way, fence),
+            rx: LaneRx::new(&segment, send_way.reverse(), fence),
+            socket,
+            pidfd,
+            tag_high_tx: 0,
+            tag_high_rx: 0,
+            out: VecDeque::new(),
+            control: VecDeque::new(),
+            blocked: false,
+            window: established.granted.unexpected_bytes,
+            sent_cost: 0,
+            released: 0,
+            waiting: 0,
+            waiting_max: established.granted.rendezvous_max,
+            permissions,
+            learner: Learner::new(model),
+            inbound: Vec::new(),
+            owed: 0,
+            granted: granted.unexpected_bytes,
+            announced: FxHashMap::default(),
+            announced_max: granted.rendezvous_max,
+            we_read: established.we_read.is_ok(),
+            peer_writes: established.peer_writes.is_ok(),
+            claims_taken: 0,
+            claim_generations: [0; CLAIMS as usize],
+            eager_ns_per_mib: 0,
+            hot: false,
+            idle_polls: 0,
+        }
+    }
+
+    /// Whether the receiver's credit covers one more eager message of `len` bytes.
+    #[inline(always)]
+    pub(crate) fn has_credit(&mut self, len: u64) -> bool {
+        let after = self.sent_cost + MESSAGE_COST + len;
+        if after - self.released <= self.window {
+            return true;
+        }
+        self.refresh_credit();
+        after.saturating_sub(self.released) <= self.window
+    }
+
+    /// Reads what the receiver has released. A cursor that makes no sense is not believed.
+    pub(crate) fn refresh_credit(&mut self) {
+        let released = self.tx.released();
+        if released > self.released && released <= self.sent_cost {
+            self.released = released;
+        }
+    }
+
+    /// The receipt of a message of `len` bytes received from it, of which `bytes` were taken.
+    pub(crate) fn receipt(&self, path: Path, bytes: u64, len: u64) -> Receipt {
+        let mut receipt = Receipt::new(path, bytes);
+        if path != Path::Inline && len > INLINE_MAX as u64 {
+            receipt.refuse(Path::Inline, Refusal::TooLong);
+        }
+        match path {
+            Path::Inline => {}
+            Path::Eager => {
+                receipt.refuse(Path::Cma, self.info.cma_refused.unwrap_or(Refusal::Slower));
+            }
+            Path::Cma => receipt.refuse(Path::Eager, Refusal::Slower),
+        }
+        receipt
+    }
+
+    /// Takes a claim line for a shared transfer.
+    pub(crate) fn take_claim(&mut self) -> Option<(u32, u16)> {
+        let claim = (!self.claims_taken).trailing_zeros();
+        if claim >= CLAIMS {
+            return None;
+        }
+        self.claims_taken |= 1 << claim;
+        let generation = &mut self.claim_generations[claim as usize];
+        *generation = generation.wrapping_add(1);
+        Some((claim, *generation))
+    }
+
+    /// Gives a claim line back, its transfer closed.
+    pub(crate) fn give_claim(&mut self, claim: u32) {
+        self.claims_taken &= !(1 << claim);
+    }
+
+    /// Learns from what the receiver said of its copying out of the ring, for `len` more bytes.
+    pub(crate) fn learn_eager(&mut self, len: u64) {
+        let ns_per_mib = self.tx.eager_ns_per_mib();
+        if ns_per_mib > 0 {
+            // A word the peer wrote: bounded, or it could overflow.
+            let ns = (u128::from(ns_per_mib.min(1 << 40)) * u128::from(len)) >> 20;
+            self.learner.observe(Path::Eager, len, ns as u64);
+        }
+    }
+
+    /// The inbound stream `sid`.
+    pub(crate) fn inbound_at(&self, sid: u32) -> Option<usize> {
+        self.inbound.iter().position(|stream| stream.sid == sid)
+    }
+}

@@ -1,0 +1,338 @@
+//! Posting: sends, receives and probes as the caller's side sees them.
+
+use super::{
+    Engine,
+    core::{Core, Unexpected},
+    op::{Arrived, Done, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp, SendStage, gone},
+    peer::{MESSAGE_COST, Peer},
+};
+use crate::{
+    Error, Path, PeerId, Receipt, Result,
+    endpoint::{
+        matching::{Source, TagMatch},
+        scatter::Scatter,
+    },
+    link::shm::ring::Violation,
+    wire::descriptor::{Eager, INLINE_MAX, Kind},
+};
+
+/// The header of a message that can be received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Who sent it.
+    pub peer: PeerId,
+    /// Its tag.
+    pub tag: u64,
+    /// Its length, bytes.
+    pub len: u64,
+}
+
+impl Engine {
+    /// Sends a short contiguous message at once, if that is possible and `inline` is allowed.
+    #[inline(always)]
+    pub(crate) fn send_now(
+        &mut self,
+        id: PeerId,
+        tag: u64,
+        len: usize,
+        word: impl Fn(usize) -> u64,
+    ) -> Result<Option<Receipt>> {
+        let (peer, core) = self.peer_mut(id)?;
+        if !peer.out.is_empty() || !peer.control.is_empty() || !peer.permissions.may(Path::Inline) {
+            return Ok(None);
+        }
+        match core.send_inline(peer, tag, len, word) {
+            Ok(true) => {
+                core.ring(peer);
+                core.counters.count_sent(Path::Inline, len as u64);
+                core.counters.copied_user += len as u64;
+                let mut receipt = Receipt::new(Path::Inline, len as u64);
+                receipt.copied_user = len as u64;
+                Ok(Some(receipt))
+            }
+            Ok(false) => Ok(None),
+            Err(violation) => Err(self.violated(id, violation)),
+        }
+    }
+
+    /// Sends a message of one piece at once, if that is possible and the cost model says so.
+    pub(crate) fn send_piece_now(
+        &mut self,
+        id: PeerId,
+        tag: u64,
+        memory: &Scatter,
+    ) -> Result<Option<Receipt>> {
+        let (peer, core) = self.peer_mut(id)?;
+        if !peer.out.is_empty() || !peer.control.is_empty() {
+            return Ok(None);
+        }
+        let mut receipt = core.choose(peer, memory.len())?;
+        if receipt.path != Path::Eager {
+            return Ok(None);
+        }
+        match core.send_one_piece(peer, tag, memory) {
+            Ok(true) => {
+                core.ring(peer);
+                core.counters.count_sent(Path::Eager, memory.len());
+                core.counters.copied_user += memory.len();
+                receipt.copied_user = memory.len();
+                Ok(Some(receipt))
+            }
+            Ok(false) => Ok(None),
+            Err(violation) => Err(self.violated(id, violation)),
+        }
+    }
+
+    #[cold]
+    fn violated(&mut self, id: PeerId, violation: Violation) -> Error {
+        self.cut_off(id, violation);
+        self.peers.why_gone(id)
+    }
+
+    /// Posts a send. It ends when the memory is the caller's again.
+    pub(crate) fn post_send(
+        &mut self,
+        id: PeerId,
+        tag: u64,
+        memory: Scatter,
+        required: Option<Path>,
+    ) -> Result<OpKey> {
+        self.check()?;
+        let (peer, core) = self.peer_mut(id)?;
+        let receipt = Receipt::new(Path::Eager, memory.len());
+        let stage = SendStage::Fresh;
+        let send = SendOp { peer: id, tag, memory, stage, receipt, required };
+        let key = core.ops.insert(Op::new(OpKind::Send(send)));
+        peer.out.push_back(key);
+        if let Err(violation) = core.pump(peer) {
+            // Ends the operation too, with the reason.
+            self.cut_off(id, violation);
+        }
+        self.kick |= !self.core.blocked.is_empty();
+        Ok(key)
+    }
+
+    /// Posts a receive into `memory`, or as a message.
+    pub(crate) fn post_recv(
+        &mut self,
+        from: Source,
+        tag: TagMatch,
+        memory: Option<Scatter>,
+    ) -> Result<OpKey> {
+        self.check()?;
+        let as_message = memory.is_none();
+        let recv = RecvOp {
+            from,
+            memory: memory.unwrap_or(Scatter::empty()),
+            own: None,
+            as_message,
+            stage: RecvStage::Moving,
+        };
+        let taken = self.core.matcher.take(from, tag);
+        if taken.is_none() {
+            self.can_come(from)?;
+        }
+        let key = self.core.ops.insert(Op::new(OpKind::Recv(recv)));
+        match taken {
+            Some((peer, tag, unexpected)) => self.give(peer, tag, unexpected, key),
+            None => {
+                let posted = self.core.matcher.post(from, tag, key);
+                if let Some(op) = self.core.ops.recv_mut(key) {
+                    op.stage = RecvStage::Posted(posted);
+                }
+            }
+        }
+        Ok(key)
+    }
+
+    /// Whether anything can still come from this source.
+    pub(crate) fn can_come(&self, from: Source) -> Result<()> {
+        match from {
+            Source::Peer(id) if self.peers.get(id).is_none() => Err(self.peers.why_gone(id)),
+            Source::Any => self.nobody_left().map_or(Ok(()), Err),
+            Source::Peer(_) => Ok(()),
+        }
+    }
+
+    /// Gives a stored message to a receive.
+    fn give(&mut self, id: PeerId, tag: u64, unexpected: Unexpected, key: OpKey) {
+        let (peers, core) = (&mut self.peers, &mut self.core);
+        let peer = peers.get_mut(id);
+        match (unexpected, peer) {
+            (Unexpected::Whole { bytes, cost, inline }, peer) => {
+                let path = if inline { Path::Inline } else { Path::Eager };
+                let mut receipt = Receipt::new(path, 0);
+                if let Some(peer) = peer {
+                    peer.owed -= cost;
+                    peer.rx.release(cost);
+                    Engine::publish(core, peer);
+                    receipt = peer.receipt(path, 0, bytes.len() as u64);
+                }
+                let Some(op) = core.ops.recv_mut(key) else { return };
+                if op.as_message {
+                    let len = bytes.len() as u64;
+                    receipt.bytes = len;
+                    receipt.copied_user = len;
+                    core.arrive(key, Arrived { peer: id, tag, len, receipt, bytes: Some(bytes) });
+                } else {
+                    // It was copied into our memory when it came, and now once more.
+                    receipt.copied_user = bytes.len() as u64;
+                    core.deliver(key, id, tag, &bytes, receipt);
+                }
+            }
+            (Unexpected::Arriving { sid, .. }, Some(peer)) => {
+                core.redirect(peer, sid, key);
+                Engine::publish(core, peer);
+            }
+            (Unexpected::Waiting { sid, len, place, stream }, Some(peer)) => {
+                peer.announced.remove(&sid);
+                if let Err(violation) = core.fetch(peer, key, sid, tag, len, place, stream) {
+                    self.cut_off(id, violation);
+                }
+            }
+            (_, None) | (Unexpected::Lost, _) => {
+                let error = self.peers.why_gone(id);
+                self.core.finish(key, Err(error));
+            }
+        }
+    }
+
+    /// The first message that a receive would take.
+    pub(crate) fn probe(&mut self, from: Source, tag: TagMatch) -> Result<Option<Envelope>> {
+        self.check()?;
+        let Some((peer, tag, unexpected)) = self.core.matcher.find(from, tag) else {
+            self.can_come(from)?;
+            return Ok(None);
+        };
+        let len = match unexpected {
+            Unexpected::Whole { bytes, .. } => bytes.len() as u64,
+            Unexpected::Arriving { len, .. } | Unexpected::Waiting { len, .. } => *len,
+            Unexpected::Lost => return Err(self.peers.why_gone(peer)),
+        };
+        Ok(Some(Envelope { peer, tag, len }))
+    }
+
+    /// Receives the message at the head of a lane without posting anything, if it matches, is
+    /// whole and short, and nothing else is posted or stored.
+    ///
+    /// `Ok(None)`: nothing is there, or it needs the ordinary way.
+    #[inline(always)]
+    pub(crate) fn recv_now(
+        &mut self,
+        from: Source,
+        tag: TagMatch,
+        memory: &Scatter,
+    ) -> Option<Result<Arrived>> {
+        if !self.core.matcher.is_idle() || self.armed {
+            return None;
+        }
+        match from {
+            Source::Peer(id) => {
+                let peer = self.peers.get_mut(id)?;
+                Engine::recv_head(&mut self.core, peer, tag, memory)
+            }
+            Source::Any => {
+                for &index in &self.hot {
+                    let Some(peer) = self.peers.at_mut(index) else { continue };
+                    let taken = Engine::recv_head(&mut self.core, peer, tag, memory);
+                    if taken.is_some() {
+                        return taken;
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn recv_head(
+        core: &mut Core,
+        peer: &mut Peer,
+        tag: TagMatch,
+        memory: &Scatter,
+    ) -> Option<Result<Arrived>> {
+        let header = peer.rx.head()?;
+        let (got_tag, len, receipt);
+        if header.is_inline() {
+            got_tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
+            if !tag.matches(got_tag) {
+                return None;
+            }
+            // A length that no honest peer writes is for the ordinary way to judge.
+            let bytes = header.inline_len(INLINE_MAX)?;
+            len = bytes as u64;
+            let taken = if bytes <= 8 {
+                let word = peer.rx.word(0).to_ne_bytes();
+                memory.write(0, &word[..bytes])
+            } else {
+                let words = peer.rx.body();
+                memory.write(0, &super::inbound::bytes_of(&words)[..bytes])
+            };
+            let mut made = Receipt::new(Path::Inline, taken);
+            made.copied_user = taken;
+            receipt = made;
+        } else if header.kind() == Some(Kind::Eager) {
+            let eager = Eager::read(&peer.rx.body());
+            if !tag.matches(eager.tag)
+                || u64::from(eager.piece.len) != eager.len
+                || eager.len > peer.granted
+            {
+                return None;
+            }
+            (got_tag, len) = (eager.tag, eager.len);
+            let taken = memory.drain(&peer.rx, eager.piece, 0).ok()?;
+            let mut made = peer.receipt(Path::Eager, taken, len);
+            made.copied_user = taken;
+            receipt = made;
+        } else {
+            return None;
+        }
+        if peer.rx.advance(header).is_err() {
+            return Some(Err(gone(
+                &peer.info.name,
+                crate::Gone::Misbehaved("its ring runs past the end"),
+            )));
+        }
+        peer.rx.release(MESSAGE_COST + len);
+        if peer.rx.unpublished() >= super::PUBLISH_AFTER || peer.rx.head().is_none() {
+            Engine::publish(core, peer);
+        }
+        core.counters.count_received(receipt.path, receipt.bytes);
+        core.counters.copied_user += receipt.copied_user;
+        let arrived = Arrived { peer: peer.id, tag: got_tag, len, receipt, bytes: None };
+        Some(super::inbound::checked(arrived))
+    }
+
+    /// Lets an operation go on without anyone to ask for its result; `keeps` lives until then.
+    pub(crate) fn abandon(&mut self, key: OpKey, keeps: Option<Box<dyn std::any::Any + Send>>) {
+        self.cancel(key);
+        match self.core.ops.get_mut(key) {
+            Some(op) if op.done.is_none() => {
+                op.abandoned = true;
+                op.keeps = keeps;
+                let waker = op.waker.take();
+                self.core.wakes.drops.extend(waker.map(|waker| Box::new(waker) as Box<_>));
+            }
+            _ => {
+                self.core.ops.remove(key);
+                self.core.wakes.drops.extend(keeps);
+            }
+        }
+    }
+}
+
+/// What a send's result is, of what an operation ended with.
+pub(crate) fn sent(done: Result<Done>) -> Result<Receipt> {
+    match done? {
+        Done::Sent(receipt) => Ok(receipt),
+        Done::Arrived(arrived) => Ok(arrived.receipt),
+    }
+}
+
+/// What a receive's result is, of what an operation ended with.
+pub(crate) fn arrived(done: Result<Done>) -> Result<Arrived> {
+    match done? {
+        Done::Arrived(arrived) => Ok(arrived),
+        Done::Sent(_) => Err(Error::Closed),
+    }
+}

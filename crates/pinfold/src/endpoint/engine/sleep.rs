@@ -1,0 +1,117 @@
+//! How the engine stops polling without missing anything, and starts again.
+//!
+//! Lanes are *hot*, polled at every turn, or *cold*: their peers ring for every first message.
+//! Going to sleep is asking all hot lanes to ring as well; see [`bell`](crate::link::shm::bell) for
+//! why nothing is missed.
+
+use super::Engine;
+use crate::{
+    failpoint::{self, Point},
+    sync,
+};
+
+/// Hot lanes that are never cooled down while awake.
+const HOT_MAX: usize = 16;
+/// Empty polls after which a lane may be cooled down.
+const IDLE_POLLS: u32 = 1000;
+
+impl Engine {
+    /// Starts polling a peer's lane.
+    pub(crate) fn heat(&mut self, index: u32) {
+        if let Some(peer) = self.peers.at_mut(index) {
+            peer.rx.unask();
+            peer.idle_polls = 0;
+            if !peer.hot {
+                peer.hot = true;
+                self.hot.push(index);
+            }
+        }
+    }
+
+    /// Has the longest idle of many hot lanes ring from now on, so that polling stays cheap.
+    pub(crate) fn cool_down(&mut self) {
+        if self.hot.len() <= HOT_MAX || self.asleep {
+            return;
+        }
+        let mut cooled = Vec::new();
+        for &index in &self.hot {
+            if let Some(peer) = self.peers.at_mut(index)
+                && peer.idle_polls > IDLE_POLLS
+            {
+                peer.rx.ask();
+                peer.hot = false;
+                cooled.push(index);
+            }
+        }
+        if cooled.is_empty() {
+            return;
+        }
+        sync::heavy_fence();
+        self.hot.retain(|index| !cooled.contains(index));
+        for index in cooled {
+            if self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some()) {
+                self.heat(index);
+            }
+        }
+    }
+
+    /// Has every peer ring for whatever this endpoint waits for. `false`: something is there
+    /// already, do not sleep.
+    pub(crate) fn ask_all(&mut self) -> bool {
+        if !self.core.pulls.is_empty() && self.core.has_pull_work()
+            || !self.core.pushes.is_empty()
+            || !self.newcomers.is_empty() && self.armed
+        {
+            return false;
+        }
+        for &index in &self.hot {
+            if let Some(peer) = self.peers.at_mut(index) {
+                if peer.rx.unpublished() > 0 {
+                    Engine::publish(&mut self.core, peer);
+                }
+                peer.rx.ask();
+            }
+        }
+        for &index in &self.core.blocked {
+            if let Some(peer) = self.peers.at_mut(index) {
+                peer.tx.ask_for_room();
+            }
+        }
+        failpoint::hit(Point::BellAsked);
+        sync::heavy_fence();
+        let came = self
+            .hot
+            .iter()
+            .any(|&index| self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some()));
+        let room = self.core.blocked.iter().any(|&index| {
+            self.peers.at_mut(index).is_some_and(|peer| {
+                let released = peer.released;
+                peer.refresh_credit();
+                // A cursor gone astray is found out by the next push.
+                peer.tx.room_came().unwrap_or(true) || peer.released != released
+            })
+        });
+        if came || room {
+            self.unask_all();
+            return false;
+        }
+        true
+    }
+
+    /// Polls again: nobody has to ring.
+    pub(crate) fn unask_all(&mut self) {
+        for &index in &self.hot {
+            if let Some(peer) = self.peers.at_mut(index) {
+                peer.rx.unask();
+            }
+        }
+    }
+
+    /// The caller no longer waits on the descriptor.
+    #[cold]
+    pub(crate) fn disarm(&mut self) {
+        self.armed = false;
+        self.unask_all();
+        self.handle_events();
+    }
+}

@@ -1,0 +1,405 @@
+//! The handle that programs hold.
+
+use std::{
+    fmt,
+    io::{IoSlice, IoSliceMut},
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Builder, Counters, Envelope, Message, MessageRequest, OwnedBuf, OwnedBufMut, PeerInfo,
+    Progress, Received, RecvRequest, Scope, SendRequest, Source, TagMatch, borrowed,
+    config::Config, scope, shared::Shared,
+};
+use crate::{Error, Path, PeerId, Receipt, Result, link::local::Address};
+
+/// Between two looks for a name that is not there yet.
+const NAME_AGAIN: Duration = Duration::from_millis(20);
+
+/// One party to the exchange of messages: it connects to others, others connect to it if it
+/// listens, and messages go both ways between connected peers.
+///
+/// A handle; clones are handles of the same endpoint, which closes when the last is dropped. It
+/// can be used from several threads at once. The thread that made it is served faster as long as
+/// no other uses it.
+///
+/// ```
+/// # fn main() -> pinfold::Result<()> {
+/// # let name = format!("local:doc-{}", std::process::id());
+/// use pinfold::Endpoint;
+///
+/// let server = Endpoint::listen(&name)?;
+/// std::thread::scope(|threads| -> pinfold::Result<()> {
+///     let client = threads.spawn(|| -> pinfold::Result<()> {
+///         let client = Endpoint::new()?;
+///         let peer = client.connect(&name)?;
+///         client.send(peer, 7, b"how now")?;
+///         Ok(())
+///     });
+///     let client_id = server.accept()?;
+///     let message = server.recv(client_id, 7)?;
+///     assert_eq!(&*message, b"how now");
+///     client.join().unwrap()
+/// })
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Endpoint {
+    owner: Arc<Owner>,
+}
+
+/// Closes the endpoint with the last handle. Requests and the driving thread hold [`Shared`].
+struct Owner {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl Endpoint {
+    /// The settings of an endpoint to be made.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// An endpoint that connects to others.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn new() -> Result<Endpoint> {
+        Endpoint::builder().build()
+    }
+
+    /// An endpoint that listens at `address`, `local:NAME`.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn listen(address: &str) -> Result<Endpoint> {
+        Endpoint::builder().listen(address).build()
+    }
+
+    pub(crate) fn from_config(config: Config) -> Result<Endpoint> {
+        config.check()?;
+        let dedicated = config.progress == Progress::Dedicated;
+        let shared = Shared::new(config)?;
+        let endpoint = Endpoint { owner: Arc::new(Owner { shared }) };
+        if dedicated {
+            endpoint.shared().start_driver()?;
+        }
+        Ok(endpoint)
+    }
+
+    #[inline(always)]
+    fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
+    }
+
+    /// Connects to the endpoint that listens at `address`: `local:NAME`, or `local:USER/NAME` for
+    /// another user's that admits this one. Takes three crossings of a socket and, where allowed,
+    /// the trial of the paths; some 100 µs if the other side is in a call of its endpoint.
+    ///
+    /// # Errors
+    /// [`Error::NameGone`] if nobody listens there, [`Error::NotAllowed`],
+    /// [`Error::VersionMismatch`], [`Error::LimitReached`], [`Error::BadAddress`];
+    /// [`Error::Timeout`] if the other side does not answer in the endpoint's connect time-out.
+    pub fn connect(&self, address: &str) -> Result<PeerId> {
+        let address = address.parse::<Address>()?;
+        self.call(&address)
+    }
+
+    fn call(&self, address: &Address) -> Result<PeerId> {
+        let call = {
+            let mut engine = self.shared().enter();
+            engine.check()?;
+            let patience = engine.config.connect_timeout;
+            engine.call(address, patience)?
+        };
+        self.shared()
+            .wait_for(None, |engine| match engine.links.take_connected(call) {
+                None if engine.closed => Some(Err(Error::Closed)),
+                other => other,
+            })
+            .unwrap_or(Err(Error::Closed))
+    }
+
+    /// As [`Endpoint::connect`], but if nobody listens yet, waits up to `patience` for somebody to.
+    ///
+    /// # Errors
+    /// As [`Endpoint::connect`]; [`Error::NameGone`] after `patience`.
+    pub fn connect_wait(&self, address: &str, patience: Duration) -> Result<PeerId> {
+        let address = address.parse::<Address>()?;
+        let end = Instant::now().checked_add(patience);
+        loop {
+            match self.call(&address) {
+                Err(Error::NameGone { .. }) if end.is_none_or(|end| Instant::now() < end) => {
+                    self.shared().enter().progress();
+                    thread::sleep(NAME_AGAIN);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Waits for the next peer to connect.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn accept(&self) -> Result<PeerId> {
+        self.accept_until(None).unwrap_or(Err(Error::Closed))
+    }
+
+    /// Waits at most `patience` for the next peer to connect.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], and as [`Endpoint::accept`].
+    pub fn accept_timeout(&self, patience: Duration) -> Result<PeerId> {
+        let end = Instant::now().checked_add(patience);
+        self.accept_until(end).unwrap_or(Err(Error::Timeout(patience)))
+    }
+
+    fn accept_until(&self, end: Option<Instant>) -> Option<Result<PeerId>> {
+        self.shared().wait_for(end, |engine| match engine.check() {
+            Err(error) => Some(Err(error)),
+            Ok(()) => engine.newcomers.pop_front().map(Ok),
+        })
+    }
+
+    /// The connected peers.
+    pub fn peers(&self) -> Vec<PeerInfo> {
+        self.shared().enter().infos()
+    }
+
+    /// Facts about a connected peer.
+    pub fn peer(&self, peer: PeerId) -> Option<PeerInfo> {
+        self.shared().enter().peers.get(peer).map(|peer| peer.info.clone())
+    }
+
+    /// Ends the connection with a peer; operations with it end with an error. A message of ours
+    /// that the peer is reading at that moment ends with an error there, too.
+    pub fn disconnect(&self, peer: PeerId) {
+        self.shared().enter().remove_peer(peer, crate::Gone::Disconnected);
+    }
+
+    /// Sends `data` and returns when the memory is the caller's again: at once if it went into
+    /// the ring, else when the receiver has it. Up to 56 bytes cost some 30 ns and the cache line.
+    ///
+    /// # Errors
+    /// [`Error::PeerGone`], [`Error::UnknownPeer`], [`Error::PathRefused`] in strict mode,
+    /// [`Error::Transfer`], [`Error::Closed`], [`Error::Forked`].
+    #[inline]
+    pub fn send(&self, peer: PeerId, tag: u64, data: &[u8]) -> Result<Receipt> {
+        borrowed::send(self.shared(), peer, tag, data, None)
+    }
+
+    /// As [`Endpoint::send`], by `path` and no other.
+    ///
+    /// # Errors
+    /// [`Error::PathRefused`] if the pair cannot take it, and as [`Endpoint::send`].
+    pub fn send_by(&self, path: Path, peer: PeerId, tag: u64, data: &[u8]) -> Result<Receipt> {
+        borrowed::send(self.shared(), peer, tag, data, Some(path))
+    }
+
+    /// As [`Endpoint::send`], of memory in several parts, as one message.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`].
+    pub fn send_vectored(&self, peer: PeerId, tag: u64, parts: &[IoSlice<'_>]) -> Result<Receipt> {
+        borrowed::send_vectored(self.shared(), peer, tag, parts)
+    }
+
+    /// Waits for a matching message and receives it into `buf`.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] with the true length if the message is longer; `buf` then holds its
+    /// beginning. [`Error::PeerGone`] if the named peer is gone and has left no such message,
+    /// [`Error::NobodyLeft`] if any peer would do and none is left; [`Error::Transfer`],
+    /// [`Error::UnknownPeer`], [`Error::Closed`], [`Error::Forked`].
+    #[inline]
+    pub fn recv_into(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        buf: &mut [u8],
+    ) -> Result<Received> {
+        let arrived = borrowed::recv_into(self.shared(), from.into(), tag.into(), buf)?;
+        Ok(Received::from(&arrived))
+    }
+
+    /// As [`Endpoint::recv_into`], into memory in several parts.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv_into`].
+    pub fn recv_vectored(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        parts: &mut [IoSliceMut<'_>],
+    ) -> Result<Received> {
+        let arrived = borrowed::recv_vectored(self.shared(), from.into(), tag.into(), parts)?;
+        Ok(Received::from(&arrived))
+    }
+
+    /// Waits for a matching message, whatever its length.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv_into`], but for `Truncated`; [`Error::LimitReached`] if there is no
+    /// memory for it.
+    pub fn recv(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<Message> {
+        let arrived = borrowed::recv(self.shared(), from.into(), tag.into(), None)?;
+        arrived.map(Message::new).ok_or(Error::Closed)
+    }
+
+    /// As [`Endpoint::recv`], waiting at most `patience`.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], and as [`Endpoint::recv`].
+    pub fn recv_timeout(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        patience: Duration,
+    ) -> Result<Message> {
+        let end = Instant::now().checked_add(patience);
+        let arrived = borrowed::recv(self.shared(), from.into(), tag.into(), end)?;
+        arrived.map(Message::new).ok_or(Error::Timeout(patience))
+    }
+
+    /// Posts a send that owns its buffer. Never waits.
+    pub fn send_owned<B: OwnedBuf>(&self, peer: PeerId, tag: u64, buffer: B) -> SendRequest<B> {
+        SendRequest::post(self.shared(), peer, tag, buffer, None)
+    }
+
+    /// Posts a receive that owns its buffer. Never waits.
+    pub fn recv_owned<B: OwnedBufMut>(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        buffer: B,
+    ) -> RecvRequest<B> {
+        RecvRequest::post(self.shared(), from.into(), tag.into(), buffer)
+    }
+
+    /// Posts a receive of a message of any length. Never waits.
+    pub fn recv_message(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+    ) -> MessageRequest {
+        MessageRequest::post(self.shared(), from.into(), tag.into())
+    }
+
+    /// The message that a receive would take now, left where it is. Never waits.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv_into`].
+    pub fn probe(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+    ) -> Result<Option<Envelope>> {
+        let (from, tag) = (from.into(), tag.into());
+        let mut engine = self.shared().enter();
+        engine.progress();
+        engine.turn();
+        engine.probe(from, tag)
+    }
+
+    /// Waits until a receive would take a message at once.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv_into`].
+    pub fn probe_wait(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+    ) -> Result<Envelope> {
+        let (from, tag) = (from.into(), tag.into());
+        let found = self.shared().wait_for(None, |engine| engine.probe(from, tag).transpose());
+        found.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Runs `f` with a scope in which operations in flight may borrow memory from outside. All of
+    /// them have ended when this returns: sends are waited for, receives that nothing has
+    /// matched are withdrawn.
+    ///
+    /// ```
+    /// # fn exchange(endpoint: &pinfold::Endpoint, peer: pinfold::PeerId) -> pinfold::Result<()> {
+    /// let ours = [1u8; 4096];
+    /// let mut theirs = [0u8; 4096];
+    /// endpoint.scope(|s| {
+    ///     let sent = s.send(peer, 1, &ours)?;
+    ///     let (received, bytes) = s.recv_into(peer, 1, &mut theirs)?.wait();
+    ///     assert_eq!(bytes.len() as u64, received?.len);
+    ///     sent.wait()?;
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn scope<'env, R>(
+        &self,
+        f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
+    ) -> R {
+        scope::run(self.shared(), f)
+    }
+
+    /// Does what can be done now without waiting. Whether anything was.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn progress(&self) -> Result<bool> {
+        let mut engine = self.shared().enter();
+        engine.check()?;
+        engine.turn();
+        Ok(engine.progress())
+    }
+
+    /// Prepares for waiting on the endpoint's descriptor ([`AsFd`]) with `poll(2)` or an event loop:
+    /// asks all peers to ring. `false`: something is there already; make progress and ask again.
+    /// The descriptor becomes readable when there is something to do; the next call of the
+    /// endpoint takes the request back.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn arm(&self) -> Result<bool> {
+        let mut engine = self.shared().enter();
+        engine.check()?;
+        if engine.asleep {
+            // The endpoint's own thread sleeps on the same descriptor.
+            return Ok(true);
+        }
+        engine.armed = true;
+        if engine.ask_all() {
+            return Ok(true);
+        }
+        engine.armed = false;
+        Ok(false)
+    }
+
+    /// What the endpoint has done so far.
+    pub fn counters(&self) -> Counters {
+        self.shared().enter().core.counters
+    }
+
+    /// Closes the endpoint now; all that waits on it ends with [`Error::Closed`].
+    pub fn close(&self) {
+        self.shared().close();
+    }
+}
+
+impl AsFd for Endpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared().epoll.as_fd()
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").finish_non_exhaustive()
+    }
+}

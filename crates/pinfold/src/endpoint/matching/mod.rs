@@ -1,0 +1,161 @@
+//! Tag matching: which posted receive takes an arriving message, and which stored message a
+//! new receive takes.
+//!
+//! The order is MPI's. Of the posted receives that match a message the earliest posted takes
+//! it, exact or wildcard; of the stored messages that match a receive the earliest arrived is
+//! taken. Messages of one peer that match the same receive are therefore never overtaken.
+//!
+//! Both sides work alike. Entries lie in an [`arena`] in order of arrival, and short queues are
+//! scanned. When a scan goes too far the entries are indexed by *class*: what a receive
+//! compares, that is, whether it names its source and which bits of the tag it ignores. Within
+//! a class a hash finds the earliest match, so that the cost does not depend on how many entries
+//! wait. Programs use a handful of classes; what goes beyond [`CLASSES_MAX`] is scanned in order,
+//! slowly but correctly.
+//!
+//! There is no I/O here and nothing blocks. Memory follows the number of entries, not the number
+//! of tags ever seen, and a queue that was long is given back when it empties.
+
+mod arena;
+mod index;
+mod pattern;
+mod posted;
+mod unexpected;
+
+#[cfg(test)]
+mod tests;
+
+pub use pattern::{Source, TagMatch};
+
+use crate::PeerId;
+use arena::Ticket;
+use index::Seeds;
+use posted::Posted;
+use unexpected::Unexpected;
+
+/// Classes that are indexed at a time, on either side.
+const CLASSES_MAX: usize = 8;
+
+/// Entries a scan looks at before the queue is indexed.
+const SCAN_MAX: usize = 8;
+
+/// An indexed queue goes back to scanning when no more entries than this are left.
+const SCAN_AGAIN: usize = SCAN_MAX / 2;
+
+/// A queue that empties keeps the storage of this many entries for the next ones.
+const KEPT_MAX: usize = 4096;
+
+/// Names a posted receive until it is matched or cancelled; never matches a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PostedKey(Ticket);
+
+/// Names a stored message until it is taken or removed; never matches a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct UnexpectedKey(Ticket);
+
+/// Posted receives, each with a `P`, and messages that came before their receive, each with
+/// a `U`.
+///
+/// The caller keeps the two sides apart: it posts a receive only after [`take`](Self::take) found
+/// no message for it, and stores a message only after [`arrive`](Self::arrive) found no receive.
+pub(crate) struct Matcher<P, U> {
+    posted: Posted<P>,
+    unexpected: Unexpected<U>,
+}
+
+impl<P, U> Matcher<P, U> {
+    /// An empty matcher. `seed` should be a random number that peers do not know: it keeps them
+    /// from choosing tags that collide.
+    pub(crate) fn new(seed: u64) -> Matcher<P, U> {
+        let seeds = Seeds::new(seed);
+        Matcher { posted: Posted::new(seeds), unexpected: Unexpected::new(seeds) }
+    }
+
+    /// Whether no receive is posted and no message is stored. Two loads.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.posted.len() == 0 && self.unexpected.len() == 0
+    }
+
+    /// Posted receives.
+    #[inline]
+    pub(crate) fn posted_len(&self) -> usize {
+        self.posted.len()
+    }
+
+    /// Stored messages.
+    #[inline]
+    pub(crate) fn unexpected_len(&self) -> usize {
+        self.unexpected.len()
+    }
+
+    /// Posts a receive, after [`take`](Self::take) found nothing for it.
+    #[inline]
+    pub(crate) fn post(&mut self, from: Source, tag: TagMatch, value: P) -> PostedKey {
+        PostedKey(self.posted.push(from, tag, value))
+    }
+
+    /// Withdraws a receive; `None` if it was matched or cancelled before.
+    pub(crate) fn cancel(&mut self, key: PostedKey) -> Option<P> {
+        self.posted.remove(key.0)
+    }
+
+    /// A message is here: the earliest posted receive that matches it, removed.
+    #[inline]
+    pub(crate) fn arrive(&mut self, peer: PeerId, tag: u64) -> Option<P> {
+        if self.posted.len() == 0 {
+            return None;
+        }
+        self.posted.arrive(peer, tag)
+    }
+
+    /// Stores a message, after [`arrive`](Self::arrive) found no receive for it.
+    #[inline]
+    pub(crate) fn keep(&mut self, peer: PeerId, tag: u64, value: U) -> UnexpectedKey {
+        UnexpectedKey(self.unexpected.push(peer, tag, value))
+    }
+
+    /// The earliest arrived message that matches, removed.
+    #[inline]
+    pub(crate) fn take(&mut self, from: Source, tag: TagMatch) -> Option<(PeerId, u64, U)> {
+        if self.unexpected.len() == 0 {
+            return None;
+        }
+        self.unexpected.take(from, tag)
+    }
+
+    /// The earliest arrived message that matches, left where it is.
+    #[inline]
+    pub(crate) fn find(&mut self, from: Source, tag: TagMatch) -> Option<(PeerId, u64, &U)> {
+        if self.unexpected.len() == 0 {
+            return None;
+        }
+        self.unexpected.find(from, tag)
+    }
+
+    /// A stored message, if it is still stored: its bytes may still be coming in.
+    #[inline]
+    pub(crate) fn unexpected_mut(&mut self, key: UnexpectedKey) -> Option<&mut U> {
+        self.unexpected.get_mut(key.0)
+    }
+
+    /// Removes a stored message; `None` if it was taken or removed before.
+    pub(crate) fn remove_unexpected(&mut self, key: UnexpectedKey) -> Option<U> {
+        self.unexpected.remove(key.0)
+    }
+
+    /// A peer went: the receives that name it and the messages it sent, both removed, each in
+    /// order. Receives from any source stay. Looks at every entry.
+    pub(crate) fn drop_peer(&mut self, peer: PeerId) -> (Vec<P>, Vec<U>) {
+        (self.drop_posted(|from| from == Source::Peer(peer)), self.unexpected.drop_peer(peer))
+    }
+
+    /// Changes every stored message of a peer where it stands. Looks at every entry.
+    pub(crate) fn each_unexpected_of(&mut self, peer: PeerId, change: impl FnMut(&mut U)) {
+        self.unexpected.each_of(peer, change);
+    }
+
+    /// Removes the receives whose source `goes` says should go, in order. Looks at every receive.
+    pub(crate) fn drop_posted(&mut self, goes: impl FnMut(Source) -> bool) -> Vec<P> {
+        self.posted.drop_where(goes)
+    }
+}

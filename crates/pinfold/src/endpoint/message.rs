@@ -1,0 +1,84 @@
+//! Received messages.
+
+use std::{fmt, ops::Deref};
+
+use super::engine::op::{Arrived, Bytes};
+use crate::{PeerId, Receipt};
+
+/// What a receive into the caller's memory says of the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Who sent it.
+    pub peer: PeerId,
+    /// Its tag.
+    pub tag: u64,
+    /// Its length, bytes; all of it is in the buffer.
+    pub len: u64,
+    /// How it came.
+    pub receipt: Receipt,
+}
+
+impl From<&Arrived> for Received {
+    fn from(arrived: &Arrived) -> Received {
+        let Arrived { peer, tag, len, receipt, .. } = *arrived;
+        Received { peer, tag, len, receipt }
+    }
+}
+
+/// A received message in memory of the library's, contiguous. Dereferences to its bytes.
+pub struct Message {
+    received: Received,
+    bytes: Bytes,
+}
+
+impl Message {
+    pub(crate) fn new(arrived: Arrived) -> Message {
+        let received = Received::from(&arrived);
+        Message { received, bytes: arrived.bytes.unwrap_or_default() }
+    }
+
+    /// Who sent it.
+    pub fn peer(&self) -> PeerId {
+        self.received.peer
+    }
+
+    /// Its tag.
+    pub fn tag(&self) -> u64 {
+        self.received.tag
+    }
+
+    /// How it came.
+    pub fn receipt(&self) -> Receipt {
+        self.received.receipt
+    }
+
+    /// Its bytes as a vector; copied only if there are at most 56.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.bytes.into_vec()
+    }
+}
+
+impl Deref for Message {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsRef<[u8]> for Message {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("peer", &self.received.peer)
+            .field("tag", &self.received.tag)
+            .field("len", &self.bytes.len())
+            .field("receipt", &self.received.receipt)
+            .finish()
+    }
+}

@@ -1,0 +1,31 @@
+//! Endpoints: posting, matching, completing and waiting.
+//!
+//! [`Endpoint`] is the handle; [`shared`] is what all handles share; [`engine`] is what its lock
+//! guards; [`matching`] and [`wait`]'s spin policy are plain state machines.
+
+mod borrowed;
+mod buffers;
+mod builder;
+mod config;
+mod counters;
+mod engine;
+mod handle;
+pub(crate) mod matching;
+mod message;
+mod request;
+mod scatter;
+mod scope;
+mod shared;
+mod wait;
+
+pub use buffers::{OwnedBuf, OwnedBufMut};
+pub use builder::Builder;
+pub use config::Progress;
+pub use counters::{Counters, PathCount};
+pub use engine::peer::PeerInfo;
+pub use engine::post::Envelope;
+pub use handle::Endpoint;
+pub use matching::{Source, TagMatch};
+pub use message::{Message, Received};
+pub use request::{MessageRequest, RecvRequest, SendRequest};
+pub use scope::{Scope, ScopedRecv, ScopedSend};

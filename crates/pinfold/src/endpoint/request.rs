@@ -1,0 +1,314 @@
+#![allow(unsafe_code)]
+//! Operations in flight that own their buffers: requests, which are futures.
+//!
+//! **Invariant.** From the moment a request is posted until its operation has ended, nobody but
+//! the engine (and, through it, the peer) touches the bytes of its buffer. The buffer is kept in a
+//! `MaybeUninit`, so that moving the request claims nothing about them. A request that is dropped
+//! early hands its buffer to the engine, which drops it when the operation ends; one that is leaked
+//! leaks its buffer, which therefore stays valid.
+
+use std::{
+    fmt,
+    future::Future,
+    mem::MaybeUninit,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use super::{
+    buffers::{OwnedBuf, OwnedBufMut},
+    engine::{
+        op::{Done, OpKey},
+        post,
+    },
+    matching::{Source, TagMatch},
+    message::{Message, Received},
+    scatter::Scatter,
+    shared::Shared,
+};
+use crate::{Error, Path, PeerId, Receipt, Result};
+
+/// How far a request is.
+enum State {
+    /// The operation is in the engine's table.
+    Posted(OpKey),
+    /// It could not be posted.
+    Failed(Error),
+    /// Its result has been handed out.
+    Spent,
+}
+
+/// What sends and receives have in common.
+struct Request<B: Send + 'static> {
+    shared: Arc<Shared>,
+    state: State,
+    /// Initialised until `state` is `Spent`.
+    buffer: MaybeUninit<B>,
+}
+
+impl<B: Send + 'static> Request<B> {
+    fn new(shared: &Arc<Shared>, posted: Result<OpKey>, buffer: MaybeUninit<B>) -> Request<B> {
+        let state = match posted {
+            Ok(key) => State::Posted(key),
+            Err(error) => State::Failed(error),
+        };
+        Request { shared: Arc::clone(shared), state, buffer }
+    }
+
+    /// The result and the buffer, if the operation has ended.
+    fn take(&mut self) -> Option<(Result<Done>, B)> {
+        let done = match &self.state {
+            State::Posted(key) => self.shared.enter().take_done(*key)?,
+            State::Failed(_) => match std::mem::replace(&mut self.state, State::Spent) {
+                State::Failed(error) => Err(error),
+                _ => Err(Error::Closed),
+            },
+            State::Spent => return None,
+        };
+        Some((done, self.spend()))
+    }
+
+    /// The buffer, its operation having ended.
+    fn spend(&mut self) -> B {
+        self.state = State::Spent;
+        // SAFETY: initialised when made and read here once: `state` was not `Spent` before and is
+        // now. The operation has ended, so the bytes are the buffer's again.
+        unsafe { self.buffer.assume_init_read() }
+    }
+
+    fn try_wait(&mut self) -> Option<(Result<Done>, B)> {
+        if let Some(taken) = self.take() {
+            return Some(taken);
+        }
+        self.shared.enter().progress();
+        self.take()
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> Option<(Result<Done>, B)> {
+        let done = match self.state {
+            State::Posted(key) => self.shared.wait_for(deadline, |engine| engine.take_done(key))?,
+            _ => return self.take(),
+        };
+        Some((done, self.spend()))
+    }
+
+    fn cancel(&mut self) -> bool {
+        match self.state {
+            State::Posted(key) => self.shared.enter().cancel(key),
+            _ => false,
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Result<Done>, B)> {
+        if let Some(taken) = self.try_wait() {
+            return Poll::Ready(taken);
+        }
+        let State::Posted(key) = self.state else {
+            // Polled again after it was ready.
+            return Poll::Pending;
+        };
+        // Wakers are user code: cloned before the engine is entered, dropped after it is left.
+        let mut waker = Some(context.waker().clone());
+        let ended = {
+            let mut engine = self.shared.enter();
+            // Whoever sleeps for all has to know of what this left behind.
+            engine.kick = true;
+            match engine.core.ops.get_mut(key) {
+                Some(op) if op.done.is_none() => {
+                    std::mem::swap(&mut op.waker, &mut waker);
+                    false
+                }
+                _ => true,
+            }
+        };
+        drop(waker);
+        if ended {
+            return self.take().map_or(Poll::Pending, Poll::Ready);
+        }
+        if let Err(error) = self.shared.start_driver() {
+            // Nobody would complete it: progress is made whenever it is polled.
+            tracing::warn!(%error, "a future is polled without a thread to drive it");
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl<B: Send + 'static> Drop for Request<B> {
+    fn drop(&mut self) {
+        match self.state {
+            State::Spent => {}
+            State::Posted(key) => {
+                // SAFETY: initialised, and read here once: this is the end of `self`. The box
+                // keeps the bytes in place until the engine drops it.
+                let buffer = unsafe { self.buffer.assume_init_read() };
+                self.shared.enter().abandon(key, Some(Box::new(Kept(buffer))));
+            }
+            State::Failed(_) => {
+                // SAFETY: initialised, never posted, and dropped here once.
+                unsafe { self.buffer.assume_init_drop() };
+            }
+        }
+    }
+}
+
+/// A buffer whose bytes may still be in use; only ever dropped.
+struct Kept<B>(#[allow(dead_code, reason = "kept for its drop")] B);
+
+macro_rules! request_methods {
+    ($output:ty) => {
+        /// The result if the operation has ended, after one turn of progress. Never waits.
+        pub fn try_wait(&mut self) -> Option<$output> {
+            self.inner.try_wait().map(Self::output)
+        }
+
+        /// Waits for the end of the operation.
+        pub fn wait(mut self) -> $output {
+            loop {
+                if let Some(taken) = self.inner.wait(None) {
+                    return Self::output(taken);
+                }
+            }
+        }
+
+        /// Waits at most `patience`. `None`: it goes on.
+        pub fn wait_timeout(&mut self, patience: Duration) -> Option<$output> {
+            self.inner.wait(Instant::now().checked_add(patience)).map(Self::output)
+        }
+
+        /// Asks for the end of the operation if it has not met its counterpart yet. Whether that
+        /// will happen: then it ends with [`Error::Cancelled`], unless the peer is faster.
+        /// `false`: it has been matched, or has ended, and goes its way.
+        pub fn cancel(&mut self) -> bool {
+            self.inner.cancel()
+        }
+    };
+}
+
+/// A send in flight that owns its buffer; a future of the receipt and the buffer.
+///
+/// Dropped early it is taken back if it has not been matched, else it goes on to its end; the
+/// buffer is kept until then.
+#[must_use = "dropping a request takes it back"]
+pub struct SendRequest<B: OwnedBuf> {
+    inner: Request<B>,
+}
+
+impl<B: OwnedBuf> SendRequest<B> {
+    pub(crate) fn post(
+        shared: &Arc<Shared>,
+        peer: PeerId,
+        tag: u64,
+        buffer: B,
+        required: Option<Path>,
+    ) -> SendRequest<B> {
+        let buffer = MaybeUninit::new(buffer);
+        // SAFETY: initialised just now.
+        let (ptr, len) = unsafe { buffer.assume_init_ref() }.bytes();
+        // SAFETY: `OwnedBuf` keeps the bytes in place; the request keeps the buffer until the
+        // operation has ended.
+        let memory = unsafe { Scatter::one(ptr.cast_mut(), len) };
+        let posted = shared.enter().post_send(peer, tag, memory, required);
+        SendRequest { inner: Request::new(shared, posted, buffer) }
+    }
+
+    fn output((done, buffer): (Result<Done>, B)) -> (Result<Receipt>, B) {
+        (post::sent(done), buffer)
+    }
+
+    request_methods!((Result<Receipt>, B));
+}
+
+impl<B: OwnedBuf + Unpin> Future for SendRequest<B> {
+    type Output = (Result<Receipt>, B);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.poll(context).map(Self::output)
+    }
+}
+
+/// A receive in flight that owns its buffer; a future of what came and the buffer.
+///
+/// Dropped early it is withdrawn if no message has matched it; a message that has is lost with it.
+#[must_use = "dropping a request withdraws it"]
+pub struct RecvRequest<B: OwnedBufMut> {
+    inner: Request<B>,
+}
+
+impl<B: OwnedBufMut> RecvRequest<B> {
+    pub(crate) fn post(
+        shared: &Arc<Shared>,
+        from: Source,
+        tag: TagMatch,
+        buffer: B,
+    ) -> RecvRequest<B> {
+        let mut buffer = MaybeUninit::new(buffer);
+        // SAFETY: initialised just now.
+        let (ptr, len) = unsafe { buffer.assume_init_mut() }.bytes_mut();
+        // SAFETY: as in `SendRequest::post`.
+        let memory = unsafe { Scatter::one(ptr, len) };
+        let posted = shared.enter().post_recv(from, tag, Some(memory));
+        RecvRequest { inner: Request::new(shared, posted, buffer) }
+    }
+
+    fn output((done, buffer): (Result<Done>, B)) -> (Result<Received>, B) {
+        (post::arrived(done).map(|arrived| Received::from(&arrived)), buffer)
+    }
+
+    request_methods!((Result<Received>, B));
+}
+
+impl<B: OwnedBufMut + Unpin> Future for RecvRequest<B> {
+    type Output = (Result<Received>, B);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.poll(context).map(Self::output)
+    }
+}
+
+/// A receive in flight that brings no memory; a future of the message.
+#[must_use = "dropping a request withdraws it"]
+pub struct MessageRequest {
+    inner: Request<()>,
+}
+
+impl MessageRequest {
+    pub(crate) fn post(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> MessageRequest {
+        let posted = shared.enter().post_recv(from, tag, None);
+        MessageRequest { inner: Request::new(shared, posted, MaybeUninit::new(())) }
+    }
+
+    fn output((done, ()): (Result<Done>, ())) -> Result<Message> {
+        post::arrived(done).map(Message::new)
+    }
+
+    request_methods!(Result<Message>);
+}
+
+impl Future for MessageRequest {
+    type Output = Result<Message>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.poll(context).map(Self::output)
+    }
+}
+
+impl<B: OwnedBuf> fmt::Debug for SendRequest<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendRequest").finish_non_exhaustive()
+    }
+}
+
+impl<B: OwnedBufMut> fmt::Debug for RecvRequest<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecvRequest").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for MessageRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageRequest").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,322 @@
+#![allow(unsafe_code)]
+//! The caller's memory of one operation, as raw parts.
+//!
+//! **Invariant.** The parts of a [`Scatter`] stay valid (for reads, and for writes where it is a
+//! receive's) from the moment it is made until its operation has ended. That is promised by who
+//! makes it: a blocking call borrows until it returns, a request owns its buffer and leaves it to
+//! the engine when dropped early, a scope does not end before its operations have. Nothing forms
+//! a reference to the bytes meanwhile, since a peer may be copying them.
+
+use std::io;
+
+use pinfold_sys::process::{RemoteSegment, Segment, read_remote, write_remote};
+use smallvec::SmallVec;
+
+use crate::{
+    link::shm::{
+        lane::{LaneRx, LaneTx},
+        ring::Violation,
+    },
+    wire::descriptor::{Piece, Place},
+};
+
+/// Parts handed to one system call.
+const PARTS_A_CALL: usize = 64;
+
+/// Memory in one or more parts.
+#[derive(Debug)]
+pub(crate) struct Scatter {
+    parts: SmallVec<[Segment; 1]>,
+    len: u64,
+}
+
+// SAFETY: the parts are plain memory that its owner leaves alone until the operation ends; which
+// thread of the process copies does not matter.
+unsafe impl Send for Scatter {}
+
+impl Scatter {
+    /// No memory.
+    pub(crate) fn empty() -> Scatter {
+        Scatter { parts: SmallVec::new(), len: 0 }
+    }
+
+    /// One part.
+    ///
+    /// # Safety
+    /// See the module's invariant.
+    pub(crate) unsafe fn one(ptr: *mut u8, len: usize) -> Scatter {
+        let mut parts = SmallVec::new();
+        parts.push(Segment { ptr, len });
+        Scatter { parts, len: len as u64 }
+    }
+
+    /// Several parts, in order.
+    ///
+    /// # Safety
+    /// See the module's invariant.
+    pub(crate) unsafe fn many(parts: impl Iterator<Item = (*mut u8, usize)>) -> Scatter {
+        let parts: SmallVec<[Segment; 1]> =
+            parts.filter(|part| part.1 > 0).map(|(ptr, len)| Segment { ptr, len }).collect();
+        let len = parts.iter().map(|part| part.len as u64).sum();
+        Scatter { parts, len }
+    }
+
+    /// Bytes in all parts.
+    #[inline]
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Where this lies, for a peer that may read or write this process. An array of several parts
+    /// lies on the heap and does not move with `self`.
+    pub(crate) fn place(&self) -> Place {
+        match self.parts.as_slice() {
+            [] => Place { at: 0, parts: 0 },
+            [part] => Place { at: part.ptr as u64, parts: 1 },
+            parts => Place { at: parts.as_ptr() as u64, parts: parts.len() as u32 },
+        }
+    }
+
+    /// The parts of bytes `at..at + len`, as many as go into one call.
+    fn range(&self, at: u64, len: u64) -> SmallVec<[Segment; 4]> {
+        let mut out = SmallVec::new();
+        let (mut skip, mut left) = (at, len);
+        for part in &self.parts {
+            if left == 0 || out.len() == PARTS_A_CALL {
+                break;
+            }
+            let part_len = part.len as u64;
+            if skip >= part_len {
+                skip -= part_len;
+                continue;
+            }
+            let len = left.min(part_len - skip);
+            // SAFETY: `skip < part.len`, so the sum stays inside the part.
+            let ptr = unsafe { part.ptr.add(skip as usize) };
+            out.push(Segment { ptr, len: len as usize });
+            left -= len;
+            skip = 0;
+        }
+        out
+    }
+
+    /// Copies bytes `at..at + piece.len` into `piece` of a lane.
+    pub(crate) fn fill(&self, lane: &LaneTx, piece: Piece, at: u64) -> Result<(), Violation> {
+        if let [part] = self.parts.as_slice() {
+            debug_assert!(at + u64::from(piece.len) <= self.len);
+            // SAFETY: inside the one part; readable by the invariant.
+            return unsafe { lane.fill(piece, part.ptr.add(at as usize)) };
+        }
+        let (mut done, mut piece) = (0, piece);
+        while piece.len > 0 {
+            let parts = self.range(at + done, u64::from(piece.len));
+            if parts.is_empty() {
+                break;
+            }
+            for part in parts {
+                let now = Piece { offset: piece.offset, len: part.len as u32 };
+                // SAFETY: `range` keeps inside the parts.
+                unsafe { lane.fill(now, part.ptr)? };
+                piece = Piece { offset: piece.offset + now.len, len: piece.len - now.len };
+                done += u64::from(now.len);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies `piece` of a lane to bytes `at..`, as much of it as there is room for.
+    pub(crate) fn drain(&self, lane: &LaneRx, piece: Piece, at: u64) -> Result<u64, Violation> {
+        let fits = u64::from(piece.len).min(self.len.saturating_sub(at)) as u32;
+        let mut piece = Piece { offset: piece.offset, len: fits };
+        let mut done = 0;
+        while piece.len > 0 {
+            let parts = self.range(at + done, u64::from(piece.len));
+            if parts.is_empty() {
+                break;
+            }
+            for part in parts {
+                let now = Piece { offset: piece.offset, len: part.len as u32 };
+                // SAFETY: `range` keeps inside the parts; writable by the invariant.
+                unsafe { lane.drain(now, part.ptr)? };
+                piece = Piece { offset: piece.offset + now.len, len: piece.len - now.len };
+                done += u64::from(now.len);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Copies `bytes` to `at..`, as much as there is room for.
+    pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> u64 {
+        let mut done = 0u64;
+        while (done as usize) < bytes.len() {
+            let parts = self.range(at + done, bytes.len() as u64 - done);
+            if parts.is_empty() {
+                break;
+            }
+            for part in parts {
+                let from = &bytes[done as usize..][..part.len];
+                // SAFETY: writable by the invariant, in bounds by `range`; the caller's buffer and
+                // `bytes`, which the library owns, never overlap.
+                unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), part.ptr, part.len) };
+                done += part.len as u64;
+            }
+        }
+        done
+    }
+
+    /// Copies the first bytes, up to `N` words of them, out for a descriptor.
+    #[inline]
+    pub(crate) fn read_words<const N: usize>(&self) -> [u64; N] {
+        let mut bytes = [0u8; 64];
+        let mut done = 0usize;
+        for part in &self.parts {
+            let len = part.len.min(N * 8 - done);
+            // SAFETY: readable by the invariant; `N * 8 <= 64`.
+            unsafe { std::ptr::copy_nonoverlapping(part.ptr, bytes[done..].as_mut_ptr(), len) };
+            done += len;
+        }
+        std::array::from_fn(|i| {
+            let word: [u8; 8] = std::array::from_fn(|b| bytes[i * 8 + b]);
+            u64::from_ne_bytes(word)
+        })
+    }
+
+    /// Reads `len` bytes of process `pid`, from byte `from` of `remote`, to byte `at` of this.
+    /// Returns how many came, at least one.
+    ///
+    /// # Errors
+    /// `process_vm_readv(2)`'s; `EFAULT` also if nothing came.
+    pub(crate) fn pull(&self, at: u64, pid: u32, remote: &Remote, len: u64) -> io::Result<u64> {
+        let local = self.range(at, len);
+        let len = local.iter().map(|part| part.len as u64).sum();
+        let remote = remote.range(at, len);
+        // SAFETY: writable by the invariant.
+        moved(unsafe { read_remote(pid, &local, &remote) })
+    }
+
+    /// Writes `len` bytes of this from `at` into process `pid`, to byte `at` of `remote`.
+    ///
+    /// # Errors
+    /// `process_vm_writev(2)`'s; `EFAULT` also if nothing went.
+    pub(crate) fn push(&self, at: u64, pid: u32, remote: &Remote, len: u64) -> io::Result<u64> {
+        let local = self.range(at, len);
+        let len = local.iter().map(|part| part.len as u64).sum();
+        let remote = remote.range(at, len);
+        // SAFETY: readable by the invariant. What is written is memory that the peer itself named
+        // for the purpose; the peer's process was seen alive just before.
+        moved(unsafe { write_remote(pid, &local, &remote) })
+    }
+}
+
+fn moved(result: io::Result<usize>) -> io::Result<u64> {
+    match result? {
+        0 => Err(io::Error::from_raw_os_error(rustix::io::Errno::FAULT.raw_os_error())),
+        bytes => Ok(bytes as u64),
+    }
+}
+
+/// Memory of the library's own for a message whose receiver brought none. It is not cleared first.
+#[derive(Debug)]
+pub(crate) struct Landing(Vec<u8>);
+
+impl Landing {
+    /// Room for `len` bytes and the way to write there; `None` if there is not so much memory.
+    pub(crate) fn new(len: u64) -> Option<(Landing, Scatter)> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(usize::try_from(len).ok()?).ok()?;
+        // SAFETY: the vector's heap memory stays where it is while the landing exists, and an
+        // operation drops both together.
+        let scatter = unsafe { Scatter::one(bytes.as_mut_ptr(), len as usize) };
+        Some((Landing(bytes), scatter))
+    }
+
+    /// The first `written` bytes.
+    ///
+    /// # Safety
+    /// They have all been written.
+    pub(crate) unsafe fn into_bytes(mut self, written: u64) -> Vec<u8> {
+        assert!(written <= self.0.capacity() as u64);
+        // SAFETY: within the capacity; initialised by contract.
+        unsafe { self.0.set_len(written as usize) };
+        self.0
+    }
+}
+
+/// Memory of a peer, as the peer described it. Nothing about it is trusted but its length.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    parts: SmallVec<[RemoteSegment; 1]>,
+}
+
+/// Parts a peer's memory may have.
+const REMOTE_PARTS_MAX: u32 = 1 << 20;
+
+impl Remote {
+    /// No memory.
+    pub(crate) fn none() -> Remote {
+        Remote { parts: SmallVec::new() }
+    }
+
+    /// What `place` of process `pid` describes, which must be `len` bytes.
+    ///
+    /// # Errors
+    /// What reading the array of parts answered, or `EINVAL` if it does not add up.
+    pub(crate) fn fetch(pid: u32, place: Place, len: u64) -> io::Result<Remote> {
+        let invalid = || io::Error::from_raw_os_error(rustix::io::Errno::INVAL.raw_os_error());
+        let mut parts = SmallVec::new();
+        match place.parts {
+            0 if len == 0 => return Ok(Remote { parts }),
+            0 => return Err(invalid()),
+            1 => {
+                parts.push(RemoteSegment { addr: place.at, len });
+                return Ok(Remote { parts });
+            }
+            many if many > REMOTE_PARTS_MAX => return Err(invalid()),
+            _ => {}
+        }
+        let count = place.parts as usize;
+        let mut bytes = vec![0u8; count * size_of::<RemoteSegment>()];
+        let mut done = 0;
+        while done < bytes.len() {
+            let got = pinfold_sys::process::read_remote_into(
+                pid,
+                place.at + done as u64,
+                &mut bytes[done..],
+            )?;
+            if got == 0 {
+                return Err(invalid());
+            }
+            done += got;
+        }
+        let word = |at: usize| {
+            let word: [u8; 8] = std::array::from_fn(|b| bytes[at + b]);
+            u64::from_ne_bytes(word)
+        };
+        let mut sum = 0u64;
+        for i in 0..count {
+            let part = RemoteSegment { addr: word(16 * i), len: word(16 * i + 8) };
+            sum = sum.checked_add(part.len).ok_or_else(invalid)?;
+            parts.push(part);
+        }
+        if sum < len { Err(invalid()) } else { Ok(Remote { parts }) }
+    }
+
+    fn range(&self, at: u64, len: u64) -> SmallVec<[RemoteSegment; 4]> {
+        let mut out = SmallVec::new();
+        let (mut skip, mut left) = (at, len);
+        for part in &self.parts {
+            if left == 0 || out.len() == PARTS_A_CALL {
+                break;
+            }
+            if skip >= part.len {
+                skip -= part.len;
+                continue;
+            }
+            let len = left.min(part.len - skip);
+            out.push(RemoteSegment { addr: part.addr.wrapping_add(skip), len });
+            left -= len;
+            skip = 0;
+        }
+        out
+    }
+}

@@ -1,0 +1,188 @@
+#![allow(unsafe_code)]
+//! Operations in flight on borrowed memory.
+//!
+//! **Invariant.** An operation posted in a scope borrows its memory for `'env`, which outlives the
+//! scope; [`Endpoint::scope`](crate::Endpoint::scope) does not return, nor unwind, before every
+//! operation posted in it has ended. The scope keeps their keys itself, so leaking a handle
+//! changes nothing.
+
+use std::{
+    cell::RefCell,
+    marker::PhantomData,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+};
+
+use super::{
+    engine::{
+        op::{Done, OpKey},
+        post,
+    },
+    matching::{Source, TagMatch},
+    message::Received,
+    scatter::Scatter,
+    shared::Shared,
+};
+use crate::{Error, PeerId, Receipt, Result};
+
+/// Where operations on borrowed memory live; see [`Endpoint::scope`](crate::Endpoint::scope).
+pub struct Scope<'scope, 'env: 'scope> {
+    shared: Arc<Shared>,
+    open: RefCell<Vec<OpKey>>,
+    // Invariant in both, as in `std::thread::Scope`: neither may shrink.
+    _scope: PhantomData<&'scope mut &'scope ()>,
+    _env: PhantomData<&'env mut &'env ()>,
+}
+
+/// Runs `f` with a scope and ends all that it posted.
+pub(crate) fn run<'env, R>(
+    shared: &Arc<Shared>,
+    f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
+) -> R {
+    let scope = Scope {
+        shared: Arc::clone(shared),
+        open: RefCell::new(Vec::new()),
+        _scope: PhantomData,
+        _env: PhantomData,
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let unwinding = result.is_err();
+    let open = scope.open.take();
+    // A second panic, in here, would let the caller's memory go while it is used.
+    let bomb = AbortOnDrop;
+    for key in open {
+        let shared = &scope.shared;
+        shared.enter().end_of_scope(key, unwinding);
+        let _ = shared.wait_for(None, |engine| engine.take_done(key));
+    }
+    std::mem::forget(bomb);
+    result.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+struct AbortOnDrop;
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    fn note(&self, posted: Result<OpKey>) -> Result<OpKey> {
+        let key = posted?;
+        self.open.borrow_mut().push(key);
+        Ok(key)
+    }
+
+    fn forget(&self, key: OpKey) {
+        self.open.borrow_mut().retain(|open| *open != key);
+    }
+
+    /// Posts a send of `data`. It goes on until waited for, at the latest at the scope's end.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`](crate::Endpoint::send), as far as they show at once.
+    pub fn send(
+        &'scope self,
+        peer: PeerId,
+        tag: u64,
+        data: &'env [u8],
+    ) -> Result<ScopedSend<'scope, 'env>> {
+        // SAFETY: borrowed for `'env`, within which the operation ends.
+        let memory = unsafe { Scatter::one(data.as_ptr().cast_mut(), data.len()) };
+        let key = self.note(self.shared.enter().post_send(peer, tag, memory, None))?;
+        Ok(ScopedSend { scope: self, key })
+    }
+
+    /// Posts a receive into `buf`. Not matched by the scope's end, it is withdrawn.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv_into`](crate::Endpoint::recv_into), as far as they show at once.
+    pub fn recv_into(
+        &'scope self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        buf: &'env mut [u8],
+    ) -> Result<ScopedRecv<'scope, 'env>> {
+        // SAFETY: borrowed for `'env`, within which the operation ends; `ScopedRecv` gives the
+        // borrow back only after that.
+        let memory = unsafe { Scatter::one(buf.as_mut_ptr(), buf.len()) };
+        let posted = self.shared.enter().post_recv(from.into(), tag.into(), Some(memory));
+        let key = self.note(posted)?;
+        Ok(ScopedRecv { scope: self, key, ptr: buf.as_mut_ptr(), len: buf.len() })
+    }
+
+    fn wait(&self, key: OpKey) -> Result<Done> {
+        let done = self.shared.wait_for(None, |engine| engine.take_done(key));
+        self.forget(key);
+        done.unwrap_or(Err(Error::Closed))
+    }
+
+    fn try_wait(&self, key: OpKey) -> Option<Result<Done>> {
+        let done = {
+            let mut engine = self.shared.enter();
+            engine.progress();
+            engine.take_done(key)
+        };
+        if done.is_some() {
+            self.forget(key);
+        }
+        done
+    }
+}
+
+/// A send posted in a scope.
+pub struct ScopedSend<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    key: OpKey,
+}
+
+impl ScopedSend<'_, '_> {
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`](crate::Endpoint::send).
+    pub fn wait(self) -> Result<Receipt> {
+        post::sent(self.scope.wait(self.key))
+    }
+
+    /// The result if it has ended. Never waits.
+    pub fn try_wait(self) -> std::result::Result<Result<Receipt>, Self> {
+        match self.scope.try_wait(self.key) {
+            Some(done) => Ok(post::sent(done)),
+            None => Err(self),
+        }
+    }
+}
+
+/// A receive posted in a scope.
+pub struct ScopedRecv<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    key: OpKey,
+    ptr: *mut u8,
+    len: usize,
+}
+
+impl<'env> ScopedRecv<'_, 'env> {
+    /// Waits for its end and gives the buffer back.
+    pub fn wait(self) -> (Result<Received>, &'env mut [u8]) {
+        let done = self.scope.wait(self.key);
+        self.output(done)
+    }
+
+    /// The result if it has ended. Never waits.
+    pub fn try_wait(self) -> std::result::Result<(Result<Received>, &'env mut [u8]), Self> {
+        match self.scope.try_wait(self.key) {
+            Some(done) => Ok(self.output(done)),
+            None => Err(self),
+        }
+    }
+
+    fn output(self, done: Result<Done>) -> (Result<Received>, &'env mut [u8]) {
+        let result = post::arrived(done).map(|arrived| Received::from(&arrived));
+        // SAFETY: the operation has ended, and this is the one handle that stands for the borrow
+        // of `'env` it was made from.
+        let buf = unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) };
+        (result, buf)
+    }
+}

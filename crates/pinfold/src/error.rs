@@ -1,0 +1,192 @@
+//! What can go wrong, each case with its own name and the facts needed to act on it.
+
+use std::{io, time::Duration};
+
+use crate::route::{Path, Receipt, Refusal};
+
+/// The result of a Pinfold operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// How a peer came to be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Gone {
+    /// Its process ended without closing its endpoint.
+    Died,
+    /// It closed its endpoint, or disconnected.
+    Closed,
+    /// This side disconnected it.
+    Disconnected,
+    /// It broke the protocol and was cut off.
+    Misbehaved(&'static str),
+}
+
+impl std::fmt::Display for Gone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Gone::Died => f.write_str("its process ended without closing the endpoint"),
+            Gone::Closed => f.write_str("it closed the connection"),
+            Gone::Disconnected => f.write_str("this endpoint disconnected it"),
+            Gone::Misbehaved(how) => write!(f, "it broke the protocol and was cut off: {how}"),
+        }
+    }
+}
+
+/// Why an operation failed.
+///
+/// A full ring, an exhausted budget or spent credit is never an error: the operation waits.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another endpoint listens under this name.
+    #[error(
+        "the name {name} is in use by another endpoint; choose another name, or stop its owner"
+    )]
+    NameInUse {
+        /// The address asked for.
+        name: String,
+    },
+    /// Nobody listens under this name.
+    #[error(
+        "no endpoint listens at {name}; start the listening side first, or check the name and the user"
+    )]
+    NameGone {
+        /// The address asked for.
+        name: String,
+    },
+    /// The address cannot be understood.
+    #[error("{address:?} is not an address: {why}; write local:NAME or local:USER/NAME")]
+    BadAddress {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The access rule of the listening side does not admit this user, or a directory or socket
+    /// is not safe to use.
+    #[error("access to {name} refused: {why}")]
+    NotAllowed {
+        /// The address or directory.
+        name: String,
+        /// The rule that refused, and what to change.
+        why: String,
+    },
+    /// The peer speaks no common version of the protocol.
+    #[error(
+        "{peer} speaks protocol versions {theirs_min} to {theirs_max}, this library {ours_min} to {ours_max}; update the older side"
+    )]
+    VersionMismatch {
+        /// Who.
+        peer: String,
+        /// The oldest version this library speaks.
+        ours_min: u32,
+        /// The newest version this library speaks.
+        ours_max: u32,
+        /// The oldest version the peer speaks.
+        theirs_min: u32,
+        /// The newest version the peer speaks.
+        theirs_max: u32,
+    },
+    /// A configured or system limit stands in the way.
+    #[error("{what} is limited to {limit}; {remedy}")]
+    LimitReached {
+        /// The thing that is limited.
+        what: &'static str,
+        /// The limit.
+        limit: u64,
+        /// How to raise it or do without.
+        remedy: &'static str,
+    },
+    /// The message was longer than the buffer. The buffer holds its first `capacity` bytes.
+    #[error(
+        "the message is {len} bytes long, the buffer {capacity}; the buffer holds its beginning, the rest is dropped"
+    )]
+    Truncated {
+        /// The true length, bytes.
+        len: u64,
+        /// The room there was, bytes.
+        capacity: u64,
+        /// Who sent it.
+        peer: crate::PeerId,
+        /// Its tag.
+        tag: u64,
+        /// How the bytes that did fit were moved.
+        receipt: Receipt,
+    },
+    /// The peer of the operation is gone.
+    #[error("{peer} is gone: {how}")]
+    PeerGone {
+        /// Its name, with the process id.
+        peer: String,
+        /// How it went.
+        how: Gone,
+    },
+    /// No connected peer can satisfy a receive from any source, and none can connect.
+    #[error("no peer is left that could send: {last} is gone: {how}")]
+    NobodyLeft {
+        /// The last peer that went.
+        last: String,
+        /// How it went.
+        how: Gone,
+    },
+    /// The identifier names no peer of this endpoint.
+    #[error("no such peer at this endpoint: {peer:?}")]
+    UnknownPeer {
+        /// What was given.
+        peer: crate::PeerId,
+    },
+    /// A path that was required cannot be taken.
+    #[error("path {path} was required but cannot be taken: {why}")]
+    PathRefused {
+        /// The path.
+        path: Path,
+        /// The reason.
+        why: Refusal,
+    },
+    /// The memory of the other side could not be read or written in mid-transfer.
+    #[error("the transfer with {peer} failed: {source}")]
+    Transfer {
+        /// The other side.
+        peer: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The operation was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// The time given ran out.
+    #[error("nothing happened within {0:?}")]
+    Timeout(Duration),
+    /// The endpoint was made by the process this one was forked from.
+    #[error("this endpoint belongs to the process this one was forked from; make a new one here")]
+    Forked,
+    /// The endpoint was closed.
+    #[error("the endpoint is closed")]
+    Closed,
+    /// A system call failed.
+    #[error("{call} on {on}: {source}")]
+    Os {
+        /// The call.
+        call: &'static str,
+        /// What it was applied to.
+        on: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Wraps the failure of `call` on `on`.
+    pub(crate) fn os(
+        call: &'static str,
+        on: impl Into<String>,
+        source: impl Into<io::Error>,
+    ) -> Error {
+        Error::Os { call, on: on.into(), source: source.into() }
+    }
+
+    /// Whether the peer of the operation is gone.
+    pub fn is_peer_gone(&self) -> bool {
+        matches!(self, Error::PeerGone { .. } | Error::NobodyLeft { .. })
+    }
+}

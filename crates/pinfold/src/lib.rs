@@ -1,0 +1,45 @@
+//! Zero-copy messages between Linux processes, from and into the memory they already use.
+//!
+//! An [`Endpoint`] connects to others and exchanges tagged messages with them. Each message takes
+//! the [`Path`] that is cheapest for it on this machine now, and every completion carries a
+//! [`Receipt`] that says which it was and why no other.
+//!
+//! The modules, top to bottom; each uses only those below it:
+//!
+//! - `endpoint`: endpoints, posting, tag matching, completing, waiting.
+//! - [`route`]: the cost model, its calibration, the choice of path, receipts.
+//! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`).
+//! - `wire`: the bytes two processes share; nothing else knows an offset.
+//! - `sync`: the atomics, and a lock that is almost free for one thread.
+//! - `failpoint`: numbered points at which tests kill the process.
+
+#[cfg(not(loom))]
+mod endpoint;
+#[cfg(not(loom))]
+pub mod error;
+#[cfg(not(loom))]
+pub mod failpoint;
+mod link;
+#[cfg(not(loom))]
+pub mod route;
+mod sync;
+mod wire;
+
+#[cfg(not(loom))]
+pub use self::{
+    endpoint::{
+        Builder, Counters, Endpoint, Envelope, Message, MessageRequest, OwnedBuf, OwnedBufMut,
+        PathCount, PeerInfo, Progress, Received, RecvRequest, Scope, ScopedRecv, ScopedSend,
+        SendRequest, Source, TagMatch,
+    },
+    error::{Error, Gone, Result},
+    link::local::Access,
+    route::{Path, PathSet, Receipt, Refusal},
+};
+
+/// Names a peer of one endpoint. Never used again within the endpoint's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}

@@ -1,0 +1,266 @@
+//! Where the socket files are.
+//!
+//! An endpoint for its own user listens in the first of these that can be used:
+//! `$PINFOLD_DIR`; `$XDG_RUNTIME_DIR/pinfold`; `/tmp/pinfold-UID`. Only that user can enter it.
+//! An endpoint that admits others listens in `/tmp/pinfold-UID.open`, or `$PINFOLD_DIR.open`,
+//! which others may pass through but neither list nor write.
+//!
+//! A directory is opened once without following links, checked by what was opened, and used by
+//! that descriptor alone, so what was checked is what is used, and a path of any length will do.
+
+use std::{
+    env, io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{self, AtFlags, CWD, Mode, OFlags},
+    io::Errno,
+};
+
+use super::{access::describe, address::Address};
+use crate::{Error, Result};
+
+/// Who may pass through a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Its owner.
+    Private,
+    /// Everybody; only its owner lists and writes it.
+    Open,
+}
+
+impl Kind {
+    const fn mode(self) -> u32 {
+        match self {
+            Kind::Private => 0o700,
+            Kind::Open => 0o711,
+        }
+    }
+
+    /// The permission bits that must not be set.
+    const fn forbidden(self) -> u32 {
+        match self {
+            Kind::Private => 0o077,
+            Kind::Open => 0o022,
+        }
+    }
+}
+
+/// A place where a name may be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub path: PathBuf,
+    pub owner: u32,
+    pub kind: Kind,
+}
+
+/// What decides where the directories are: the environment, read once.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// `$PINFOLD_DIR`.
+    pub explicit: Option<PathBuf>,
+    /// `$XDG_RUNTIME_DIR`.
+    pub runtime: Option<PathBuf>,
+    /// `/run/user`, where the runtime directories of login sessions are.
+    pub sessions: PathBuf,
+    /// `/tmp`, whatever `$TMPDIR` says: both sides have to agree on it.
+    pub tmp: PathBuf,
+    /// This user.
+    pub uid: u32,
+}
+
+impl Places {
+    pub(crate) fn from_env() -> Places {
+        let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Places {
+            explicit: set("PINFOLD_DIR").map(|path| std::path::absolute(&path).unwrap_or(path)),
+            runtime: set("XDG_RUNTIME_DIR").filter(|path| path.is_absolute()),
+            sessions: "/run/user".into(),
+            tmp: "/tmp".into(),
+            uid: pinfold_sys::user::uid(),
+        }
+    }
+
+    /// Every place to look for an address, in order.
+    ///
+    /// Where `$PINFOLD_DIR` is set, this user's endpoints are only there. Otherwise every
+    /// directory this user may listen in is a candidate, whatever the environment says here, so
+    /// that shells with and without `$XDG_RUNTIME_DIR` find each other.
+    pub(crate) fn candidates(&self, address: &Address) -> Result<Vec<Candidate>> {
+        let owner = address.owner(self.uid)?;
+        let mut all = Vec::new();
+        let mut add = |path: PathBuf, kind| {
+            let candidate = Candidate { path, owner, kind };
+            if !all.contains(&candidate) {
+                all.push(candidate);
+            }
+        };
+        let own = owner == self.uid;
+        if let Some(explicit) = &self.explicit {
+            if own {
+                add(explicit.clone(), Kind::Private);
+            }
+            add(opened(explicit), Kind::Open);
+        } else if own {
+            let session = self.sessions.join(owner.to_string());
+            for runtime in self.runtime.iter().chain([&session]) {
+                if self.is_usable(runtime) {
+                    add(runtime.join("pinfold"), Kind::Private);
+                }
+            }
+            add(self.in_tmp(owner), Kind::Private);
+        }
+        if !own || self.explicit.is_none() {
+            add(opened(&self.in_tmp(owner)), Kind::Open);
+        }
+        Ok(all)
+    }
+
+    /// The directory to listen in, made if need be.
+    pub(crate) fn listening(&self, kind: Kind) -> Result<Directory> {
+        let base = self.explicit.clone();
+        if kind == Kind::Open {
+            let base = base.unwrap_or_else(|| self.in_tmp(self.uid));
+            return Directory::make(&opened(&base), self.uid, kind);
+        }
+        if let Some(explicit) = base {
+            return Directory::make(&explicit, self.uid, kind);
+        }
+        if let Some(runtime) = self.runtime.as_ref().filter(|runtime| self.is_usable(runtime)) {
+            match Directory::make(&runtime.join("pinfold"), self.uid, kind) {
+                Err(Error::Os { .. }) => {}
+                made => return made,
+            }
+        }
+        Directory::make(&self.in_tmp(self.uid), self.uid, kind)
+    }
+
+    /// A runtime directory that is missing or another user's, as after `su`, does not count.
+    fn is_usable(&self, runtime: &Path) -> bool {
+        matches!(Directory::open(runtime, self.uid, Kind::Private), Ok(Some(_)))
+    }
+
+    fn in_tmp(&self, uid: u32) -> PathBuf {
+        self.tmp.join(format!("pinfold-{uid}"))
+    }
+}
+
+fn opened(path: &Path) -> PathBuf {
+    // By components, so that a slash at the end does not count.
+    let mut path = path.components().collect::<PathBuf>().into_os_string();
+    path.push(".open");
+    path.into()
+}
+
+/// A directory that was found to be safe to use.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    /// Opened with `O_PATH`: enough to pass through, which is all that others may.
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// Opens a directory of user `owner`; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::NotAllowed`] if it is a link or no directory, belongs to somebody else, or lets
+    /// others do more than it should.
+    pub(crate) fn open(path: &Path, owner: u32, kind: Kind) -> Result<Option<Directory>> {
+        let name = || path.display().to_string();
+        let refused = |why| Err(Error::NotAllowed { name: name(), why });
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = match fs::openat(CWD, path, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                return refused(format!(
+                    "it is not a directory; look at what is there, and run: rm {}",
+                    quoted(path)
+                ));
+            }
+            Err(errno @ (Errno::ACCESS | Errno::PERM)) => {
+                return refused(format!(
+                    "it cannot be reached ({}); see which directory above it does not let this \
+                     user pass: namei -l {}",
+                    io::Error::from(errno),
+                    quoted(path)
+                ));
+            }
+            Err(errno) => return Err(Error::os("openat", name(), errno)),
+        };
+        let stat = fs::fstat(&fd).map_err(|errno| Error::os("fstat", name(), errno))?;
+        if stat.st_uid != owner {
+            return refused(format!(
+                "it belongs to {}, not to {}; have its owner or root run: rm -r {}",
+                describe(stat.st_uid),
+                describe(owner),
+                quoted(path)
+            ));
+        }
+        let mode = stat.st_mode & 0o7777;
+        if mode & kind.forbidden() != 0 {
+            return refused(format!(
+                "its mode {mode:04o} lets other users in where they should not be; run: \
+                 chmod {:o} {}",
+                kind.mode(),
+                quoted(path)
+            ));
+        }
+        Ok(Some(Directory { fd, path: path.to_owned() }))
+    }
+
+    /// Opens a directory of user `owner`, making it if there is none.
+    ///
+    /// # Errors
+    /// As [`Directory::open`], and [`Error::Os`] if it cannot be made.
+    pub(crate) fn make(path: &Path, owner: u32, kind: Kind) -> Result<Directory> {
+        match fs::mkdirat(CWD, path, Mode::from_raw_mode(kind.mode())) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(Error::os("mkdir", path.display().to_string(), errno)),
+        }
+        let missing = || Error::os("openat", path.display().to_string(), Errno::NOENT);
+        let directory = Directory::open(path, owner, kind)?.ok_or_else(missing)?;
+        // The umask may have taken away what others need to pass.
+        let stat = fs::fstat(&directory.fd)
+            .map_err(|errno| Error::os("fstat", directory.name(), errno))?;
+        if stat.st_mode & 0o777 != kind.mode() {
+            let mode = Mode::from_raw_mode(kind.mode());
+            fs::chmodat(&directory.fd, ".", mode, AtFlags::empty())
+                .map_err(|errno| Error::os("chmod", directory.name(), errno))?;
+        }
+        Ok(directory)
+    }
+
+    /// A path that leads to `file` in this very directory, short enough for a socket's address
+    /// (107 bytes), valid while the directory is open.
+    pub(crate) fn reach(&self, file: &str) -> PathBuf {
+        let short = PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()));
+        // Without /proc the long way must do. It leads to the same place: nobody else can
+        // rename what this user owns in a directory of his or in a sticky one.
+        if short.symlink_metadata().is_ok() { short.join(file) } else { self.path.join(file) }
+    }
+
+    /// Where it was found, for messages.
+    pub(crate) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@".contains(&byte);
+    if text.bytes().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,703 @@
+use std::{
+    path::Path as FilePath,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use pinfold_sys::user::uid;
+use proptest::prelude::*;
+
+use super::{
+    super::{directory::Kind, listener::Listener},
+    *,
+};
+
+const KIND: Kind = Kind::Private;
+const PATIENCE: u64 = 5_000_000_000;
+const GRANT_C: Limits = Limits { unexpected_bytes: 1 << 20, rendezvous_max: 7 };
+const GRANT_S: Limits = Limits { unexpected_bytes: 1 << 21, rendezvous_max: 9 };
+
+fn places(base: &FilePath) -> Places {
+    Places {
+        explicit: None,
+        runtime: None,
+        sessions: base.join("run"),
+        tmp: base.into(),
+        uid: uid(),
+    }
+}
+
+fn address(name: &str) -> Address {
+    format!("local:{name}").parse().unwrap()
+}
+
+fn us(label: &str, paths: PathSet) -> Us {
+    Us { endpoint_id: [label.len() as u8; 16], label: label.into(), paths, barrier_global: true }
+}
+
+fn server(socket: OwnedFd, who: Credentials, paths: PathSet) -> Handshake {
+    let (us, access) = (us("server", paths), Access::same_user());
+    Handshake::accepted(socket, who, &access, &us, GRANT_S, true, 10, 0)
+}
+
+/// A listener, and a client that has said hello to it.
+struct Scene {
+    _base: tempfile::TempDir,
+    places: Places,
+    listener: Listener,
+}
+
+impl Scene {
+    fn new(access: &Access) -> Scene {
+        let base = tempfile::tempdir().unwrap();
+        let places = places(base.path());
+        let listener = Listener::bind_in(&places, &address("box"), access).unwrap();
+        Scene { _base: base, places, listener }
+    }
+
+    fn connect(&self, paths: PathSet) -> Result<Handshake> {
+        let us = us("client", paths);
+        Handshake::connect_in(&self.places, &address("box"), &us, GRANT_C, 0, PATIENCE)
+    }
+
+    fn accept(&self) -> (OwnedFd, Credentials) {
+        self.listener.accept().unwrap().unwrap()
+    }
+
+    /// A client, and the raw other end for a test to play a bad server on.
+    fn bad_server(&self) -> (Handshake, OwnedFd) {
+        let client = self.connect(PathSet::all()).unwrap();
+        (client, self.accept().0)
+    }
+}
+
+/// A greeted pair, by turns.
+fn pair(client_paths: PathSet, server_paths: PathSet) -> (Box<Established>, Box<Established>) {
+    let scene = Scene::new(&Access::same_user());
+    let mut client = scene.connect(client_paths).unwrap();
+    assert!(client.step(0).unwrap().is_none());
+    let (socket, who) = scene.accept();
+    let mut server = server(socket, who, server_paths);
+    assert!(server.step(0).unwrap().is_none());
+    assert!(client.step(0).unwrap().is_none());
+    let server = server.step(0).unwrap().unwrap();
+    // A bell right behind Ready is left for the engine.
+    socket::ring(&server.socket).unwrap();
+    let client = client.step(0).unwrap().unwrap();
+    assert_eq!(socket::drain(&client.socket).unwrap(), socket::Drained::Rang);
+    (client, server)
+}
+
+/// A raw client socket and the accepting side of it.
+fn raw() -> (OwnedFd, Handshake) {
+    let (ours, theirs) = socket::pair().unwrap();
+    let who = socket::peer_credentials(&theirs).unwrap();
+    (ours, server(theirs, who, PathSet::all()))
+}
+
+fn sample() -> (Target, Introduction) {
+    let target = Target::new().unwrap();
+    let introduction = Introduction {
+        endpoint_id: [3; 16],
+        label: "sample".into(),
+        pid: std::process::id(),
+        paths: PathSet::all(),
+        barrier_global: false,
+        limits: GRANT_C,
+        nonce_addr: target.nonce_addr(),
+        scratch_addr: target.scratch_addr(),
+        mark: target.mark(),
+    };
+    (target, introduction)
+}
+
+/// Steps until it is over. Another test that starts a process holds copies of all descriptors
+/// for a moment, so what was closed here is not always closed at once.
+fn finish(greeting: &mut Handshake, now_ns: u64) -> Result<Box<Established>> {
+    loop {
+        if let Some(established) = greeting.step(now_ns)? {
+            return Ok(established);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn await_close(socket: &OwnedFd) {
+    while socket::drain(socket).unwrap() != socket::Drained::Closed {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[track_caller]
+fn misbehaved(result: Result<Option<Box<Established>>>, words: &str) {
+    match result {
+        Err(Error::PeerGone { how: Gone::Misbehaved(how), .. }) => {
+            assert!(how.contains(words), "{how}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pair_is_established() {
+    let (client, server) = pair(PathSet::all(), PathSet::all());
+    assert_eq!((client.side, server.side), (Side::Connecting, Side::Accepting));
+    assert_eq!((&*client.label, &*server.label), ("server", "client"));
+    assert_eq!((client.granted, server.granted), (GRANT_S, GRANT_C));
+    assert_eq!((client.address.as_ref(), server.address.as_ref()), (Some(&address("box")), None));
+    for side in [&client, &server] {
+        assert_eq!((side.pid, side.uid), (std::process::id(), uid()));
+        assert!(side.barrier_global && side.paths == PathSet::all());
+        assert!(process::pidfd_alive(&side.pidfd));
+        assert_eq!(side.mapping.len(), SEGMENT_BYTES);
+        // Where a filter forbids the calls the outcome is a denial instead.
+        for outcome in [side.we_read, side.we_write, side.peer_reads, side.peer_writes] {
+            assert!(matches!(outcome, Ok(()) | Err(Refusal::Denied(_))), "{side:?}");
+        }
+    }
+    assert_eq!(client.we_read, server.peer_reads);
+    assert_eq!(client.peer_writes, server.we_write);
+    assert_eq!((client.endpoint_id, server.endpoint_id), ([6; 16], [6; 16]));
+    assert_eq!(socket::drain(&server.socket).unwrap(), socket::Drained::Quiet);
+    drop(client);
+    await_close(&server.socket);
+}
+
+#[test]
+fn paths_that_are_off_are_not_tried() {
+    let without = PathSet::all().without(Path::Cma);
+    let (client, server) = pair(without, PathSet::all());
+    for outcome in [client.we_read, client.we_write, client.peer_reads, client.peer_writes] {
+        assert_eq!(outcome, Err(Refusal::SwitchedOff));
+    }
+    for outcome in [server.we_read, server.we_write, server.peer_reads, server.peer_writes] {
+        assert_eq!(outcome, Err(Refusal::SwitchedOffByPeer));
+    }
+    assert!(client.paths == without && server.paths == without);
+    let (client, server) = pair(without, without);
+    assert_eq!(client.we_read, Err(Refusal::SwitchedOff));
+    assert_eq!(server.peer_writes, Err(Refusal::SwitchedOff));
+}
+
+#[test]
+fn both_sides_may_be_moved_by_threads() {
+    let scene = Scene::new(&Access::same_user());
+    let run = |mut greeting: Handshake| loop {
+        if let Some(established) = greeting.step(0).unwrap() {
+            return established;
+        }
+        std::thread::yield_now();
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            let client = scope.spawn(|| run(scene.connect(PathSet::all()).unwrap()));
+            let (socket, who) = loop {
+                if let Some(accepted) = scene.listener.accept().unwrap() {
+                    break accepted;
+                }
+            };
+            let server = run(server(socket, who, PathSet::all()));
+            assert_eq!(client.join().unwrap().we_read, server.peer_reads);
+        }
+    });
+}
+
+#[test]
+fn absent_names_are_gone_at_once() {
+    let base = tempfile::tempdir().unwrap();
+    let places = places(base.path());
+    let us = us("client", PathSet::all());
+    let connect = |name: &str| {
+        Handshake::connect_in(&places, &name.parse().unwrap(), &us, GRANT_C, 0, PATIENCE)
+    };
+    assert!(matches!(connect("local:box"), Err(Error::NameGone { name }) if name == "local:box"));
+    assert!(matches!(connect("local:4000000011/box"), Err(Error::NameGone { .. })));
+    assert!(matches!(connect("local:no-such-user/box"), Err(Error::BadAddress { .. })));
+    // The file of a killed owner, and one that is no socket.
+    let listener = Listener::bind_in(&places, &address("other"), &Access::same_user()).unwrap();
+    let dir = base.path().join(format!("pinfold-{}", uid()));
+    drop(std::os::unix::net::UnixListener::bind(dir.join("box")).unwrap());
+    while socket::is_bound(&dir.join("box")).unwrap() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(matches!(connect("local:box"), Err(Error::NameGone { .. })));
+    let _foreign = std::os::unix::net::UnixListener::bind(dir.join("foreign")).unwrap();
+    assert!(matches!(connect("local:foreign"), Err(Error::NotAllowed { .. })));
+    drop(listener);
+    assert!(matches!(connect("local:other"), Err(Error::NameGone { .. })));
+    // A directory that is not safe is named, not passed over.
+    rustix::fs::chmod(&dir, rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
+    let said = connect("local:box").unwrap_err().to_string();
+    assert!(said.contains("chmod 700"), "{said}");
+}
+
+#[test]
+fn a_full_queue_is_waited_for() {
+    let base = tempfile::tempdir().unwrap();
+    let places = places(base.path());
+    let dir = places.listening(KIND).unwrap();
+    let listener = socket::bind_listen(&dir.reach("box"), 0).unwrap();
+    let first = socket::connect(&dir.reach("box")).unwrap();
+    let us = us("client", PathSet::all());
+    let connect =
+        || Handshake::connect_in(&places, &address("box"), &us, GRANT_C, 0, PATIENCE).unwrap();
+    let mut client = connect();
+    assert!(client.deadline_ns() < PATIENCE);
+    assert!(client.step(0).unwrap().is_none());
+    assert!(client.step(2 * RETRY_NS).unwrap().is_none());
+    assert!(socket::accept(&listener).unwrap().is_some());
+    assert!(client.step(9 * RETRY_NS).unwrap().is_none());
+    assert_eq!(client.deadline_ns(), PATIENCE);
+    let accepted = socket::accept(&listener).unwrap().unwrap();
+    let who = socket::peer_credentials(&accepted).unwrap();
+    let mut server = server(accepted, who, PathSet::all());
+    server.step(0).unwrap();
+    client.step(0).unwrap();
+    assert!(server.step(0).unwrap().is_some() && client.step(0).unwrap().is_some());
+
+    let second = socket::connect(&dir.reach("box")).unwrap();
+    let mut late = connect();
+    assert!(matches!(late.step(PATIENCE), Err(Error::Timeout(Duration { .. }))));
+    let mut orphan = connect();
+    drop(listener);
+    assert!(matches!(finish(&mut orphan, 9 * RETRY_NS), Err(Error::NameGone { .. })));
+    drop((first, second));
+}
+
+#[test]
+fn silence_runs_into_the_deadline() {
+    let scene = Scene::new(&Access::same_user());
+    let mut client = scene.connect(PathSet::all()).unwrap();
+    let (socket, who) = scene.accept();
+    assert!(client.step(PATIENCE - 1).unwrap().is_none());
+    let late = client.step(PATIENCE);
+    assert!(matches!(late, Err(Error::Timeout(given)) if given.as_nanos() == PATIENCE.into()));
+    assert!(matches!(client.step(0), Err(Error::Closed)));
+
+    // The server hears Hello but never the proof.
+    let mut silent = server(socket, who, PathSet::all());
+    assert_eq!(silent.deadline_ns(), PATIENCE_NS);
+    assert!(silent.step(PATIENCE_NS - 1).unwrap().is_none());
+    misbehaved(silent.step(PATIENCE_NS), "in time");
+    let (_raw, mut silent) = raw();
+    misbehaved(silent.step(PATIENCE_NS), "in time");
+    // What is there at the deadline still counts.
+    let (raw, mut slow) = raw();
+    socket::send(&raw, &hello::encode_hello(&sample().1), &[]).unwrap();
+    misbehaved(slow.step(PATIENCE_NS), "in time");
+    let mut buf = [0; hello::MESSAGE_MAX];
+    assert!(socket::recv(&raw, &mut buf, 2).unwrap().len > 0);
+}
+
+#[test]
+fn other_versions_are_told_apart() {
+    let mut future = hello::encode_hello(&sample().1);
+    future[8..16].copy_from_slice(&[2, 0, 0, 0, 3, 0, 0, 0]);
+    future.extend([0; 40]);
+    let (raw, mut server) = raw();
+    socket::send(&raw, &future, &[]).unwrap();
+    match server.step(0) {
+        Err(Error::VersionMismatch { theirs_min: 2, theirs_max: 3, ours_min: 1, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let mut buf = [0; hello::MESSAGE_MAX];
+    let got = socket::recv(&raw, &mut buf, 0).unwrap();
+    let told = hello::decode_answer(&buf[..got.len]).unwrap();
+    assert_eq!(told, Answer::Refused(Refuse::Version { min: 1, max: 1 }));
+
+    let scene = Scene::new(&Access::same_user());
+    let (mut client, raw) = scene.bad_server();
+    let refuse = hello::encode_refuse(&Refuse::Version { min: 5, max: 6 });
+    socket::send(&raw, &refuse, &[]).unwrap();
+    match client.step(0) {
+        Err(Error::VersionMismatch { theirs_min: 5, theirs_max: 6, peer, .. }) => {
+            assert_eq!(peer, "local:box");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn whoever_is_not_admitted_is_told_so() {
+    let scene = Scene::new(&Access::same_user());
+    let mut client = scene.connect(PathSet::all()).unwrap();
+    let (socket, who) = scene.accept();
+    let stranger = Credentials { uid: uid() + 1, ..who };
+    let rule = Access::same_user().user(uid() + 2).group(4_000_000_011);
+    let us = us("server", PathSet::all());
+    let mut server = Handshake::accepted(socket, stranger, &rule, &us, GRANT_S, true, 10, 77);
+    assert_eq!(server.deadline_ns(), 0);
+    let said = server.step(77).unwrap_err();
+    assert!(matches!(&said, Error::NotAllowed { why, .. } if why.contains(".user(")), "{said}");
+    drop(server);
+    let told = client.step(0).unwrap_err().to_string();
+    assert!(told.contains("1 other users and 1 groups"), "{told}");
+    assert!(told.contains(&format!("add .user({}) to the rule", uid() + 1)), "{told}");
+
+    let mut client = scene.connect(PathSet::all()).unwrap();
+    let (socket, who) = scene.accept();
+    let rule = Access::same_user();
+    let mut server = Handshake::accepted(socket, who, &rule, &us, GRANT_S, false, 10, 0);
+    assert!(matches!(server.step(0), Err(Error::LimitReached { limit: 10, .. })));
+    assert!(matches!(client.step(0), Err(Error::LimitReached { limit: 10, .. })));
+}
+
+#[test]
+fn a_refusal_survives_a_reset() {
+    // The server closes with the greeting unread.
+    let scene = Scene::new(&Access::same_user());
+    let (mut client, raw) = scene.bad_server();
+    socket::send(&raw, &hello::encode_refuse(&Refuse::Full { peers_max: 3 }), &[]).unwrap();
+    drop(raw);
+    assert!(matches!(finish(&mut client, 0), Err(Error::LimitReached { limit: 3, .. })));
+
+    let (mut client, raw) = scene.bad_server();
+    socket::send(&raw, &hello::encode_refuse(&Refuse::Exhausted { errno: 24 }), &[]).unwrap();
+    drop(raw);
+    assert!(matches!(finish(&mut client, 0), Err(Error::Os { call: "memfd_create", .. })));
+
+    let (mut client, raw) = scene.bad_server();
+    drop(raw);
+    assert!(matches!(finish(&mut client, 0), Err(Error::PeerGone { how: Gone::Closed, .. })));
+}
+
+#[test]
+fn a_refusal_may_come_before_hello() {
+    let base = tempfile::tempdir().unwrap();
+    let places = places(base.path());
+    let dir = places.listening(KIND).unwrap();
+    let listener = socket::bind_listen(&dir.reach("box"), 0).unwrap();
+    let us = us("client", PathSet::all());
+    for refuse in [true, false] {
+        let _first = socket::connect(&dir.reach("box")).unwrap();
+        let mut client =
+            Handshake::connect_in(&places, &address("box"), &us, GRANT_C, 0, PATIENCE).unwrap();
+        drop(socket::accept(&listener).unwrap());
+        // Connect it by hand, and have it refused before it can speak.
+        socket::dial(client.fd(), &dir.reach("box")).unwrap();
+        let raw = socket::accept(&listener).unwrap().unwrap();
+        if refuse {
+            socket::send(&raw, &hello::encode_refuse(&Refuse::Full { peers_max: 3 }), &[]).unwrap();
+        }
+        rustix::net::shutdown(&raw, rustix::net::Shutdown::Both).unwrap();
+        drop(raw);
+        let said = client.say_hello(uid()).unwrap_err();
+        if refuse {
+            assert!(matches!(said, Error::LimitReached { limit: 3, .. }), "{said}");
+        } else {
+            assert!(matches!(said, Error::NameGone { .. }), "{said}");
+        }
+    }
+}
+
+#[test]
+fn wrong_segments_are_refused() {
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    let scene = Scene::new(&Access::same_user());
+    let (_target, introduction) = sample();
+    let welcome = hello::encode_welcome(&introduction, &proof::NOT_TRIED);
+
+    let unsealed = memfd_create("pinfold", MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&unsealed, SEGMENT_BYTES as u64).unwrap();
+    let small = memfd::create_sealed("pinfold", SEGMENT_BYTES / 2).unwrap();
+    let sealed = memfd::create_sealed("pinfold", SEGMENT_BYTES).unwrap();
+    let reopened = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&sealed));
+    let read_only = OwnedFd::from(std::fs::File::open(reopened).unwrap());
+    let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+    for (segment, words) in [
+        (&unsealed, "not sealed"),
+        (&small, "wrong size"),
+        (&read_only, "cannot be written"),
+        (&null, "not a memfd"),
+    ] {
+        let (mut client, raw) = scene.bad_server();
+        socket::send(&raw, &welcome, &[segment.as_fd()]).unwrap();
+        misbehaved(client.step(0), words);
+    }
+    let (mut client, raw) = scene.bad_server();
+    socket::send(&raw, &welcome, &[]).unwrap();
+    misbehaved(client.step(0), "without a segment");
+    let (mut client, raw) = scene.bad_server();
+    socket::send(&raw, &welcome, &[sealed.as_fd(), null.as_fd(), null.as_fd()]).unwrap();
+    misbehaved(client.step(0), "too many descriptors");
+
+    // A second descriptor that is no pidfd of the listener does no harm.
+    let (mut client, raw) = scene.bad_server();
+    socket::send(&raw, &welcome, &[sealed.as_fd(), null.as_fd()]).unwrap();
+    assert!(client.step(0).unwrap().is_none());
+    let right = Verdict { read: Ok(()), write: Ok(()) };
+    socket::send(&raw, &hello::encode_ready(&right), &[]).unwrap();
+    let established = client.step(0).unwrap().unwrap();
+    assert!(process::pidfd_alive(&established.pidfd));
+    assert_eq!(established.peer_reads, Err(Refusal::SwitchedOffByPeer));
+}
+
+#[test]
+fn a_wrong_proof_rules_the_path_out() {
+    let (raw, mut server) = raw();
+    let (_target, introduction) = sample();
+    socket::send(&raw, &hello::encode_hello(&introduction), &[]).unwrap();
+    assert!(server.step(0).unwrap().is_none());
+    let made_up = Proof { read: Ok([1; 16]), write: Ok([2; 16]) };
+    let wrong = Err(Refusal::WrongProcess);
+    let verdict = Verdict { read: Ok(()), write: wrong };
+    socket::send(&raw, &hello::encode_proof(&made_up, &verdict), &[]).unwrap();
+    let established = server.step(0).unwrap().unwrap();
+    assert_eq!((established.peer_reads, established.peer_writes), (wrong, wrong));
+    assert!(established.we_write.is_err());
+}
+
+#[test]
+fn a_stranger_with_the_same_process_id_is_not_written() {
+    let (raw, mut server) = raw();
+    let (target, mut introduction) = sample();
+    introduction.mark = [0xee; 16];
+    socket::send(&raw, &hello::encode_hello(&introduction), &[]).unwrap();
+    assert!(server.step(0).unwrap().is_none());
+    let mut buf = [0; hello::MESSAGE_MAX];
+    let got = socket::recv(&raw, &mut buf, 2).unwrap();
+    let Answer::Welcome(_, proof) = hello::decode_answer(&buf[..got.len]).unwrap() else {
+        panic!("refused");
+    };
+    assert!(proof.read.is_err() && proof.write.is_err());
+    assert!(target.judge(&Proof { read: Ok([0; 16]), write: Ok([0; 16]) }).write.is_ok());
+}
+
+#[test]
+fn messages_out_of_turn_end_it() {
+    let (_target, introduction) = sample();
+    let right = Verdict { read: Ok(()), write: Ok(()) };
+    for message in [hello::encode_ready(&right), vec![1], vec![0; 600], vec![]] {
+        let (raw, mut server) = raw();
+        socket::send(&raw, &message, &[]).unwrap();
+        assert!(matches!(server.step(0), Err(Error::PeerGone { .. })));
+    }
+    let (raw, mut server) = raw();
+    let hello = hello::encode_hello(&introduction);
+    socket::send(&raw, &hello, &[raw.as_fd()]).unwrap();
+    misbehaved(server.step(0), "too many descriptors");
+    let (raw, mut server) = super::tests::raw();
+    socket::send(&raw, &hello, &[]).unwrap();
+    socket::send(&raw, &hello, &[]).unwrap();
+    misbehaved(server.step(0), "out of turn");
+}
+
+proptest! {
+    #[test]
+    fn garbage_never_stalls_or_panics(
+        packets in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..4),
+        greet in any::<bool>(), at in 0..120usize, byte in any::<u8>(),
+    ) {
+        let (raw, mut server) = raw();
+        if greet {
+            let mut hello = hello::encode_hello(&sample().1);
+            hello[at] = byte;
+            socket::send(&raw, &hello, &[]).unwrap();
+        }
+        for packet in &packets {
+            let _ = socket::send(&raw, packet, &[raw.as_fd()]);
+        }
+        prop_assert!(server.step(0).is_err());
+    }
+}
+
+// What needs another process: this test binary again, running one of the tests that are
+// otherwise ignored.
+
+const BASE: &str = "PINFOLD_TEST_BASE";
+
+fn helper(test: &str, base: &FilePath) -> Command {
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("{module}::{test}"), "--ignored", "--nocapture"]);
+    command.env(BASE, base).stdout(Stdio::null());
+    command
+}
+
+fn base() -> Option<std::path::PathBuf> {
+    std::env::var_os(BASE).map(Into::into)
+}
+
+fn run(mut greeting: Handshake) -> Result<Box<Established>> {
+    finish(&mut greeting, 0)
+}
+
+#[test]
+#[ignore = "run by other tests"]
+fn helper_greets() {
+    let Some(base) = base() else { return };
+    let us = us("helper", PathSet::all());
+    let client =
+        Handshake::connect_in(&places(&base), &address("box"), &us, GRANT_C, 0, PATIENCE).unwrap();
+    let established = run(client).unwrap();
+    assert_eq!(established.we_read, established.peer_reads);
+    assert_eq!(established.we_write, established.peer_writes);
+    assert_ne!(established.we_read, Err(Refusal::WrongProcess));
+    // Until the other side closes.
+    await_close(&established.socket);
+}
+
+#[test]
+#[ignore = "run by other tests"]
+fn helper_is_silent() {
+    let Some(base) = base() else { return };
+    let dir = Directory::make(&base.join(format!("pinfold-{}", uid())), uid(), KIND).unwrap();
+    let _socket = socket::connect(&dir.reach("box")).unwrap();
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+fn await_connection(listener: &Listener, helper: &mut Child) -> (OwnedFd, Credentials) {
+    loop {
+        if let Some(accepted) = listener.accept().unwrap() {
+            return accepted;
+        }
+        if let Some(status) = helper.try_wait().unwrap() {
+            panic!("the helper ended: {status}");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn two_processes_greet() {
+    let scene = Scene::new(&Access::same_user());
+    let mut child = helper("helper_greets", &scene.places.tmp).spawn().unwrap();
+    let (socket, who) = await_connection(&scene.listener, &mut child);
+    let established = run(server(socket, who, PathSet::all())).unwrap();
+    assert_eq!((established.pid, &*established.label), (child.id(), "helper"));
+    assert_ne!(established.we_write, Err(Refusal::WrongProcess));
+    assert_ne!(established.peer_writes, Err(Refusal::WrongProcess));
+    assert!(process::pidfd_alive(&established.pidfd));
+    let pidfd = established.pidfd.try_clone().unwrap();
+    drop(established);
+    assert!(child.wait().unwrap().success());
+    assert!(!process::pidfd_alive(&pidfd));
+}
+
+#[test]
+fn a_peer_killed_in_the_middle_is_gone() {
+    let scene = Scene::new(&Access::same_user());
+    let mut child = helper("helper_is_silent", &scene.places.tmp).spawn().unwrap();
+    let (socket, who) = await_connection(&scene.listener, &mut child);
+    let mut server = server(socket, who, PathSet::all());
+    assert!(server.step(0).unwrap().is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    match finish(&mut server, 0) {
+        Err(Error::PeerGone { how, .. }) => {
+            // Before Linux 6.5 the kernel gives no pidfd to tell by.
+            assert!(matches!(how, Gone::Died) || server.pidfd.is_none(), "{how:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+const NOBODY: u32 = 65534;
+
+#[test]
+#[ignore = "run by other tests"]
+fn helper_is_another_user() {
+    let Some(base) = base() else { return };
+    let us = us("helper", PathSet::all());
+    let connect = |address: &str| {
+        Handshake::connect_in(&places(&base), &address.parse().unwrap(), &us, GRANT_C, 0, PATIENCE)
+    };
+    assert!(matches!(connect("local:box"), Err(Error::NameGone { .. })));
+    match connect("local:0/box").and_then(run) {
+        Ok(established) => {
+            assert_eq!(std::fs::read(base.join("wanted")).unwrap(), b"in");
+            assert!(established.we_read.is_err() && established.peer_reads.is_err());
+        }
+        Err(Error::NotAllowed { .. }) => {
+            assert_eq!(std::fs::read(base.join("wanted")).unwrap(), b"out");
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// Only root can play two users.
+#[test]
+fn other_users_are_admitted_by_the_rule_alone() {
+    use std::os::unix::process::CommandExt;
+    if uid() != 0 {
+        return;
+    }
+    for (access, wanted) in
+        [(Access::same_user().user(NOBODY), "in"), (Access::same_user().user(4_000_000_011), "out")]
+    {
+        let scene = Scene::new(&access);
+        let base = &scene.places.tmp;
+        std::fs::write(base.join("wanted"), wanted).unwrap();
+        rustix::fs::chmod(base, rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
+        // The test binary may lie where other users cannot reach it.
+        let mut command = helper("helper_is_another_user", base);
+        let Ok(mut child) = command.uid(NOBODY).gid(NOBODY).spawn() else { return };
+        let (socket, who) = await_connection(&scene.listener, &mut child);
+        assert_eq!((who.uid, who.pid), (NOBODY, child.id()));
+        let us = us("server", PathSet::all());
+        let server = Handshake::accepted(socket, who, &access, &us, GRANT_S, true, 10, 0);
+        match run(server) {
+            Ok(established) => {
+                assert_eq!((wanted, established.uid), ("in", NOBODY));
+                assert_eq!(established.we_read, Err(Refusal::Denied(1)));
+            }
+            Err(error) => assert_eq!(wanted, "out", "{error}"),
+        }
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Alone in its process, so that nobody else opens descriptors meanwhile.
+#[test]
+#[ignore = "run by other tests"]
+fn helper_counts_descriptors() {
+    if base().is_none() {
+        return;
+    }
+    let round = || {
+        drop(pair(PathSet::all(), PathSet::all()));
+        silence_runs_into_the_deadline();
+        other_versions_are_told_apart();
+        whoever_is_not_admitted_is_told_so();
+        a_refusal_survives_a_reset();
+        wrong_segments_are_refused();
+        messages_out_of_turn_end_it();
+        a_full_queue_is_waited_for();
+        absent_names_are_gone_at_once();
+        // Dropped at each state.
+        let scene = Scene::new(&Access::same_user());
+        for steps in 0..4 {
+            let mut client = scene.connect(PathSet::all()).unwrap();
+            let (socket, who) = scene.accept();
+            let mut server = server(socket, who, PathSet::all());
+            for step in 0..steps {
+                let side = if step % 2 == 0 { &mut server } else { &mut client };
+                side.step(0).unwrap();
+            }
+        }
+    };
+    round();
+    let before = (open_descriptors(), mappings());
+    for _ in 0..20 {
+        round();
+    }
+    assert_eq!((open_descriptors(), mappings()), before);
+}
+
+fn mappings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains("memfd:pinfold")).count()
+}
+
+#[test]
+fn descriptors_and_mappings_return_to_the_baseline() {
+    let base = tempfile::tempdir().unwrap();
+    let mut command = helper("helper_counts_descriptors", base.path());
+    let output = command.stdout(Stdio::piped()).output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}

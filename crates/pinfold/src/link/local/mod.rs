@@ -1,0 +1,21 @@
+//! Finding and greeting peers on this host.
+//!
+//! A name is a socket file in a directory that only its owner can enter ([`directory`]), or, if
+//! an access rule admits others, in one that they may pass through. Who connects is what the
+//! kernel says, checked against the rule ([`access`]). The two sides then introduce themselves,
+//! hand over the segment and find out by trying which paths the pair has ([`proof`],
+//! [`handshake`]).
+
+pub(crate) mod access;
+pub(crate) mod address;
+pub(crate) mod directory;
+pub(crate) mod handshake;
+pub(crate) mod listener;
+pub(crate) mod proof;
+
+pub use access::Access;
+pub use address::Address;
+pub(crate) use handshake::{Established, Handshake, Side, Us};
+pub(crate) use listener::Listener;
+
+pub(crate) use crate::wire::hello::Limits;

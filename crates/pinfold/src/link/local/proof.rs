@@ -1,0 +1,264 @@
+//! The trial of paths: what this pair of processes can do with each other's memory is found out
+//! by doing it.
+//!
+//! Each side holds a nonce for the other to read and scratch for the other to write, and tells
+//! where they are. Behind the nonce lies a mark that was also sent over the socket: who reads the
+//! mark knows that the process id leads to the peer and not to a stranger who got the same id,
+//! and only then writes.
+#![allow(unsafe_code)]
+// Invariant: within this process the trial writes nothing but scratch of live `Target`s. The
+// scratch of a `Target` is written by other processes, or by the kernel for this one, at any
+// time while the `Target` lives, so it is atomic.
+
+use std::{
+    os::fd::BorrowedFd,
+    ptr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use pinfold_sys::process::{pidfd_alive, read_remote_into, write_remote_from};
+use rustix::io::Errno;
+
+use crate::{
+    route::Refusal,
+    wire::hello::{Proof, Verdict},
+};
+
+/// Where the scratch of each live [`Target`] of this process lies.
+static SCRATCHES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+/// What the peer is to read and to write.
+#[derive(Debug)]
+pub(crate) struct Target {
+    secret: Box<Secret>,
+    scratch: Box<[AtomicU64; 2]>,
+}
+
+#[derive(Debug)]
+#[repr(C, align(8))]
+struct Secret {
+    nonce: [u8; 16],
+    mark: [u8; 16],
+}
+
+impl Target {
+    /// Draws a nonce and a mark.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub(crate) fn new() -> Result<Target, Errno> {
+        Ok(Target::with(random()?, random()?))
+    }
+
+    /// For a greeting that fails anyway.
+    pub(crate) fn blank() -> Target {
+        Target::with([0; 16], [0; 16])
+    }
+
+    fn with(nonce: [u8; 16], mark: [u8; 16]) -> Target {
+        let secret = Box::new(Secret { nonce, mark });
+        let target = Target { secret, scratch: Box::default() };
+        scratches().push(target.scratch_addr());
+        target
+    }
+
+    /// Where the nonce lies, followed by the mark.
+    pub(crate) fn nonce_addr(&self) -> u64 {
+        ptr::from_ref(&*self.secret).expose_provenance() as u64
+    }
+
+    /// Where the peer may write 16 bytes.
+    pub(crate) fn scratch_addr(&self) -> u64 {
+        self.scratch.as_ptr().expose_provenance() as u64
+    }
+
+    /// What lies behind the nonce.
+    pub(crate) fn mark(&self) -> [u8; 16] {
+        self.secret.mark
+    }
+
+    /// Whether the peer did what it says.
+    pub(crate) fn judge(&self, proof: &Proof) -> Verdict {
+        let right = |is: bool| if is { Ok(()) } else { Err(Refusal::WrongProcess) };
+        let mut written = [0; 16];
+        for (half, word) in written.chunks_exact_mut(8).zip(self.scratch.iter()) {
+            // The message that made us look was sent after the write.
+            half.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
+        }
+        Verdict {
+            read: proof.read.and_then(|nonce| right(nonce == self.secret.nonce)),
+            write: proof.write.and_then(|token| right(token == written)),
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let addr = self.scratch_addr();
+        scratches().retain(|&scratch| scratch != addr);
+    }
+}
+
+/// The peer as the trial sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    /// Its process id as the kernel tells it; 0 in another process-id namespace.
+    pub pid: u32,
+    /// Its user, as the kernel tells it.
+    pub uid: u32,
+    /// A pidfd that came from the kernel and not from the peer.
+    pub pidfd: Option<BorrowedFd<'a>>,
+    /// Where it says its nonce is.
+    pub nonce_addr: u64,
+    /// Where it says its scratch is.
+    pub scratch_addr: u64,
+    /// What it says lies behind its nonce.
+    pub mark: [u8; 16],
+}
+
+/// The proof of a side that has the path switched off, or whose peer has.
+pub(crate) const NOT_TRIED: Proof =
+    Proof { read: Err(Refusal::SwitchedOff), write: Err(Refusal::SwitchedOff) };
+
+/// Tries to read the peer's nonce and to write its scratch: two or three system calls.
+pub(crate) fn attempt(peer: &Subject<'_>) -> Proof {
+    let neither = |why| Proof { read: Err(why), write: Err(why) };
+    // Another user's process is not touched even by a process that may, such as root: it could
+    // become a program of more rights in the meantime, or make a page that blocks whoever reads
+    // it. A process of the same user could stop this one anyway.
+    if peer.uid != pinfold_sys::user::uid() {
+        return neither(denied(Errno::PERM));
+    }
+    if peer.pid == 0 {
+        return neither(denied(Errno::SRCH));
+    }
+    let read = read_nonce(peer);
+    let is_peer = match read {
+        Ok(_) => true,
+        Err(Refusal::WrongProcess) => return neither(Refusal::WrongProcess),
+        // Reading may be forbidden where writing is not. A live pidfd from the kernel means
+        // that the process id is still the peer's.
+        Err(_) => peer.pidfd.is_some_and(pidfd_alive),
+    };
+    let write = if is_peer { write_token(peer) } else { read };
+    Proof { read, write }
+}
+
+fn read_nonce(peer: &Subject<'_>) -> Result<[u8; 16], Refusal> {
+    let mut secret = [0; 32];
+    match read_remote_into(peer.pid, peer.nonce_addr, &mut secret) {
+        Ok(32) if secret[16..] == peer.mark => {
+            let mut nonce = [0; 16];
+            nonce.copy_from_slice(&secret[..16]);
+            Ok(nonce)
+        }
+        Ok(32) => Err(Refusal::WrongProcess),
+        Ok(_) => Err(denied(Errno::FAULT)),
+        Err(error) => Err(denied(Errno::from_io_error(&error).unwrap_or(Errno::IO))),
+    }
+}
+
+fn write_token(peer: &Subject<'_>) -> Result<[u8; 16], Refusal> {
+    let token = random().map_err(denied)?;
+    // Held until the write is done, so that the scratch is not freed under it.
+    let own = (peer.pid == std::process::id()).then(scratches);
+    if own.as_ref().is_some_and(|own| !own.contains(&peer.scratch_addr)) {
+        return Err(Refusal::WrongProcess);
+    }
+    // SAFETY: if the process is this one, the address is that of a live target's scratch, 16
+    // bytes of atomics, which stays alive while the lock is held.
+    match unsafe { write_remote_from(peer.pid, peer.scratch_addr, &token) } {
+        Ok(16) => Ok(token),
+        Ok(_) => Err(denied(Errno::FAULT)),
+        Err(error) => Err(denied(Errno::from_io_error(&error).unwrap_or(Errno::IO))),
+    }
+}
+
+fn denied(errno: Errno) -> Refusal {
+    Refusal::Denied(errno.raw_os_error())
+}
+
+fn random() -> Result<[u8; 16], Errno> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|_| Errno::IO)?;
+    Ok(bytes)
+}
+
+fn scratches() -> std::sync::MutexGuard<'static, Vec<u64>> {
+    SCRATCHES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(target: &Target) -> Subject<'_> {
+        Subject {
+            pid: std::process::id(),
+            uid: pinfold_sys::user::uid(),
+            pidfd: None,
+            nonce_addr: target.nonce_addr(),
+            scratch_addr: target.scratch_addr(),
+            mark: target.mark(),
+        }
+    }
+
+    const WRONG: Result<[u8; 16], Refusal> = Err(Refusal::WrongProcess);
+
+    #[test]
+    fn a_true_proof_is_accepted() {
+        let target = Target::new().unwrap();
+        let proof = attempt(&subject(&target));
+        if matches!(proof.read, Err(Refusal::Denied(_))) {
+            return; // A filter forbids the calls here.
+        }
+        assert_eq!(target.judge(&proof), Verdict { read: Ok(()), write: Ok(()) });
+    }
+
+    #[test]
+    fn false_proofs_are_not() {
+        let target = Target::new().unwrap();
+        let made_up = Proof { read: Ok([1; 16]), write: Ok([2; 16]) };
+        let wrong = Err(Refusal::WrongProcess);
+        assert_eq!(target.judge(&made_up), Verdict { read: wrong, write: wrong });
+        let denied = Err(Refusal::Denied(1));
+        let verdict = target.judge(&Proof { read: Err(Refusal::Denied(1)), write: Ok([2; 16]) });
+        assert_eq!(verdict, Verdict { read: denied, write: wrong });
+    }
+
+    #[test]
+    fn without_the_mark_nothing_is_written() {
+        let target = Target::new().unwrap();
+        let stranger = Subject { mark: [9; 16], ..subject(&target) };
+        let proof = attempt(&stranger);
+        if proof.read == WRONG {
+            assert_eq!(proof.write, WRONG);
+        }
+        assert!(target.scratch.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    fn this_process_is_written_in_scratch_alone() {
+        let target = Target::new().unwrap();
+        let precious = Box::new([7u64; 2]);
+        let addr = precious.as_ptr() as u64;
+        let proof = attempt(&Subject { scratch_addr: addr, ..subject(&target) });
+        assert!(proof.write.is_err());
+        assert_eq!(*precious, [7; 2]);
+    }
+
+    #[test]
+    fn processes_out_of_reach_are_denied() {
+        let target = Target::new().unwrap();
+        let here = subject(&target);
+        let other = attempt(&Subject { uid: here.uid + 1, ..here });
+        assert_eq!(other.read, Err(denied(Errno::PERM)));
+        assert_eq!(attempt(&Subject { pid: 0, ..here }).write, Err(denied(Errno::SRCH)));
+        let nowhere = attempt(&Subject { nonce_addr: 8, ..here });
+        assert!(matches!(nowhere.read, Err(Refusal::Denied(_))));
+        assert!(nowhere.write.is_err());
+    }
+}

@@ -1,0 +1,5 @@
+//! How bytes reach a peer.
+
+#[cfg(not(loom))]
+pub(crate) mod local;
+pub(crate) mod shm;

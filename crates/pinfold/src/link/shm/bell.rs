@@ -1,0 +1,25 @@
+//! A bell: one word by which a side that is about to sleep asks to be rung.
+//!
+//! The waiter sets the word, issues the heavy fence, looks once more for what it waits for, and
+//! sleeps. The ringer makes the thing happen, issues its light fence, and looks at the word. By
+//! [`LightFence`]'s argument one of them sees the other, so no wake-up is lost. The ringer takes
+//! the word back as it rings: one ring a sleep, however much it publishes.
+
+use crate::sync::{AtomicU32, LightFence, Ordering};
+
+/// Asks for a ring. Effective after [`crate::sync::heavy_fence`].
+pub(crate) fn ask(word: &AtomicU32) {
+    word.store(1, Ordering::Relaxed);
+}
+
+/// Takes the request back.
+pub(crate) fn unask(word: &AtomicU32) {
+    word.store(0, Ordering::Relaxed);
+}
+
+/// Whether the waiter asked; at most one call says yes for each request.
+#[inline(always)]
+pub(crate) fn must_ring(word: &AtomicU32, fence: LightFence) -> bool {
+    fence.issue();
+    word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::Relaxed) != 0
+}

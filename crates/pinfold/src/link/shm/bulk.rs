@@ -1,0 +1,161 @@
+//! The producer's account of a direction's bulk bytes: which are free.
+//!
+//! The bytes form a ring of their own. A piece is one contiguous range; it is free again when the
+//! consumer has gone past the descriptor that named it, so the descriptor cursor is the only one
+//! there is. All of this is private to the producer: the consumer only ever sees ranges.
+//!
+//! Plain state, no I/O: growing means that the caller made more bytes usable.
+
+use std::collections::VecDeque;
+
+use crate::wire::{descriptor::Piece, layout::LINE};
+
+/// A range given out, until its descriptor is consumed.
+struct Lent {
+    /// The descriptor's number.
+    number: u64,
+    /// Bytes, with what was skipped before the range.
+    bytes: u32,
+}
+
+/// The free space of one direction.
+///
+/// Accounting: `used` is the sum of `lent.bytes` and at most `size`; the bytes in use are the
+/// `used` ones before `head`, going round; `head <= size`, and `head == size` is not yet wrapped,
+/// so that a full ring can still grow past its end.
+pub(crate) struct Bulk {
+    size: u32,
+    head: u32,
+    used: u32,
+    lent: VecDeque<Lent>,
+}
+
+impl Bulk {
+    /// Nothing usable yet.
+    pub(crate) const fn new() -> Bulk {
+        Bulk { size: 0, head: 0, used: 0, lent: VecDeque::new() }
+    }
+
+    /// Bytes usable.
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Whether nothing is lent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Makes `size` bytes usable, if the free bytes do not lie across the end just now.
+    pub(crate) fn grow(&mut self, size: u32) -> bool {
+        debug_assert!(size >= self.size);
+        // The used bytes are the `used` ones before `head`; they must not wrap past the old end.
+        if self.used > self.head {
+            return false;
+        }
+        self.size = size;
+        true
+    }
+
+    /// Forgets all but `size` bytes. Only when empty.
+    pub(crate) fn shrink(&mut self, size: u32) {
+        debug_assert!(self.is_empty() && size <= self.size);
+        self.size = size;
+        self.head = 0;
+    }
+
+    /// Takes back every range whose descriptor's number is below `consumed`.
+    #[inline]
+    pub(crate) fn reclaim(&mut self, consumed: u64) {
+        while let Some(lent) = self.lent.front() {
+            if lent.number >= consumed {
+                break;
+            }
+            self.used -= lent.bytes;
+            self.lent.pop_front();
+        }
+    }
+
+    /// Lends `len` contiguous bytes to descriptor `number`, if they are free.
+    #[inline]
+    pub(crate) fn lend(&mut self, len: u32, number: u64) -> Option<Piece> {
+        let len_lines = len.checked_next_multiple_of(LINE as u32)?;
+        // An empty ring restarts at 0: the lines most likely still in the caches.
+        if self.used == 0 {
+            self.head = 0;
+        }
+        let to_end = self.size - self.head;
+        let (offset, skip) = if len_lines <= to_end { (self.head, 0) } else { (0, to_end) };
+        let bytes = skip.checked_add(len_lines)?;
+        if bytes > self.size - self.used {
+            return None;
+        }
+        self.head = offset + len_lines;
+        self.used += bytes;
+        self.lent.push_back(Lent { number, bytes });
+        Some(Piece { offset, len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Lend(u32),
+        Consume(u64),
+        Grow,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (1u32..5000).prop_map(Step::Lend),
+            3 => (1u64..5).prop_map(Step::Consume),
+            1 => Just(Step::Grow),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_in_use_never_overlap(steps in proptest::collection::vec(step(), 1..300)) {
+            let mut bulk = Bulk::new();
+            bulk.grow(4096);
+            let mut live: VecDeque<(u64, Piece)> = VecDeque::new();
+            let (mut number, mut consumed) = (0u64, 0u64);
+            for step in steps {
+                match step {
+                    Step::Lend(len) => {
+                        if let Some(piece) = bulk.lend(len, number) {
+                            prop_assert_eq!(piece.len, len);
+                            prop_assert!(piece.offset + len <= bulk.size());
+                            for (_, other) in &live {
+                                let apart = piece.offset + piece.len <= other.offset
+                                    || other.offset + other.len <= piece.offset;
+                                prop_assert!(apart, "{:?} {:?}", piece, other);
+                            }
+                            live.push_back((number, piece));
+                            number += 1;
+                        } else {
+                            prop_assert!(len > bulk.size() || !live.is_empty());
+                        }
+                    }
+                    Step::Consume(count) => {
+                        consumed = number.min(consumed + count);
+                        bulk.reclaim(consumed);
+                        live.retain(|(number, _)| *number >= consumed);
+                        prop_assert_eq!(bulk.is_empty(), live.is_empty());
+                    }
+                    Step::Grow => {
+                        let size = (bulk.size() * 2).min(64 << 10);
+                        if size > bulk.size() {
+                            bulk.grow(size);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! One direction of a pair: descriptors, bulk bytes, bells, and the credit the receiver gave.
+
+use std::sync::Arc;
+
+use super::{
+    bell,
+    budget::Budget,
+    bulk::Bulk,
+    ring::{RingRx, RingTx, Violation},
+    segment::{MappedRing, Segment},
+};
+use crate::{
+    sync::{AtomicU32, AtomicU64, LightFence, Ordering},
+    wire::{
+        descriptor::{Body, Header, Piece},
+        layout::{
+            BULK_BYTES_MAX, BULK_BYTES_MIN, DESCRIPTOR_BYTES, Direction, RING_SLOTS_MAX,
+            RING_SLOTS_MIN,
+        },
+    },
+};
+
+/// Words of the cursor line after the ring cursor.
+const RELEASED_AT: usize = 8;
+const SPEED_AT: usize = 16;
+
+/// Bulk bytes a lane takes as soon as it needs any: a few small messages, so that the
+/// consumer's cursor is not read for each.
+const BULK_BYTES_FIRST: u32 = 32 << 10;
+/// Bulk bytes beyond which a lane grows only while its consumer is really behind.
+const BULK_BYTES_EASY: u32 = 128 << 10;
+
+/// The sending end.
+pub(crate) struct LaneTx {
+    ring: RingTx<MappedRing>,
+    bulk: Bulk,
+    segment: Arc<Segment>,
+    way: Direction,
+    fence: LightFence,
+    /// Bytes of the endpoint's budget that growing took.
+    budgeted: usize,
+}
+
+impl LaneTx {
+    pub(crate) fn new(segment: &Arc<Segment>, way: Direction, fence: LightFence) -> LaneTx {
+        LaneTx {
+            ring: RingTx::new(segment.ring(way), RING_SLOTS_MIN),
+            bulk: Bulk::new(),
+            segment: Arc::clone(segment),
+            way,
+            fence,
+            budgeted: 0,
+        }
+    }
+
+    /// Whether a descriptor can be pushed. A full ring grows if the budget allows.
+    #[inline(always)]
+    pub(crate) fn has_room(&mut self, budget: &mut Budget) -> Result<bool, Violation> {
+        if self.ring.room()? > 0 {
+            return Ok(true);
+        }
+        self.grow_ring(budget);
+        Ok(false)
+    }
+
+    /// Publishes one descriptor. The caller saw [`LaneTx::has_room`].
+    #[inline(always)]
+    pub(crate) fn push(&mut self, header: Header, body: &[u64]) {
+        self.ring.push(header, body);
+    }
+
+    /// As [`LaneTx::push`], word i of the body being `word(i)`.
+    #[inline(always)]
+    pub(crate) fn push_with(&mut self, header: Header, words: usize, word: impl Fn(usize) -> u64) {
+        self.ring.push_with(header, words, word);
+    }
+
+    /// Descriptors published, ever.
+    #[inline(always)]
+    pub(crate) fn produced(&self) -> u64 {
+        self.ring.produced()
+    }
+
+    #[cold]
+    fn grow_ring(&mut self, budget: &mut Budget) {
+        let now = self.ring.capacity();
+        if now >= RING_SLOTS_MAX {
+            return;
+        }
+        let next = now * 4;
+        let bytes = (next - now) as usize * DESCRIPTOR_BYTES;
+        let at = self.way.ring_at() + now as usize * DESCRIPTOR_BYTES;
+        if self.take_memory(at, bytes, budget) {
+            self.ring.grow(next);
+        }
+    }
+
+    /// Reserves memory and accounts for it.
+    fn take_memory(&mut self, at: usize, bytes: usize, budget: &mut Budget) -> bool {
+        if !budget.take(bytes) {
+            return false;
+        }
+        if let Err(error) = self.segment.reserve(at..at + bytes) {
+            tracing::debug!(%error, bytes, "a lane could not grow");
+            budget.give(bytes);
+            return false;
+        }
+        self.budgeted += bytes;
+        true
+    }
+
+    /// Lends up to `want` bulk bytes to the next descriptor, at least `least` of them.
+    ///
+    /// `None` while the consumer holds too much; room comes with its progress.
+    pub(crate) fn lend(
+        &mut self,
+        want: u32,
+        least: u32,
+        budget: &mut Budget,
+    ) -> Result<Option<Piece>, Violation> {
+        let number = self.ring.produced();
+        if let Some(piece) = self.bulk.lend(want, number) {
+            return Ok(Some(piece));
+        }
+        if self.bulk.size() < BULK_BYTES_EASY {
+            self.grow_bulk(want, budget);
+        }
+        self.ring.refresh()?;
+        self.bulk.reclaim(self.ring.consumed());
+        if let Some(piece) = self.bulk.lend(want, number) {
+            return Ok(Some(piece));
+        }
+        if self.grow_bulk(want, budget)
+            && let Some(piece) = self.bulk.lend(want, number)
+        {
+            return Ok(Some(piece));
+        }
+        // A budget that is spent leaves a small ring: smaller pieces, slower, never stuck.
+        let less = want.min(self.bulk.size());
+        if less >= least.min(self.bulk.size()) && less > 0 {
+            return Ok(self.bulk.lend(less, number));
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn grow_bulk(&mut self, want: u32, budget: &mut Budget) -> bool {
+        let now = self.bulk.size();
+        if now == 0 {
+            // The first page is every lane's right; it is not part of the budget.
+            let at = self.way.bulk_at();
+            if self.segment.reserve(at..at + BULK_BYTES_MIN as usize).is_err() {
+                return false;
+            }
+            self.bulk.grow(BULK_BYTES_MIN);
+            self.grow_bulk(want, budget);
+            return true;
+        }
+        let next = (now * 2).max(BULK_BYTES_FIRST).max((want * 2).next_power_of_two());
+        let next = next.min(BULK_BYTES_MAX);
+        if next <= now || !self.bulk.grow(now) {
+            return false;
+        }
+        let at = self.way.bulk_at() + now as usize;
+        self.take_memory(at, (next - now) as usize, budget) && self.bulk.grow(next)
+    }
+
+    /// Copies `piece.len` bytes from `from` into `piece`.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of `piece.len` bytes.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn fill(&self, piece: Piece, from: *const u8) -> Result<(), Violation> {
+        // SAFETY: passed on.
+        unsafe { self.segment.copy_in(self.way, piece, from) }
+    }
+
+    /// Whether the consumer asked to be rung for what has just been pushed.
+    #[inline(always)]
+    pub(crate) fn must_ring(&self) -> bool {
+        bell::must_ring(self.segment.word32(self.way.bell_at()), self.fence)
+    }
+
+    /// Asks the consumer to ring when it frees room. Effective after the heavy fence.
+    pub(crate) fn ask_for_room(&self) {
+        bell::ask(self.room_bell());
+    }
+
+    /// Whether the consumer has moved on since the last look.
+    pub(crate) fn room_came(&mut self) -> Result<bool, Violation> {
+        let before = self.ring.consumed();
+        self.ring.refresh()?;
+        Ok(self.ring.consumed() != before)
+    }
+
+    fn room_bell(&self) -> &AtomicU32 {
+        self.segment.word32(self.way.space_bell_at())
+    }
+
+    /// The credit the receiver has given back, ever, in cost units.
+    pub(crate) fn released(&self) -> u64 {
+        self.segment.word64(self.way.cursor_at() + RELEASED_AT).load(Ordering::Acquire)
+    }
+
+    /// What the receiver last said an eager byte takes it, in ns a MiB; 0 if it has not.
+    pub(crate) fn eager_ns_per_mib(&self) -> u64 {
+        self.segment.word64(self.way.cursor_at() + SPEED_AT).load(Ordering::Relaxed)
+    }
+
+    /// The word by which both sides share out transfer `claim` of this direction.
+    pub(crate) fn claim_word(&self, claim: u32) -> &AtomicU64 {
+        self.segment.word64(self.way.claim_at(claim))
+    }
+
+    /// Whether the consumer has gone past everything that was pushed.
+    pub(crate) fn is_drained(&mut self) -> Result<bool, Violation> {
+        self.ring.refresh()?;
+        self.bulk.reclaim(self.ring.consumed());
+        Ok(self.ring.consumed() == self.ring.produced())
+    }
+
+    /// Gives bulk memory beyond the first page back, if nothing is in flight.
+    pub(crate) fn trim(&mut self, budget: &mut Budget) -> Result<bool, Violation> {
+        if self.bulk.size() <= BULK_BYTES_MIN || !self.is_drained()? {
+            return Ok(false);
+        }
+        let from = self.way.bulk_at() + BULK_BYTES_MIN as usize;
+        let to = self.way.bulk_at() + self.bulk.size() as usize;
+        if self.segment.release(from..to).is_err() {
+            return Ok(false);
+        }
+        self.bulk.shrink(BULK_BYTES_MIN);
+        let bytes = to - from;
+        self.budgeted -= bytes;
+        budget.give(bytes);
+        Ok(true)
+    }
+
+    /// Says that this side closes in good order.
+    pub(crate) fn say_closed(&self) {
+        self.segment.word32(self.way.closed_at()).store(1, Ordering::Release);
+    }
+
+    /// Bytes to give back to the budget when the lane goes.
+    pub(crate) fn budgeted(&self) -> usize {
+        self.budgeted
+    }
+}
+
+/// The receiving end.
+pub(crate) struct LaneRx {
+    ring: RingRx<MappedRing>,
+    segment: Arc<Segment>,
+    way: Direction,
+    fence: LightFence,
+    released: u64,
+    released_published: u64,
+}
+
+impl LaneRx {
+    pub(crate) fn new(segment: &Arc<Segment>, way: Direction, fence: LightFence) -> LaneRx {
+        LaneRx {
+            ring: RingRx::new(segment.ring(way)),
+            segment: Arc::clone(segment),
+            way,
+            fence,
+            released: 0,
+            released_published: 0,
+        }
+    }
+
+    /// The header of the next descriptor, if there is one.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> Option<Header> {
+        self.ring.head()
+    }
+
+    /// Copies the body of the next descriptor out, once.
+    #[inline(always)]
+    pub(crate) fn body(&self) -> Body {
+        self.ring.body()
+    }
+
+    /// Copies word `i` of the body of the next descriptor out.
+    #[inline(always)]
+    pub(crate) fn word(&self, i: usize) -> u64 {
+        self.ring.word(i)
+    }
+
+    /// Goes past the next descriptor.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, header: Header) -> Result<(), Violation> {
+        self.ring.advance(header)
+    }
+
+    /// Gives `cost` of the sender's credit back.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, cost: u64) {
+        self.released += cost;
+    }
+
+    /// Whether the sender does not know yet of `many` descriptors or more.
+    #[inline(always)]
+    pub(crate) fn owes(&self, many: u64) -> bool {
+        self.ring.unpublished() >= many || self.released != self.released_published
+    }
+
+    /// Descriptors passed that the sender has not been told of.
+    #[inline(always)]
+    pub(crate) fn unpublished(&self) -> u64 {
+        self.ring.unpublished()
+    }
+
+    /// Tells the sender what was consumed and released. Yes: the sender must be rung.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self) -> bool {
+        if self.released != self.released_published {
+            self.released_published = self.released;
+            self.segment
+                .word64(self.way.cursor_at() + RELEASED_AT)
+                .store(self.released, Ordering::Release);
+        }
+        self.ring.publish();
+        bell::must_ring(self.segment.word32(self.way.space_bell_at()), self.fence)
+    }
+
+    /// Says what an eager byte takes here, ns a MiB.
+    pub(crate) fn say_eager_speed(&self, ns_per_mib: u64) {
+        let word = self.segment.word64(self.way.cursor_at() + SPEED_AT);
+        word.store(ns_per_mib, Ordering::Relaxed);
+    }
+
+    /// Copies `piece.len` bytes to `to`.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `piece.len` bytes.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn drain(&self, piece: Piece, to: *mut u8) -> Result<(), Violation> {
+        // SAFETY: passed on.
+        unsafe { self.segment.copy_out(self.way, piece, to) }
+    }
+
+    /// Whether the sender closed in good order.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.segment.word32(self.way.closed_at()).load(Ordering::Acquire) != 0
+    }
+
+    /// Asks the sender to ring for new descriptors. Effective after the heavy fence.
+    pub(crate) fn ask(&self) {
+        bell::ask(self.segment.word32(self.way.bell_at()));
+    }
+
+    /// Takes that back.
+    pub(crate) fn unask(&self) {
+        bell::unask(self.segment.word32(self.way.bell_at()));
+    }
+
+    /// The word by which both sides share out transfer `claim` of this direction.
+    pub(crate) fn claim_word(&self, claim: u32) -> &AtomicU64 {
+        self.segment.word64(self.way.claim_at(claim))
+    }
+}

@@ -1,0 +1,146 @@
+#![allow(unsafe_code)]
+//! The memory a pair shares, as atomics and byte ranges.
+//!
+//! **Invariant.** No reference to plain bytes of the segment ever exists: words are reached as
+//! atomics, bulk bytes by raw copies in and out, because the peer can write all of it at any time.
+//! What is read is a copy that the peer can no longer change. Every offset is bounded here, also
+//! those that came from the peer.
+//!
+//! A race of a raw copy with a hostile peer's store is outside the language's memory model, as is
+//! all memory shared with another program; the copy is an opaque call to `memcpy` whose result
+//! is bytes of unknown value, and nothing trusts their value (vm-memory's `VolatileSlice` makes
+//! the same argument).
+
+use std::{io, ops::Range, sync::Arc};
+
+use pinfold_sys::mapping::SharedMapping;
+
+use super::ring::{RingMemory, Slot, Violation};
+use crate::{
+    sync::{AtomicU32, AtomicU64},
+    wire::{
+        descriptor::Piece,
+        layout::{BULK_BYTES_MAX, Direction, RING_SLOTS_MAX, SEGMENT_BYTES},
+    },
+};
+
+/// One pair's shared memory.
+pub(crate) struct Segment {
+    mapping: SharedMapping,
+}
+
+impl Segment {
+    /// # Panics
+    /// If the mapping is shorter than a segment; connecting checked that it is not.
+    pub(crate) fn new(mapping: SharedMapping) -> Arc<Segment> {
+        assert!(mapping.len() >= SEGMENT_BYTES);
+        Arc::new(Segment { mapping })
+    }
+
+    /// The word at `at`.
+    pub(crate) fn word64(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= SEGMENT_BYTES);
+        // SAFETY: in bounds and aligned by the assertion, mapped as long as `self` lives, and
+        // reached by this process as an atomic only.
+        unsafe { AtomicU64::from_ptr(self.mapping.as_ptr().add(at).cast()) }
+    }
+
+    /// The 32-bit word at `at`.
+    pub(crate) fn word32(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= SEGMENT_BYTES);
+        // SAFETY: as in `word64`.
+        unsafe { AtomicU32::from_ptr(self.mapping.as_ptr().add(at).cast()) }
+    }
+
+    /// The address of `piece` of `way`'s bulk bytes, if it lies inside them.
+    fn bulk_ptr(&self, way: Direction, piece: Piece) -> Result<*mut u8, Violation> {
+        if piece.offset > BULK_BYTES_MAX || piece.len > BULK_BYTES_MAX - piece.offset {
+            return Err(Violation("it named bytes outside its ring"));
+        }
+        // SAFETY: within the mapping: bulk bytes end at or before `SEGMENT_BYTES`.
+        Ok(unsafe { self.mapping.as_ptr().add(way.bulk_at() + piece.offset as usize) })
+    }
+
+    /// Copies `piece.len` bytes from `from` into the bulk bytes.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of `piece.len` bytes.
+    pub(crate) unsafe fn copy_in(
+        &self,
+        way: Direction,
+        piece: Piece,
+        from: *const u8,
+    ) -> Result<(), Violation> {
+        let to = self.bulk_ptr(way, piece)?;
+        // SAFETY: `from` by contract, `to` by the bounds check; a caller's buffer is never part
+        // of the segment.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, piece.len as usize) };
+        Ok(())
+    }
+
+    /// Copies `piece.len` bytes out of the bulk bytes to `to`.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `piece.len` bytes.
+    pub(crate) unsafe fn copy_out(
+        &self,
+        way: Direction,
+        piece: Piece,
+        to: *mut u8,
+    ) -> Result<(), Violation> {
+        let from = self.bulk_ptr(way, piece)?;
+        // SAFETY: as in `copy_in`, with the roles exchanged.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, piece.len as usize) };
+        Ok(())
+    }
+
+    /// Has the system set memory aside for `range`, so that a later touch cannot fail.
+    pub(crate) fn reserve(&self, range: Range<usize>) -> io::Result<()> {
+        self.mapping.populate(range)
+    }
+
+    /// Gives the memory of `range` back; it then reads as zeros.
+    pub(crate) fn release(&self, range: Range<usize>) -> io::Result<()> {
+        self.mapping.release(range)
+    }
+
+    /// The descriptor ring of `way`.
+    pub(crate) fn ring(self: &Arc<Segment>, way: Direction) -> MappedRing {
+        // SAFETY: in bounds, see `layout`.
+        let slots = unsafe { self.mapping.as_ptr().add(way.ring_at()) };
+        // SAFETY: in bounds, see `layout`.
+        let consumed = unsafe { self.mapping.as_ptr().add(way.cursor_at()) };
+        MappedRing { slots: slots.cast(), consumed: consumed.cast(), _segment: Arc::clone(self) }
+    }
+}
+
+/// A descriptor ring in a segment.
+pub(crate) struct MappedRing {
+    slots: *const Slot,
+    consumed: *const AtomicU64,
+    _segment: Arc<Segment>,
+}
+
+// SAFETY: the pointers lead to atomics in a mapping that `_segment` keeps alive on any thread.
+unsafe impl Send for MappedRing {}
+
+impl RingMemory for MappedRing {
+    #[inline(always)]
+    fn slots(&self) -> u32 {
+        RING_SLOTS_MAX
+    }
+
+    #[inline(always)]
+    fn slot(&self, index: u32) -> &Slot {
+        debug_assert!(index < RING_SLOTS_MAX);
+        // SAFETY: the ring has `RING_SLOTS_MAX` slots of atomics; `RingTx` and `RingRx` keep their
+        // index below that whatever the peer writes; the mapping is page-aligned and alive.
+        unsafe { &*self.slots.add(index as usize) }
+    }
+
+    #[inline(always)]
+    fn consumed(&self) -> &AtomicU64 {
+        // SAFETY: an aligned word of the control page, alive with the segment.
+        unsafe { &*self.consumed }
+    }
+}

@@ -1,0 +1,20 @@
+//! Which way a message goes, what that is expected to cost, and what it did cost.
+//!
+//! Everything here but `calibrate` and `keep` is policy without I/O: sizes, times and facts go in,
+//! decisions come out.
+
+mod calibrate;
+mod choose;
+mod cost;
+mod keep;
+mod learn;
+mod path;
+mod receipt;
+
+pub use choose::INLINE_MAX;
+pub(crate) use choose::{Permissions, choose, choose_strict};
+pub use cost::{CostModel, Line};
+pub(crate) use keep::model;
+pub(crate) use learn::Learner;
+pub use path::{Path, PathSet};
+pub use receipt::{Receipt, Refusal};

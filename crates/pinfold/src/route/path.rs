@@ -1,0 +1,96 @@
+//! The ways a message can reach a peer.
+
+use std::fmt;
+
+/// One way for a message to reach a peer on this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Path {
+    /// In the descriptor itself; 0 to 56 bytes.
+    Inline = 0,
+    /// Two copies by the processor through the pair's shared ring; any size, always possible.
+    Eager = 1,
+    /// One copy by the kernel, `process_vm_readv(2)` or `process_vm_writev(2)`; any memory,
+    /// where the pair of processes may.
+    Cma = 2,
+}
+
+impl Path {
+    /// Every path, in the order of [`Path`]'s discriminants.
+    pub const ALL: [Path; 3] = [Path::Inline, Path::Eager, Path::Cma];
+
+    /// The lower-case name that reports and options use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Path::Inline => "inline",
+            Path::Eager => "eager",
+            Path::Cma => "cma",
+        }
+    }
+
+    /// The path called `name`, if there is one.
+    pub fn from_name(name: &str) -> Option<Path> {
+        Path::ALL.into_iter().find(|path| path.name() == name)
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A set of [`Path`]s.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PathSet(u8);
+
+impl PathSet {
+    /// Every path.
+    pub const fn all() -> PathSet {
+        PathSet((1 << Path::ALL.len()) - 1)
+    }
+
+    /// No path.
+    pub const fn none() -> PathSet {
+        PathSet(0)
+    }
+
+    /// Just these paths.
+    pub fn only(paths: &[Path]) -> PathSet {
+        paths.iter().fold(PathSet::none(), |set, &path| set.with(path))
+    }
+
+    /// This set and `path`.
+    #[must_use]
+    pub const fn with(self, path: Path) -> PathSet {
+        PathSet(self.0 | 1 << path as u8)
+    }
+
+    /// This set less `path`.
+    #[must_use]
+    pub const fn without(self, path: Path) -> PathSet {
+        PathSet(self.0 & !(1 << path as u8))
+    }
+
+    /// Whether `path` is in the set.
+    pub const fn contains(self, path: Path) -> bool {
+        self.0 & 1 << path as u8 != 0
+    }
+
+    /// The paths of the set, cheapest for small messages first.
+    pub fn iter(self) -> impl Iterator<Item = Path> {
+        Path::ALL.into_iter().filter(move |&path| self.contains(path))
+    }
+}
+
+impl Default for PathSet {
+    fn default() -> PathSet {
+        PathSet::all()
+    }
+}
+
+impl fmt::Debug for PathSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,362 @@
+//! The 64-byte descriptor: one header word and seven words of body.
+//!
+//! The header is written last and read first; it carries the sequence number that tells a fresh
+//! descriptor from what the slot held a lap ago, so a consumer finds a message by reading the
+//! very line the message is in.
+//!
+//! ```text
+//! bits  0..16  sequence number, never 0
+//! bits 16..20  kind
+//! bit  20      wrap: the next descriptor is in slot 0
+//! bits 24..32  bytes carried inline
+//! bits 32..64  aux: the low half of a tag, or the number of a stream
+//! ```
+//!
+//! A 64-bit tag and 56 bytes do not fit beside a header in one line. So an inline descriptor
+//! carries the low half of its tag; the high half is what the lane's last [`Kind::InlineWide`] or
+//! [`Kind::TagHigh`] said. Programs send long runs with one high half (a communicator, a
+//! context), so almost every message takes one line.
+
+use super::layout::DESCRIPTOR_WORDS;
+
+/// Bytes that fit into a descriptor beside its header (U-Net/MM's inline messages, section 3).
+pub(crate) const INLINE_MAX: usize = 56;
+/// Bytes that fit beside the header and a whole tag.
+pub(crate) const INLINE_WIDE_MAX: usize = 48;
+
+/// The words of a descriptor after its header.
+pub(crate) type Body = [u64; DESCRIPTOR_WORDS - 1];
+
+/// What a descriptor says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// A whole message of up to 56 bytes; aux is the low half of its tag.
+    Inline = 1,
+    /// A whole message of up to 48 bytes after its whole tag, whose high half stays in force.
+    InlineWide = 2,
+    /// Aux is the high half of the tags that follow.
+    TagHigh = 3,
+    /// The first piece of a message: [`Eager`].
+    Eager = 4,
+    /// A further piece of a message: [`Piece`]; aux is its stream.
+    Data = 5,
+    /// A message that waits in its sender's memory until it is matched: [`Rts`].
+    Rts = 6,
+    /// The receiver matched a waiting message and says how it should come: [`Cts`].
+    Cts = 7,
+    /// The receiver has taken a waiting message out of its sender's memory: [`Fin`].
+    Fin = 8,
+    /// The sender has written pieces into the receiver's memory: [`Wrote`].
+    Wrote = 9,
+    /// The sender takes a waiting message back; aux is its stream.
+    Cancel = 10,
+}
+
+impl Kind {
+    fn from_bits(bits: u64) -> Option<Kind> {
+        Some(match bits {
+            1 => Kind::Inline,
+            2 => Kind::InlineWide,
+            3 => Kind::TagHigh,
+            4 => Kind::Eager,
+            5 => Kind::Data,
+            6 => Kind::Rts,
+            7 => Kind::Cts,
+            8 => Kind::Fin,
+            9 => Kind::Wrote,
+            10 => Kind::Cancel,
+            _ => return None,
+        })
+    }
+}
+
+const KIND_SHIFT: u32 = 16;
+const WRAP: u64 = 1 << 20;
+const LEN_SHIFT: u32 = 24;
+const AUX_SHIFT: u32 = 32;
+
+/// A header word that was copied out of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header(u64);
+
+impl Header {
+    /// A header without its sequence number and wrap mark, which the ring adds.
+    #[inline]
+    pub(crate) const fn new(kind: Kind, len: u8, aux: u32) -> Header {
+        Header((kind as u64) << KIND_SHIFT | (len as u64) << LEN_SHIFT | (aux as u64) << AUX_SHIFT)
+    }
+
+    #[inline]
+    pub(crate) const fn sealed(self, seq: u16, wrap: bool) -> u64 {
+        self.0 | seq as u64 | if wrap { WRAP } else { 0 }
+    }
+
+    #[inline]
+    pub(crate) const fn from_word(word: u64) -> Header {
+        Header(word)
+    }
+
+    #[inline]
+    pub(crate) const fn seq(self) -> u16 {
+        self.0 as u16
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> Option<Kind> {
+        Kind::from_bits(self.0 >> KIND_SHIFT & 0xf)
+    }
+
+    /// Whether this is an ordinary inline message: the one kind with a fast path.
+    #[inline]
+    pub(crate) const fn is_inline(self) -> bool {
+        self.0 >> KIND_SHIFT & 0xf == Kind::Inline as u64
+    }
+
+    #[inline]
+    pub(crate) const fn wraps(self) -> bool {
+        self.0 & WRAP != 0
+    }
+
+    /// Bytes carried inline, at most what fits; whatever the peer wrote.
+    #[inline]
+    pub(crate) const fn inline_len(self, max: usize) -> Option<usize> {
+        let len = (self.0 >> LEN_SHIFT & 0xff) as usize;
+        if len <= max { Some(len) } else { None }
+    }
+
+    #[inline]
+    pub(crate) const fn aux(self) -> u32 {
+        (self.0 >> AUX_SHIFT) as u32
+    }
+}
+
+/// A range of a direction's bulk bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// First byte, counted from the start of the direction's bulk bytes.
+    pub offset: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+impl Piece {
+    const fn word(self) -> u64 {
+        self.offset as u64 | (self.len as u64) << 32
+    }
+
+    const fn from_word(word: u64) -> Piece {
+        Piece { offset: word as u32, len: (word >> 32) as u32 }
+    }
+
+    pub(crate) const fn body(self) -> [u64; 1] {
+        [self.word()]
+    }
+
+    pub(crate) const fn read(body: &Body) -> Piece {
+        Piece::from_word(body[0])
+    }
+}
+
+/// The first piece of a message that goes through the ring without asking; aux is its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Eager {
+    pub tag: u64,
+    /// Bytes of the whole message.
+    pub len: u64,
+    pub piece: Piece,
+}
+
+impl Eager {
+    pub(crate) const fn body(self) -> [u64; 3] {
+        [self.tag, self.len, self.piece.word()]
+    }
+
+    pub(crate) const fn read(body: &Body) -> Eager {
+        Eager { tag: body[0], len: body[1], piece: Piece::from_word(body[2]) }
+    }
+}
+
+/// Scattered memory of the process that wrote this.
+///
+/// With one part `at` is its address; with more it is the address of an array of `parts`
+/// address-and-length pairs (`struct iovec`) that lies still while the transfer lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub at: u64,
+    pub parts: u32,
+}
+
+/// A message waits in its sender's memory; aux is its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rts {
+    pub tag: u64,
+    pub len: u64,
+    pub place: Place,
+    /// The sender wants it streamed through the ring, not read out of its memory.
+    pub stream: bool,
+}
+
+impl Rts {
+    pub(crate) const fn body(self) -> [u64; 4] {
+        let parts = self.place.parts as u64 | (self.stream as u64) << 32;
+        [self.tag, self.len, self.place.at, parts]
+    }
+
+    pub(crate) const fn read(body: &Body) -> Rts {
+        Rts {
+            tag: body[0],
+            len: body[1],
+            place: Place { at: body[2], parts: body[3] as u32 },
+            stream: body[3] >> 32 != 0,
+        }
+    }
+}
+
+/// How a matched message should come; aux is the sender's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cts {
+    /// As pieces through the ring; only the first `want` bytes.
+    Stream { want: u64 },
+    /// The sender copies into the receiver's memory, from the back, whatever it can claim.
+    Push(Push),
+}
+
+/// The sender's part of a transfer that it copies itself, alone or beside the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Push {
+    /// Bytes of the message that are wanted.
+    pub want: u64,
+    /// Where they go, in the receiver's memory.
+    pub place: Place,
+    /// The claim line, its generation, and the bytes of a claimed chunk (a power of two, as
+    /// an exponent).
+    pub claim: u32,
+    pub generation: u16,
+    pub chunk_shift: u8,
+}
+
+impl Cts {
+    pub(crate) const fn body(self) -> [u64; 5] {
+        match self {
+            Cts::Stream { want } => [1, want, 0, 0, 0],
+            Cts::Push(push) => [
+                2,
+                push.want,
+                push.place.at,
+                push.place.parts as u64 | (push.claim as u64) << 32,
+                push.generation as u64 | (push.chunk_shift as u64) << 16,
+            ],
+        }
+    }
+
+    pub(crate) const fn read(body: &Body) -> Option<Cts> {
+        match body[0] {
+            1 => Some(Cts::Stream { want: body[1] }),
+            2 => Some(Cts::Push(Push {
+                want: body[1],
+                place: Place { at: body[2], parts: body[3] as u32 },
+                claim: (body[3] >> 32) as u32,
+                generation: body[4] as u16,
+                chunk_shift: (body[4] >> 16) as u8,
+            })),
+            _ => None,
+        }
+    }
+}
+
+/// The receiver is done with a waiting message; aux is its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fin {
+    /// 0, or the `errno` that stopped the receiver.
+    pub errno: u32,
+    /// What moving the bytes took at the receiver, ns; 0 if it was not measured.
+    pub took_ns: u64,
+    /// Whether the message was taken back by its sender (the answer to [`Kind::Cancel`]).
+    pub cancelled: bool,
+}
+
+impl Fin {
+    pub(crate) const fn body(self) -> [u64; 2] {
+        [self.errno as u64 | (self.cancelled as u64) << 32, self.took_ns]
+    }
+
+    pub(crate) const fn read(body: &Body) -> Fin {
+        Fin { errno: body[0] as u32, took_ns: body[1], cancelled: body[0] >> 32 != 0 }
+    }
+}
+
+/// The sender wrote chunks into the receiver's memory; aux is its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wrote {
+    /// 0, or the `errno` that stopped the sender.
+    pub errno: u32,
+    /// Chunks it claimed and wrote, counted from the back.
+    pub chunks: u32,
+}
+
+impl Wrote {
+    pub(crate) const fn body(self) -> [u64; 1] {
+        [self.errno as u64 | (self.chunks as u64) << 32]
+    }
+
+    pub(crate) const fn read(body: &Body) -> Wrote {
+        Wrote { errno: body[0] as u32, chunks: (body[0] >> 32) as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn padded(words: &[u64]) -> Body {
+        let mut body = [0; DESCRIPTOR_WORDS - 1];
+        body[..words.len()].copy_from_slice(words);
+        body
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_word_is_read_without_panic(word: u64) {
+            let header = Header::from_word(word);
+            let _ = (header.kind(), header.wraps(), header.aux(), header.seq());
+            prop_assert!(header.inline_len(INLINE_MAX).is_none_or(|len| len <= INLINE_MAX));
+        }
+
+        #[test]
+        fn headers_survive(kind in 1u64..=10, len in 0u8..=56, aux: u32, seq: u16, wrap: bool) {
+            let kind = Kind::from_bits(kind).unwrap();
+            let header = Header::from_word(Header::new(kind, len, aux).sealed(seq, wrap));
+            prop_assert_eq!(header.kind(), Some(kind));
+            prop_assert_eq!(header.inline_len(INLINE_MAX), Some(usize::from(len)));
+            prop_assert_eq!((header.aux(), header.seq(), header.wraps()), (aux, seq, wrap));
+            prop_assert_eq!(header.is_inline(), kind == Kind::Inline);
+        }
+
+        #[test]
+        fn bodies_survive(a: u64, b: u64, c: u64, d: u32, e: u32, f: u16, g: u8, h: bool) {
+            let piece = Piece { offset: d, len: e };
+            prop_assert_eq!(Piece::read(&padded(&piece.body())), piece);
+            let eager = Eager { tag: a, len: b, piece };
+            prop_assert_eq!(Eager::read(&padded(&eager.body())), eager);
+            let place = Place { at: c, parts: d };
+            let rts = Rts { tag: a, len: b, place, stream: h };
+            prop_assert_eq!(Rts::read(&padded(&rts.body())), rts);
+            let push = Push { want: a, place, claim: e, generation: f, chunk_shift: g };
+            for cts in [Cts::Stream { want: a }, Cts::Push(push)] {
+                prop_assert_eq!(Cts::read(&padded(&cts.body())), Some(cts));
+            }
+            let fin = Fin { errno: d, took_ns: a, cancelled: h };
+            prop_assert_eq!(Fin::read(&padded(&fin.body())), fin);
+            let wrote = Wrote { errno: d, chunks: e };
+            prop_assert_eq!(Wrote::read(&padded(&wrote.body())), wrote);
+        }
+
+        #[test]
+        fn a_cts_of_any_words_is_read_without_panic(words: [u64; 7]) {
+            let _ = Cts::read(&words);
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! The greeting: the messages two peers exchange over their socket before anything else.
+//!
+//! ```text
+//! connecting                                   accepting
+//!     Hello    ->                                           who I am, what I grant
+//!              <- Welcome + segment, pidfd                  the same, and my proof about you
+//!     Proof    -> + pidfd                                   my proof about you, my verdict on yours
+//!              <- Ready                                     my verdict on yours
+//! ```
+//!
+//! or, instead of Welcome, Refuse. Each message is one packet of a fixed size, in the host's
+//! byte order. The first sixteen bytes of a message, its [`Head`], are the same in every version
+//! of the protocol, and so is all of Refuse.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::route::{Path, PathSet, Refusal};
+
+#[cfg(test)]
+mod tests;
+
+/// The version of the protocol this library speaks.
+pub(crate) const VERSION: u32 = 1;
+
+/// The longest label, bytes.
+pub(crate) const LABEL_MAX: usize = 32;
+
+/// No message of the greeting is longer, bytes.
+pub(crate) const MESSAGE_MAX: usize = 512;
+
+/// What is wrong with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(pub &'static str);
+
+type Decoded<T> = Result<T, Malformed>;
+
+/// How much the sender of this record lets the other side have under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Bytes of messages that no receive was posted for; at most `i64::MAX`.
+    pub unexpected_bytes: u64,
+    /// Messages that wait in the memory of the other side.
+    pub rendezvous_max: u32,
+}
+
+/// What one side says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Introduction {
+    /// Drawn at random when the endpoint was made.
+    pub endpoint_id: [u8; 16],
+    /// What the user calls the endpoint; at most 32 bytes, no control characters.
+    pub label: String,
+    /// Its process id as it knows it itself.
+    pub pid: u32,
+    /// The paths it has not switched off.
+    pub paths: PathSet,
+    /// Whether it takes part in global memory barriers.
+    pub barrier_global: bool,
+    /// What it grants the reader of this.
+    pub limits: Limits,
+    /// Where its nonce lies, followed by `mark`.
+    pub nonce_addr: u64,
+    /// Where its scratch lies.
+    pub scratch_addr: u64,
+    /// Drawn at random for this greeting; memory that holds it behind the nonce is the sender's.
+    pub mark: [u8; 16],
+}
+
+/// What one side could do with the other's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proof {
+    /// The nonce it read, or why it could not.
+    pub read: Result<[u8; 16], Refusal>,
+    /// The token it wrote to the scratch, or why it could not.
+    pub write: Result<[u8; 16], Refusal>,
+}
+
+/// Which parts of a proof were right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Whether the nonce was read.
+    pub read: Result<(), Refusal>,
+    /// Whether the scratch was written.
+    pub write: Result<(), Refusal>,
+}
+
+/// Why a connection is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refuse {
+    /// The access rule does not admit the user.
+    NotAdmitted {
+        /// The user the listening endpoint runs as.
+        owner: u32,
+        /// The user who connected, as the listening side sees it.
+        user: u32,
+        /// How many other users the rule names.
+        users: u32,
+        /// How many groups the rule names.
+        groups: u32,
+    },
+    /// No version in common.
+    Version {
+        /// The oldest the sender speaks.
+        min: u32,
+        /// The newest the sender speaks.
+        max: u32,
+    },
+    /// The listening endpoint has all the peers it may have.
+    Full {
+        /// How many that is.
+        peers_max: u64,
+    },
+    /// The listening process ran out of something.
+    Exhausted {
+        /// What the kernel said.
+        errno: i32,
+    },
+}
+
+/// A message that answers a Hello.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The connection goes on: who is there, and its proof about the reader.
+    Welcome(Introduction, Proof),
+    /// It does not.
+    Refused(Refuse),
+}
+
+const MAGIC: u32 = u32::from_le_bytes(*b"PNFD");
+
+const HELLO: u32 = 1;
+const WELCOME: u32 = 2;
+const PROOF: u32 = 3;
+const READY: u32 = 4;
+const REFUSE: u32 = 5;
+
+/// How every message begins, in every version.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Head {
+    magic: u32,
+    kind: u32,
+    version_min: u32,
+    version_max: u32,
+}
+
+const FLAG_BARRIER_GLOBAL: u32 = 1;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawIntroduction {
+    endpoint_id: [u8; 16],
+    mark: [u8; 16],
+    nonce_addr: u64,
+    scratch_addr: u64,
+    unexpected_bytes: u64,
+    rendezvous_max: u32,
+    pid: u32,
+    flags: u32,
+    paths: u16,
+    label_len: u16,
+    label: [u8; LABEL_MAX],
+}
+
+/// The outcomes are 0 or what [`code`] makes of a refusal.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawProof {
+    nonce: [u8; 16],
+    token: [u8; 16],
+    read: i32,
+    write: i32,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawVerdict {
+    read: i32,
+    write: i32,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct HelloMessage {
+    head: Head,
+    introduction: RawIntroduction,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct WelcomeMessage {
+    head: Head,
+    introduction: RawIntroduction,
+    proof: RawProof,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct ProofMessage {
+    head: Head,
+    proof: RawProof,
+    verdict: RawVerdict,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct ReadyMessage {
+    head: Head,
+    verdict: RawVerdict,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RefuseMessage {
+    head: Head,
+    code: u64,
+    numbers: [u64; 4],
+}
+
+// Both sides may be built by different compilers: the layout is the protocol.
+const _: () = {
+    assert!(size_of::<Head>() == 16);
+    assert!(size_of::<RawIntroduction>() == 104);
+    assert!(size_of::<HelloMessage>() == 120);
+    assert!(size_of::<WelcomeMessage>() == 160);
+    assert!(size_of::<ProofMessage>() == 64);
+    assert!(size_of::<ReadyMessage>() == 24);
+    assert!(size_of::<RefuseMessage>() == 56);
+    assert!(size_of::<WelcomeMessage>() <= MESSAGE_MAX);
+};
+
+/// The versions the sender of a Hello speaks, oldest and newest. Any later version's Hello can
+/// be read this far.
+pub(crate) fn decode_versions(bytes: &[u8]) -> Decoded<(u32, u32)> {
+    let head = head(bytes, HELLO)?;
+    Ok((head.version_min, head.version_max))
+}
+
+/// Whether a peer that speaks `min` to `max` speaks ours.
+pub(crate) fn speaks_ours(min: u32, max: u32) -> bool {
+    (min..=max).contains(&VERSION)
+}
+
+pub(crate) fn encode_hello(us: &Introduction) -> Vec<u8> {
+    let introduction = RawIntroduction::from(us);
+    HelloMessage { head: Head::new(HELLO), introduction }.as_bytes().to_vec()
+}
+
+/// Decodes a Hello whose versions were found to include ours.
+pub(crate) fn decode_hello(bytes: &[u8]) -> Decoded<Introduction> {
+    head(bytes, HELLO)?;
+    exactly::<HelloMessage>(bytes)?.introduction.check()
+}
+
+pub(crate) fn encode_welcome(us: &Introduction, about_you: &Proof) -> Vec<u8> {
+    let introduction = RawIntroduction::from(us);
+    let proof = RawProof::from(about_you);
+    WelcomeMessage { head: Head::new(WELCOME), introduction, proof }.as_bytes().to_vec()
+}
+
+pub(crate) fn encode_refuse(why: &Refuse) -> Vec<u8> {
+    let (code, numbers) = match *why {
+        Refuse::NotAdmitted { owner, user, users, groups } => {
+            (1, [owner, user, users, groups].map(u64::from))
+        }
+        Refuse::Version { min, max } => (2, [min.into(), max.into(), 0, 0]),
+        Refuse::Full { peers_max } => (3, [peers_max, 0, 0, 0]),
+        Refuse::Exhausted { errno } => (4, [u64::from(errno.unsigned_abs()), 0, 0, 0]),
+    };
+    RefuseMessage { head: Head::new(REFUSE), code, numbers }.as_bytes().to_vec()
+}
+
+/// Decodes what answers a Hello.
+pub(crate) fn decode_answer(bytes: &[u8]) -> Decoded<Answer> {
+    if head(bytes, REFUSE).is_ok() {
+        return Ok(Answer::Refused(exactly::<RefuseMessage>(bytes)?.check()?));
+    }
+    chosen(head(bytes, WELCOME)?)?;
+    let welcome = exactly::<WelcomeMessage>(bytes)?;
+    Ok(Answer::Welcome(welcome.introduction.check()?, welcome.proof.check()?))
+}
+
+pub(crate) fn encode_proof(about_you: &Proof, on_yours: &Verdict) -> Vec<u8> {
+    let (proof, verdict) = (RawProof::from(about_you), RawVerdict::from(on_yours));
+    ProofMessage { head: Head::new(PROOF), proof, verdict }.as_bytes().to_vec()
+}
+
+pub(crate) fn decode_proof(bytes: &[u8]) -> Decoded<(Proof, Verdict)> {
+    chosen(head(bytes, PROOF)?)?;
+    let message = exactly::<ProofMessage>(bytes)?;
+    Ok((message.proof.check()?, message.verdict.check()?))
+}
+
+pub(crate) fn encode_ready(on_yours: &Verdict) -> Vec<u8> {
+    let verdict = RawVerdict::from(on_yours);
+    ReadyMessage { head: Head::new(READY), verdict }.as_bytes().to_vec()
+}
+
+pub(crate) fn decode_ready(bytes: &[u8]) -> Decoded<Verdict> {
+    chosen(head(bytes, READY)?)?;
+    exactly::<ReadyMessage>(bytes)?.verdict.check()
+}
+
+/// A label fit to be sent: control characters replaced, cut at a character within 32 bytes.
+pub(crate) fn fit_label(label: &str) -> String {
+    let mut fit = String::new();
+    for char in label.chars() {
+        let char = if char.is_control() { '?' } else { char };
+        if fit.len() + char.len_utf8() > LABEL_MAX {
+            break;
+        }
+        fit.push(char);
+    }
+    fit
+}
+
+impl Head {
+    fn new(kind: u32) -> Head {
+        Head { magic: MAGIC, kind, version_min: VERSION, version_max: VERSION }
+    }
+}
+
+/// The head of a message that has to be of this kind.
+fn head(bytes: &[u8], kind: u32) -> Decoded<Head> {
+    let (head, _) =
+        Head::read_from_prefix(bytes).map_err(|_| Malformed("a greeting is cut short"))?;
+    if head.magic != MAGIC {
+        return Err(Malformed("its greeting is not Pinfold's"));
+    }
+    if head.kind != kind {
+        return Err(Malformed("a greeting came out of turn"));
+    }
+    if head.version_min == 0 || head.version_min > head.version_max {
+        return Err(Malformed("its range of protocol versions is empty"));
+    }
+    Ok(head)
+}
+
+/// After Hello, the version is settled.
+fn chosen(head: Head) -> Decoded<()> {
+    if (head.version_min, head.version_max) == (VERSION, VERSION) {
+        Ok(())
+    } else {
+        Err(Malformed("it chose a protocol version that was not offered"))
+    }
+}
+
+fn exactly<T: FromBytes>(bytes: &[u8]) -> Decoded<T> {
+    T::read_from_bytes(bytes).map_err(|_| Malformed("a greeting has the wrong size"))
+}
+
+impl From<&Introduction> for RawIntroduction {
+    fn from(us: &Introduction) -> RawIntroduction {
+        let fit = fit_label(&us.label);
+        let mut label = [0; LABEL_MAX];
+        label[..fit.len()].copy_from_slice(fit.as_bytes());
+        RawIntroduction {
+            endpoint_id: us.endpoint_id,
+            mark: us.mark,
+            nonce_addr: us.nonce_addr,
+            scratch_addr: us.scratch_addr,
+            unexpected_bytes: us.limits.unexpected_bytes.min(i64::MAX as u64),
+            rendezvous_max: us.limits.rendezvous_max,
+            pid: us.pid,
+            flags: if us.barrier_global { FLAG_BARRIER_GLOBAL } else { 0 },
+            paths: us.paths.iter().fold(0, |bits, path| bits | 1 << path as u16),
+            label_len: fit.len() as u16,
+            label,
+        }
+    }
+}
+
+impl RawIntroduction {
+    fn check(&self) -> Decoded<Introduction> {
+        let label = self
+            .label
+            .get(..usize::from(self.label_len))
+            .and_then(|label| std::str::from_utf8(label).ok())
+            .filter(|label| !label.chars().any(char::is_control))
+            .ok_or(Malformed("its label is not text"))?;
+        let paths = Path::ALL.into_iter().filter(|&path| self.paths & 1 << path as u16 != 0);
+        let known = Path::ALL.into_iter().fold(0, |bits, path| bits | 1 << path as u16);
+        if self.paths & !known != 0 {
+            return Err(Malformed("it names paths that do not exist"));
+        }
+        if self.flags & !FLAG_BARRIER_GLOBAL != 0 {
+            return Err(Malformed("it sets flags that do not exist"));
+        }
+        if self.pid == 0 || self.pid > i32::MAX as u32 {
+            return Err(Malformed("its process id cannot be one"));
+        }
+        if self.unexpected_bytes > i64::MAX as u64 {
+            return Err(Malformed("it grants more bytes than can be"));
+        }
+        // Only the kernel ever follows these, but no address of a process looks otherwise.
+        for addr in [self.nonce_addr, self.scratch_addr] {
+            if addr == 0 || addr % 8 != 0 || addr > i64::MAX as u64 {
+                return Err(Malformed("it gives an address that cannot be one"));
+            }
+        }
+        Ok(Introduction {
+            endpoint_id: self.endpoint_id,
+            label: label.to_owned(),
+            pid: self.pid,
+            paths: paths.fold(PathSet::none(), PathSet::with),
+            barrier_global: self.flags & FLAG_BARRIER_GLOBAL != 0,
+            limits: Limits {
+                unexpected_bytes: self.unexpected_bytes,
+                rendezvous_max: self.rendezvous_max,
+            },
+            nonce_addr: self.nonce_addr,
+            scratch_addr: self.scratch_addr,
+            mark: self.mark,
+        })
+    }
+}
+
+const ERRNO_MAX: i32 = 4095;
+const WRONG_PROCESS: i32 = -1;
+const SWITCHED_OFF: i32 = -2;
+
+/// A refusal in a proof or verdict, as a number other than 0.
+fn code(why: Refusal) -> i32 {
+    match why {
+        Refusal::Denied(errno) => errno.clamp(1, ERRNO_MAX),
+        Refusal::WrongProcess => WRONG_PROCESS,
+        // No other reason keeps a path from being tried.
+        _ => SWITCHED_OFF,
+    }
+}
+
+fn outcome<T>(code: i32, value: T) -> Decoded<Result<T, Refusal>> {
+    match code {
+        0 => Ok(Ok(value)),
+        1..=ERRNO_MAX => Ok(Err(Refusal::Denied(code))),
+        WRONG_PROCESS => Ok(Err(Refusal::WrongProcess)),
+        SWITCHED_OFF => Ok(Err(Refusal::SwitchedOff)),
+        _ => Err(Malformed("the outcome of its trial cannot be one")),
+    }
+}
+
+impl From<&Proof> for RawProof {
+    fn from(proof: &Proof) -> RawProof {
+        RawProof {
+            nonce: proof.read.unwrap_or_default(),
+            token: proof.write.unwrap_or_default(),
+            read: proof.read.err().map_or(0, code),
+            write: proof.write.err().map_or(0, code),
+        }
+    }
+}
+
+impl RawProof {
+    fn check(&self) -> Decoded<Proof> {
+        Ok(Proof { read: outcome(self.read, self.nonce)?, write: outcome(self.write, self.token)? })
+    }
+}
+
+impl From<&Verdict> for RawVerdict {
+    fn from(verdict: &Verdict) -> RawVerdict {
+        RawVerdict {
+            read: verdict.read.err().map_or(0, code),
+            write: verdict.write.err().map_or(0, code),
+        }
+    }
+}
+
+impl RawVerdict {
+    fn check(&self) -> Decoded<Verdict> {
+        Ok(Verdict { read: outcome(self.read, ())?, write: outcome(self.write, ())? })
+    }
+}
+
+impl RefuseMessage {
+    fn check(&self) -> Decoded<Refuse> {
+        let number = |at: usize| {
+            u32::try_from(self.numbers[at]).map_err(|_| Malformed("a refusal is out of range"))
+        };
+        Ok(match self.code {
+            1 => Refuse::NotAdmitted {
+                owner: number(0)?,
+                user: number(1)?,
+                users: number(2)?,
+                groups: number(3)?,
+            },
+            2 => Refuse::Version { min: number(0)?, max: number(1)? },
+            3 => Refuse::Full { peers_max: self.numbers[0] },
+            4 => {
+                let errno = i32::try_from(number(0)?).unwrap_or(i32::MAX);
+                Refuse::Exhausted { errno: errno.clamp(1, ERRNO_MAX) }
+            }
+            _ => return Err(Malformed("it refuses for no known reason")),
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! Where things lie in the memory that a pair of peers shares.
+//!
+//! One sealed memfd per pair, mapped by both. It is sparse: a page costs memory once somebody
+//! touched it, so the file has room for the largest rings and an idle pair pays for three pages.
+//!
+//! ```text
+//! 0        control page: per direction the consumer's cursor line, the bell, the space bell;
+//!          then the claim lines of transfers that both sides copy
+//! 4 KiB    descriptors, direction 0 (towards the connecting side)
+//! 68 KiB   descriptors, direction 1 (towards the accepting side)
+//! 256 KiB  bulk bytes, direction 0
+//! +4 MiB   bulk bytes, direction 1
+//! ```
+
+use std::mem::size_of;
+
+/// Bytes of one cache line; every word that one side writes and the other polls has its own.
+pub(crate) const LINE: usize = 64;
+/// Bytes of one descriptor.
+pub(crate) const DESCRIPTOR_BYTES: usize = 64;
+/// Words of one descriptor.
+pub(crate) const DESCRIPTOR_WORDS: usize = DESCRIPTOR_BYTES / size_of::<u64>();
+/// Descriptors of a ring that has not grown: one page.
+pub(crate) const RING_SLOTS_MIN: u32 = 64;
+/// Descriptors of a ring at most.
+pub(crate) const RING_SLOTS_MAX: u32 = 1024;
+/// Bulk bytes that a direction may always use: one page.
+pub(crate) const BULK_BYTES_MIN: u32 = 4096;
+/// Bulk bytes of a direction at most.
+pub(crate) const BULK_BYTES_MAX: u32 = 4 << 20;
+/// Claim lines per direction: transfers that both sides copy at the same time.
+pub(crate) const CLAIMS: u32 = 8;
+
+const PAGE: usize = 4096;
+const RING_BYTES: usize = RING_SLOTS_MAX as usize * DESCRIPTOR_BYTES;
+const DIRECTION_CONTROL: usize = 1024;
+const RINGS_AT: usize = PAGE;
+const BULK_AT: usize = 256 << 10;
+
+/// Bytes of the file behind one pair's segment.
+pub(crate) const SEGMENT_BYTES: usize = BULK_AT + 2 * BULK_BYTES_MAX as usize;
+
+const _: () = assert!(RINGS_AT + 2 * RING_BYTES <= BULK_AT);
+const _: () = assert!(RING_SLOTS_MIN as usize * DESCRIPTOR_BYTES == PAGE);
+const _: () = assert!(BULK_BYTES_MIN as usize == PAGE);
+const _: () = assert!(BULK_AT.is_multiple_of(PAGE) && SEGMENT_BYTES.is_multiple_of(PAGE));
+const _: () = assert!((3 + CLAIMS as usize) * LINE <= DIRECTION_CONTROL);
+
+/// Which way a lane carries messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the accepting to the connecting side.
+    ToConnecting,
+    /// From the connecting to the accepting side.
+    ToAccepting,
+}
+
+impl Direction {
+    const fn index(self) -> usize {
+        match self {
+            Direction::ToConnecting => 0,
+            Direction::ToAccepting => 1,
+        }
+    }
+
+    /// The other way.
+    pub(crate) const fn reverse(self) -> Direction {
+        match self {
+            Direction::ToConnecting => Direction::ToAccepting,
+            Direction::ToAccepting => Direction::ToConnecting,
+        }
+    }
+
+    /// Offset of the line the consumer writes: descriptors consumed, credit released, speed.
+    pub(crate) const fn cursor_at(self) -> usize {
+        self.index() * DIRECTION_CONTROL
+    }
+
+    /// Offset of the consumer's bell: set while it wants to be rung for new descriptors.
+    pub(crate) const fn bell_at(self) -> usize {
+        self.cursor_at() + LINE
+    }
+
+    /// Offset of the producer's bell: set while it wants to be rung for room.
+    pub(crate) const fn space_bell_at(self) -> usize {
+        self.cursor_at() + 2 * LINE
+    }
+
+    /// Offset of the word by which the producer says that it closes the lane in good order.
+    pub(crate) const fn closed_at(self) -> usize {
+        self.space_bell_at() + LINE / 2
+    }
+
+    /// Offset of claim line `index`, below [`CLAIMS`].
+    pub(crate) const fn claim_at(self, index: u32) -> usize {
+        assert!(index < CLAIMS);
+        self.cursor_at() + (3 + index as usize) * LINE
+    }
+
+    /// Offset of the descriptor ring.
+    pub(crate) const fn ring_at(self) -> usize {
+        RINGS_AT + self.index() * RING_BYTES
+    }
+
+    /// Offset of the bulk bytes.
+    pub(crate) const fn bulk_at(self) -> usize {
+        BULK_AT + self.index() * BULK_BYTES_MAX as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overlaps() {
+        let mut parts = Vec::new();
+        for way in [Direction::ToConnecting, Direction::ToAccepting] {
+            parts.push((way.cursor_at(), LINE));
+            parts.push((way.bell_at(), LINE));
+            parts.push((way.space_bell_at(), LINE));
+            parts.extend((0..CLAIMS).map(|i| (way.claim_at(i), LINE)));
+            parts.push((way.ring_at(), RING_BYTES));
+            parts.push((way.bulk_at(), BULK_BYTES_MAX as usize));
+        }
+        parts.sort_unstable();
+        for pair in parts.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?} overlap");
+        }
+        let (at, len) = parts[parts.len() - 1];
+        assert!(at + len <= SEGMENT_BYTES);
+    }
+}
