@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::perf;
+use crate::{perf, transfer};
 
 /// Messages between processes, straight from and into the memory they already use.
 #[derive(Parser)]
@@ -18,6 +18,8 @@ struct Cli {
 enum Command {
     /// Measure latency, bandwidth and rate beside what one would use instead
     Perf(perf::PerfArgs),
+    Send(transfer::SendArgs),
+    Recv(transfer::RecvArgs),
 }
 
 /// Reads the command line and runs what it asks for.
@@ -26,6 +28,8 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Perf(args) => perf::run(args),
+        Command::Send(args) => transfer::send(args),
+        Command::Recv(args) => transfer::recv(args),
     }
 }
 

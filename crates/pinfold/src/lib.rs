@@ -13,6 +13,9 @@
 //! - `sync`: the atomics, and a lock that is almost free for one thread.
 //! - `failpoint`: numbered points at which tests kill the process.
 
+// Under loom only what is modelled is compiled, and most of its callers are not.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
 #[cfg(not(loom))]
 mod endpoint;
 #[cfg(not(loom))]
@@ -33,7 +36,7 @@ pub use self::{
         SendRequest, Source, TagMatch,
     },
     error::{Error, Gone, Result},
-    link::local::Access,
+    link::local::{Access, Who},
     route::{Path, PathSet, Receipt, Refusal},
 };
 

@@ -15,7 +15,26 @@ fn ping_pong_all_sizes() {
         let t = std::thread::spawn(move || {
             let client = Endpoint::builder().paths(paths).build().unwrap();
             let peer = client.connect(&addr2).unwrap();
-            for len in [0usize, 1, 7, 8, 9, 48, 49, 56, 57, 100, 2048, 2049, 4096, 10_000, 65536, 300_000, 1 << 20, 5_000_001] {
+            for len in [
+                0usize,
+                1,
+                7,
+                8,
+                9,
+                48,
+                49,
+                56,
+                57,
+                100,
+                2048,
+                2049,
+                4096,
+                10_000,
+                65536,
+                300_000,
+                1 << 20,
+                5_000_001,
+            ] {
                 let data: Vec<u8> = (0..len).map(|i| (i * 7 + len) as u8).collect();
                 let r = client.send(peer, len as u64 | 1 << 40, &data).unwrap();
                 assert_eq!(r.bytes, len as u64);
@@ -25,7 +44,26 @@ fn ping_pong_all_sizes() {
             }
         });
         let peer = server.accept().unwrap();
-        for len in [0usize, 1, 7, 8, 9, 48, 49, 56, 57, 100, 2048, 2049, 4096, 10_000, 65536, 300_000, 1 << 20, 5_000_001] {
+        for len in [
+            0usize,
+            1,
+            7,
+            8,
+            9,
+            48,
+            49,
+            56,
+            57,
+            100,
+            2048,
+            2049,
+            4096,
+            10_000,
+            65536,
+            300_000,
+            1 << 20,
+            5_000_001,
+        ] {
             let mut buf = vec![0; len];
             let got = server.recv_into(peer, len as u64 | 1 << 40, &mut buf).unwrap();
             assert_eq!(got.len, len as u64);

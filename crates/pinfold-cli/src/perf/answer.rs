@@ -5,6 +5,7 @@ use super::{
     fail::{Fail, Result},
     pair::{Order, Pair},
     subject::{Bench, Id},
+    watchdog,
 };
 
 /// Serves the first process to the end.
@@ -33,7 +34,9 @@ fn obey(pair: &mut Pair, stage: &mut Stage) -> Result<()> {
                     return Err(Fail::Protocol(format!("subject {}", spec.subject)));
                 };
                 stage.label = id.to_string().into();
+                let busy = watchdog::busy();
                 let outcome = bench.run(stage, &spec)?;
+                drop(busy);
                 pair.done(outcome.cpu_ns)?;
             }
             Order::Quit => return Ok(()),

@@ -3,20 +3,24 @@
 //! In the order of a run:
 //!
 //! - [`args`], [`plan`], [`pace`]: what to measure, in which order, for how long.
-//! - [`pair`], [`control`], [`cores`], [`answer`]: the two processes and how they talk.
+//! - [`pair`], [`meet`], [`control`], [`cores`], [`answer`]: the two processes and how they talk.
 //! - [`sync`], [`shared`]: how they keep step during a run.
 //! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
 //! - [`class`], [`stats`], [`record`]: what comes out.
-//! - [`table`], [`html`], [`machine`], [`units`]: how it is shown.
+//! - [`compare`], [`table`], [`html`], [`machine`], [`units`]: how it is shown.
+//! - [`fail`], [`watchdog`]: how a run ends when it cannot go on.
 
 mod answer;
 mod args;
 mod bench;
 mod class;
+mod compare;
 mod control;
 mod cores;
 mod fail;
+mod html;
 mod machine;
+mod meet;
 mod pace;
 mod pair;
 mod payload;
@@ -28,8 +32,11 @@ mod stats;
 mod subject;
 mod sync;
 mod table;
+#[cfg(test)]
+mod testing;
 mod units;
 mod verify;
+mod watchdog;
 
 use std::{os::fd::AsFd, process::ExitCode, time::Instant};
 
@@ -58,6 +65,7 @@ pub(crate) fn run(args: PerfArgs) -> ExitCode {
 
 fn act(args: &PerfArgs) -> Result<()> {
     let start = Instant::now();
+    watchdog::start();
     let (wish, time, cores, output) = (args.wish()?, args.time()?, args.cores()?, args.output());
     let (mut pair, mut stage) = match args.role() {
         Role::Start => Pair::start(cores)?,
@@ -66,8 +74,18 @@ fn act(args: &PerfArgs) -> Result<()> {
             let (mut pair, mut stage) = Pair::answer(Control::new(stdin))?;
             return answer::serve(&mut pair, &mut stage);
         }
-        Role::Listen(_) | Role::Connect(_) => return Err(Fail::Said("not wired yet".into())),
+        Role::Listen(address) => {
+            let (mut pair, mut stage) = Pair::with_caller(meet::listen_at(&address)?)?;
+            eprintln!("Measuring with process {}.", pair.peer_pid());
+            answer::serve(&mut pair, &mut stage)?;
+            eprintln!("Done. The results are with the other side.");
+            return Ok(());
+        }
+        Role::Connect(address) => Pair::with_listener(meet::connect_to(&address)?, cores)?,
     };
     let findings = run::measure(&mut pair, &mut stage, &wish, time, start, &output)?;
+    if let Some(file) = &output.html {
+        html::write(&findings, file)?;
+    }
     table::print(&findings, &output)
 }

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use pinfold::{Endpoint, PeerId};
 use pinfold_sys::affinity;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -15,9 +16,11 @@ use super::{
     control::{ANSWER, Control},
     cores,
     fail::{Fail, Result},
+    meet::Met,
     shared::Shared,
     subject::{self, Bench, Id},
     sync::{self, Side, Sync, Watch},
+    watchdog,
 };
 
 /// What the processes say to each other.
@@ -65,6 +68,8 @@ pub(crate) struct Pair {
     child: Option<Child>,
     /// The other side's outcome, if it came while this side still worked on a set-up.
     outcome: Option<Option<String>>,
+    /// The connection through which the two processes met, where they met at an address.
+    meeting: Option<(Endpoint, PeerId)>,
 }
 
 impl Pair {
@@ -79,6 +84,7 @@ impl Pair {
             .stdout(Stdio::null())
             .spawn()
             .map_err(Fail::os("starting the second process"))?;
+        watchdog::take_along(child.id());
         match Pair::greet(Control::new(here), cores) {
             Ok((mut pair, stage)) => {
                 pair.child = Some(child);
@@ -90,6 +96,20 @@ impl Pair {
                 Err(why)
             }
         }
+    }
+
+    /// First: measures with a process met at an address.
+    pub(crate) fn with_listener(met: Met, cores: Option<[usize; 2]>) -> Result<(Pair, Stage)> {
+        let (mut pair, stage) = Pair::greet(met.control, cores)?;
+        pair.meeting = Some((met.endpoint, met.peer));
+        Ok((pair, stage))
+    }
+
+    /// Second: serves a process met at an address.
+    pub(crate) fn with_caller(met: Met) -> Result<(Pair, Stage)> {
+        let (mut pair, stage) = Pair::answer(met.control)?;
+        pair.meeting = Some((met.endpoint, met.peer));
+        Ok((pair, stage))
     }
 
     /// First: gets to know the second process at the other end of `control`.
@@ -145,13 +165,18 @@ impl Pair {
     ) -> (Pair, Stage) {
         let watch = Watch::new(&control, cores::only_one(cores));
         let sync = Sync::new(page, side, watch.clone());
-        let pair = Pair { control, side, watch, peer_pid, cores, child: None, outcome: None };
+        let pair = Pair { control, side, watch, peer_pid, cores, child: None, outcome: None, meeting: None };
         (pair, Stage::new(sync))
     }
 
     /// Which process this is.
     pub(crate) fn side(&self) -> Side {
         self.side
+    }
+
+    /// The connection through which the two processes met, once.
+    pub(crate) fn take_meeting(&mut self) -> Option<(Endpoint, PeerId)> {
+        self.meeting.take()
     }
 
     /// A watch over the other process.

@@ -17,6 +17,7 @@ use super::{
     plan::{self, Budget, Cell, Step, What, Wish},
     record::Collected,
     subject::{Bench, Id},
+    watchdog,
 };
 use crate::progress;
 
@@ -175,7 +176,9 @@ impl Runner<'_> {
         let (id, bench) = &mut self.subjects[spec.subject];
         self.stage.label = id.to_string().into();
         self.pair.order(spec)?;
+        let busy = watchdog::busy();
         let mut outcome = bench.run(self.stage, spec)?;
+        drop(busy);
         let theirs = self.pair.wait_done()?;
         let times = match spec.what {
             What::Cpu => {

@@ -1,30 +1,236 @@
-//! tables
-use super::{args::Output, fail::Result, run::Findings};
+//! The results on a terminal.
+
+use std::{fmt::Write as _, io::Write as _};
+
+use super::{
+    args::Output,
+    class::Class,
+    compare::{Row, rows},
+    fail::{Fail, Result},
+    plan::What,
+    record::Record,
+    run::Findings,
+    units,
+};
+
+/// Prints what was found, as asked for.
 pub(crate) fn print(findings: &Findings, output: &Output) -> Result<()> {
-    let _ = &output.color;
     if output.json {
+        // The records went out as they came; what a reader must know besides goes here.
+        for note in &findings.notes {
+            eprintln!("pinfold: {note}");
+        }
         return Ok(());
     }
-    for r in findings.collected.records() {
-        println!(
-            "{:?} {:>10} {:>9} {:>5} {:>12.2} {:>12.2} {}",
-            r.what,
-            r.id(),
-            r.size,
-            r.class,
-            r.median,
-            r.p99,
-            r.n
+    let text = text(findings, output);
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|source| Fail::Output { what: "the results".into(), source })
+}
+
+/// All of it.
+fn text(findings: &Findings, output: &Output) -> String {
+    let mut text = String::new();
+    let machine = findings.machine.line();
+    let _ = writeln!(text, "pinfold {} on {machine}", env!("CARGO_PKG_VERSION"));
+    let _ = writeln!(text, "{}", findings.distance());
+    let _ = writeln!(text, "{} Every run's contents were checked.", findings.payload());
+    for note in &findings.notes {
+        let _ = writeln!(text, "Note: {note}.");
+    }
+    let records = findings.collected.records();
+    let all = rows(&records, |cell, id| findings.collected.path_taken(cell, id));
+    for what in What::ALL {
+        let of_what: Vec<&Row> = all.iter().filter(|row| row.cell.what == what).collect();
+        if !of_what.is_empty() {
+            summary(&mut text, what, &of_what, output.color);
+        }
+    }
+    text.push_str(LEGEND);
+    if output.full {
+        full(&mut text, &records);
+    }
+    let _ = writeln!(text, "\nThis took {:.0} seconds.", findings.took.as_secs_f64());
+    text
+}
+
+const LEGEND: &str = "
+bare    what the machine can do at all: a cache line bounced between the cores (line), a ring
+        in shared memory without tags, matching or checks (ring)
+memcpy  a copy within one process, no message at all
+best    the best of process_vm_readv (cma), pipe, Unix socket (unix), loopback TCP (tcp)
+vs best how many times better Pinfold is than that; below 1.00 it is worse
+near    the cores are close to each other; far: they are not, in a virtual machine that may
+        change at any time; only runs of the same class are compared
+";
+
+/// The heading of a measure's table.
+fn title(what: What) -> &'static str {
+    match what {
+        What::Latency => "LATENCY: one message, one way (half a round trip). Less is better.",
+        What::Rate => "RATE: 8-byte messages one way, millions a second. More is better.",
+        What::Bandwidth => "BANDWIDTH: a stream one way, bytes a second. More is better.",
+        What::Bidirectional => "BOTH DIRECTIONS AT ONCE, their sum. More is better.",
+        What::Cpu => {
+            "PROCESSOR TIME of both processes, in a stream, waiting asleep; per message, from 4 KiB \
+             on per gigabyte.\nLess is better."
+        }
+    }
+}
+
+/// One measure: a row for each size and class.
+fn summary(text: &mut String, what: What, rows: &[&Row], color: bool) {
+    let _ = writeln!(text, "\n{}", title(what));
+    let _ = writeln!(
+        text,
+        "{:>8}  {:5} {:>10}  {:>15}  {:>15}  {:>19}  {:>8}  {:>7}",
+        "size", "class", "memcpy", "bare", "best", "Pinfold", "vs best", "of bare"
+    );
+    for row in rows {
+        let show = |record: Option<&Record>| record.map_or("-".into(), value);
+        let named = |record: Option<&Record>| {
+            record.map_or("-".into(), |r| format!("{} {:4}", value(r), r.subject.name()))
+        };
+        let pinfold = row.pinfold.as_ref().map_or("-".into(), |record| {
+            format!("{} {:6}", value(record), row.path.unwrap_or(""))
+        });
+        let against_best = match row.against_best() {
+            Some(ratio) => painted(&format!("{:>8}", ratio_text(ratio)), ratio, color),
+            None => format!("{:>8}", "-"),
+        };
+        let _ = writeln!(
+            text,
+            "{:>8}  {:5} {:>10}  {:>15}  {:>15}  {:>19}  {against_best}  {:>7}",
+            units::bytes(row.cell.size),
+            row.class,
+            show(row.memcpy.as_ref()),
+            named(row.floor.as_ref()),
+            named(row.best.as_ref()),
+            pinfold,
+            row.of_floor().map_or("-".into(), |part| format!("{:.0} %", part * 100.0)),
         );
     }
-    for n in &findings.notes {
-        println!("{n}");
+}
+
+/// What a record's median is, with its unit.
+pub(crate) fn value(record: &Record) -> String {
+    with_unit(record.what, record.size, record.median)
+}
+
+/// A value of this measure, with a unit that suits it.
+pub(crate) fn with_unit(what: What, size: usize, value: f64) -> String {
+    match what {
+        What::Latency => units::time(value),
+        What::Cpu if size >= 4096 => format!("{}/GB", units::time(value / size as f64 * 1e9)),
+        What::Cpu => units::time(value),
+        What::Rate => format!("{} M/s", units::number(value)),
+        What::Bandwidth | What::Bidirectional => units::bandwidth(value),
     }
-    println!(
-        "{} hops {} took {:?}",
-        findings.machine.line(),
-        findings.hops_ns.len(),
-        findings.took
+}
+
+/// `2.31x`.
+pub(crate) fn ratio_text(ratio: f64) -> String {
+    format!("{}x", units::number(ratio))
+}
+
+/// Green where Pinfold is better, red where it is worse, by more than the noise.
+fn painted(text: &str, ratio: f64, color: bool) -> String {
+    match (color, ratio) {
+        (true, 1.02..) => format!("\x1b[32m{text}\x1b[0m"),
+        (true, ..0.98) => format!("\x1b[31m{text}\x1b[0m"),
+        _ => text.into(),
+    }
+}
+
+/// Every record.
+fn full(text: &mut String, records: &[Record]) {
+    let _ = writeln!(
+        text,
+        "\nEVERY SUBJECT. p99: what 99 % of the samples reached or bettered.\n{:13} {:>8}  {:5}  \
+         {:14} {:>14} {:>14} {:>8}",
+        "measure", "size", "class", "subject", "median", "p99", "samples"
     );
-    Ok(())
+    let mut sorted: Vec<&Record> = records.iter().collect();
+    sorted.sort_by_key(|r| (r.what, r.size, r.class, r.id()));
+    for record in sorted {
+        let _ = writeln!(
+            text,
+            "{:13} {:>8}  {:5}  {:14} {:>14} {:>14} {:>8}",
+            record.what.name(),
+            units::bytes(record.size),
+            record.class,
+            record.id(),
+            value(record),
+            with_unit(record.what, record.size, record.p99),
+            record.n,
+        );
+    }
+}
+
+impl Findings {
+    /// How far apart the cores were, in a sentence.
+    pub(crate) fn distance(&self) -> String {
+        let mut parts = Vec::new();
+        for class in [Class::Near, Class::Far] {
+            let runs = self.collected.runs(class);
+            if let Some(hop) = self.hop_ns(class).filter(|_| runs > 0) {
+                parts.push(format!("{hop:.0} ns ({class}) around {runs} runs"));
+            }
+        }
+        let mixed = self.collected.runs(Class::Mixed);
+        if mixed > 0 {
+            parts.push(format!("changing or between the two (mixed) around {mixed}"));
+        }
+        format!("A cache line takes from core to core: {}.", parts.join(", "))
+    }
+
+    /// What was done with the payload, in a sentence.
+    pub(crate) fn payload(&self) -> &'static str {
+        if self.touched {
+            "Every message was written before it was sent and read after it arrived (not timed)."
+        } else {
+            "The payload stayed as it was between messages (--touch writes and reads it)."
+        }
+    }
+
+    /// The usual hop of a class, nanoseconds.
+    fn hop_ns(&self, class: Class) -> Option<f64> {
+        let of_class = |&hop: &f64| Class::of(hop, hop) == class;
+        let mut hops: Vec<f64> = self.hops_ns.iter().copied().filter(of_class).collect();
+        hops.sort_by(f64::total_cmp);
+        hops.get(hops.len() / 2).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::testing;
+
+    #[test]
+    fn the_table_says_what_was_found() {
+        let findings = testing::findings();
+        let output = Output { json: false, html: None, full: true, color: false };
+        let text = text(&findings, &output);
+        assert!(!text.contains('\x1b'));
+        // 8 bytes near: Pinfold 80 ns over inline, a pipe 800 ns, the line 50 ns.
+        let row = text.lines().find(|line| line.contains("80.0 ns inline")).unwrap();
+        for part in ["8 B", "near", "800 ns pipe", "50.0 ns line", "10.0x", "62 %"] {
+            assert!(row.contains(part), "{part} in {row}");
+        }
+        // Nothing is compared across classes.
+        let far = text.lines().find(|line| line.contains("8 B  far")).unwrap();
+        assert!(far.contains("-") && !far.contains("x "), "{far}");
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+        assert!(text.contains("EVERY SUBJECT"));
+    }
+
+    #[test]
+    fn colours_follow_the_ratio() {
+        assert_eq!(painted("a", 2.0, false), "a");
+        assert!(painted("a", 2.0, true).contains("32m"));
+        assert!(painted("a", 0.5, true).contains("31m"));
+        assert_eq!(painted("a", 1.0, true), "a");
+    }
 }

@@ -20,6 +20,25 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
+/// A time given in nanoseconds: `80.0 ns`, `1.25 µs`.
+pub(crate) fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 999.5 => format!("{} ns", number(ns)),
+        ns if ns < 999.5e3 => format!("{} µs", number(ns / 1e3)),
+        ns if ns < 999.5e6 => format!("{} ms", number(ns / 1e6)),
+        ns => format!("{} s", number(ns / 1e9)),
+    }
+}
+
+/// A bandwidth given in megabytes (10^6 bytes) a second: `512 MB/s`, `12.3 GB/s`.
+pub(crate) fn bandwidth(megabytes: f64) -> String {
+    if megabytes < 999.5 {
+        format!("{} MB/s", number(megabytes))
+    } else {
+        format!("{} GB/s", number(megabytes / 1e3))
+    }
+}
+
 fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();
@@ -48,6 +67,16 @@ mod tests {
         ] {
             assert_eq!(bytes(size), text);
         }
+    }
+
+    #[test]
+    fn quantities() {
+        assert_eq!(time(80.0), "80.0 ns");
+        assert_eq!(time(999.9), "1.00 µs");
+        assert_eq!(time(2.5e6), "2.50 ms");
+        assert_eq!(time(3e9), "3.00 s");
+        assert_eq!(bandwidth(512.3), "512 MB/s");
+        assert_eq!(bandwidth(12_345.0), "12.3 GB/s");
     }
 
     #[test]

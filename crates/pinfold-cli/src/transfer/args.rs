@@ -51,6 +51,7 @@ status is not 0, do not use the output.
 /// it has everything and that it is what was read here.
 #[derive(Args, Debug)]
 #[command(
+    allow_missing_positional = true,
     override_usage = "pinfold send [OPTIONS] [FILE]... ADDRESS",
     after_long_help = SEND_HELP,
 )]
@@ -120,7 +121,7 @@ pub(crate) struct CommonArgs {
     #[arg(long, short)]
     pub(super) quiet: bool,
 
-    /// Fail rather than take a path that is not among --paths
+    /// Fail where the machine denies the path that would be fastest, rather than take another
     #[arg(long)]
     pub(super) strict: bool,
 

@@ -28,7 +28,7 @@ pub(super) enum Failure {
         seconds: u64,
     },
     /// The other side went away without saying why.
-    #[error("{what} in mid-transfer: {source}; nothing incomplete was kept, run both sides again")]
+    #[error("lost {what} in mid-transfer: {source}; run both sides again")]
     PeerGone {
         /// What was lost, "the sender" or "the receiver".
         what: &'static str,
@@ -125,10 +125,15 @@ impl Failure {
 
     /// What went wrong with an operation of the library in mid-transfer with `who`.
     pub(super) fn library(who: &'static str, error: pinfold::Error) -> Failure {
-        if error.is_peer_gone() {
-            return Failure::PeerGone { what: who, source: error };
-        }
+        use rustix::io::Errno;
         match error {
+            gone if gone.is_peer_gone() => Failure::PeerGone { what: who, source: gone },
+            // Its memory went before the news of its end came.
+            pinfold::Error::Transfer { ref source, .. }
+                if Errno::from_io_error(source) == Some(Errno::SRCH) =>
+            {
+                Failure::PeerGone { what: who, source: error }
+            }
             pinfold::Error::Truncated { len, .. } => {
                 Failure::protocol(who, format!("it sent a message of {len} bytes"))
             }
@@ -156,7 +161,10 @@ impl Failure {
             Failure::Usage(_)
             | Failure::Connect(pinfold::Error::BadAddress { .. })
             | Failure::Listen(pinfold::Error::BadAddress { .. }) => 2,
-            Failure::Connect(_) | Failure::Listen(_) | Failure::NobodyCame { .. } => 3,
+            Failure::Connect(_)
+            | Failure::Listen(_)
+            | Failure::NobodyCame { .. }
+            | Failure::Told { cause: Cause::Refused, .. } => 3,
             Failure::PeerGone { .. } => 4,
             Failure::Local { .. } | Failure::Unsuitable { .. } | Failure::OutputClosed { .. } => 5,
             Failure::Integrity { .. } | Failure::Told { cause: Cause::Integrity, .. } => 6,
@@ -230,6 +238,7 @@ mod tests {
             (Failure::OutputClosed { bytes: 1 }, 5),
             (Failure::told("the sender", Cause::Other, "x"), 1),
             (Failure::told("the receiver", Cause::Integrity, "x"), 6),
+            (Failure::told("the receiver", Cause::Refused, "x"), 3),
             (Failure::Integrity { what: "x".into(), how: "y".into(), kept: false }, 6),
             (Failure::Interrupted(2), 130),
             (Failure::Interrupted(15), 143),

@@ -3,7 +3,7 @@
 //! ```text
 //! sender                                            receiver
 //!   Hello (versions, files or a stream, totals) --->
-//!                                              <--- Ready (version, largest block)
+//!                                              <--- Ready (version)
 //!   File | Stream, blocks, End (length, digest) --->   for each file, or once
 //!   Finish (totals) ------------------------------->
 //!                                              <--- Done (totals): all of it is there, verified
@@ -30,7 +30,7 @@ use super::{
 /// The version of these records.
 pub(super) const VERSION: u16 = 1;
 
-/// Bytes in a full block.
+/// Bytes in a block at most.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 
 /// The longest record, bytes.
@@ -108,6 +108,8 @@ pub(super) enum Cause {
     Other,
     /// The contents did not arrive as they were sent.
     Integrity,
+    /// The receiver takes no transfer from this sender now.
+    Refused,
 }
 
 /// One record.
@@ -115,12 +117,10 @@ pub(super) enum Cause {
 pub(super) enum Record {
     /// The sender introduces itself.
     Hello(Hello),
-    /// The receiver is ready for this version and blocks of at most so many bytes.
+    /// The receiver is ready.
     Ready {
         /// The version both speak from here on.
         version: u16,
-        /// The largest block the receiver takes, bytes.
-        block_bytes: u32,
     },
     /// A file follows.
     File(FileOffer),
@@ -179,7 +179,6 @@ struct HelloWire {
 #[repr(C)]
 struct ReadyWire {
     version: U16,
-    block_bytes: U32,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -235,10 +234,8 @@ impl Record {
                 };
                 assemble(kind::HELLO, &wire, &[])
             }
-            Record::Ready { version, block_bytes } => {
-                let wire =
-                    ReadyWire { version: (*version).into(), block_bytes: (*block_bytes).into() };
-                assemble(kind::READY, &wire, &[])
+            Record::Ready { version } => {
+                assemble(kind::READY, &ReadyWire { version: (*version).into() }, &[])
             }
             Record::File(offer) => {
                 let wire = FileWire {
@@ -259,6 +256,7 @@ impl Record {
                 let cause = match cause {
                     Cause::Other => 0u8,
                     Cause::Integrity => 1,
+                    Cause::Refused => 2,
                 };
                 assemble(kind::ABORT, &cause, cut(text).as_bytes())
             }
@@ -276,11 +274,7 @@ impl Record {
             kind::HELLO => decode_hello(fixed(body)?)?,
             kind::READY => {
                 let wire: ReadyWire = fixed(body)?;
-                let block_bytes = wire.block_bytes.get();
-                if !(1..=BLOCK_BYTES as u32).contains(&block_bytes) {
-                    return Err(BadRecord::Value("block size"));
-                }
-                Record::Ready { version: wire.version.get(), block_bytes }
+                Record::Ready { version: wire.version.get() }
             }
             kind::FILE => decode_file(body)?,
             kind::STREAM => {
@@ -295,7 +289,11 @@ impl Record {
             kind::DONE => Record::Done(fixed::<TotalsWire>(body)?.into()),
             kind::ABORT => {
                 let (&cause, text) = body.split_first().ok_or(BadRecord::Length)?;
-                let cause = if cause == 1 { Cause::Integrity } else { Cause::Other };
+                let cause = match cause {
+                    1 => Cause::Integrity,
+                    2 => Cause::Refused,
+                    _ => Cause::Other,
+                };
                 let text = cut(&String::from_utf8_lossy(text)).to_owned();
                 Record::Abort { cause, text }
             }
@@ -427,15 +425,14 @@ mod tests {
         prop_oneof![
             hello,
             file,
-            (any::<u16>(), 1..=BLOCK_BYTES as u32)
-                .prop_map(|(version, block_bytes)| Record::Ready { version, block_bytes }),
+            any::<u16>().prop_map(|version| Record::Ready { version }),
             Just(Record::Stream),
             (any::<u64>(), any::<[u8; 32]>())
                 .prop_map(|(bytes, digest)| Record::End { bytes, digest: Digest(digest) }),
             any_totals().prop_map(Record::Finish),
             any_totals().prop_map(Record::Done),
-            (any::<bool>(), ".{0,100}").prop_map(|(integrity, text)| Record::Abort {
-                cause: if integrity { Cause::Integrity } else { Cause::Other },
+            (0..3usize, ".{0,100}").prop_map(|(cause, text)| Record::Abort {
+                cause: [Cause::Other, Cause::Integrity, Cause::Refused][cause],
                 text,
             }),
             Just(Record::Bye),

@@ -127,7 +127,10 @@ impl Summary<'_> {
         ));
         for (path, why, messages) in &self.tally.refused {
             if !matches!(why, Refusal::TooLong | Refusal::Slower) {
-                line.push_str(&format!("; not {path} for {} messages: {why}", HumanCount(*messages)));
+                line.push_str(&format!(
+                    "; not {path} for {} messages: {why}",
+                    HumanCount(*messages)
+                ));
             }
         }
         line

@@ -78,11 +78,8 @@ impl Plan {
                 "'-' is standard input, a stream, which is sent alone; write ./- for a file".into(),
             ));
         }
-        let mut plan = Plan {
-            files: Some(Vec::new()),
-            expected: Totals::default(),
-            skipped: Vec::new(),
-        };
+        let mut plan =
+            Plan { files: Some(Vec::new()), expected: Totals::default(), skipped: Vec::new() };
         for path in files {
             plan.add(path)?;
         }

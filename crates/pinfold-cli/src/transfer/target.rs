@@ -56,18 +56,19 @@ pub(super) struct Directory {
 impl Directory {
     /// Opens `path`, which must exist.
     pub(super) fn open(path: &Path, rules: Rules) -> Result<Directory, Failure> {
-        let root = openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|why| match why {
-                Errno::NOENT => Failure::Unsuitable {
-                    what: printable_path(path),
-                    why: "there is no such directory; make it first".into(),
-                },
-                Errno::NOTDIR => Failure::Unsuitable {
-                    what: printable_path(path),
-                    why: "it is no directory; give one for the files to go in".into(),
-                },
-                why => Failure::local("opening the directory", printable_path(path), why),
-            })?;
+        let root =
+            openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(|why| match why {
+                    Errno::NOENT => Failure::Unsuitable {
+                        what: printable_path(path),
+                        why: "there is no such directory; make it first".into(),
+                    },
+                    Errno::NOTDIR => Failure::Unsuitable {
+                        what: printable_path(path),
+                        why: "it is no directory; give one for the files to go in".into(),
+                    },
+                    why => Failure::local("opening the directory", printable_path(path), why),
+                })?;
         Ok(Directory { root, rules, last: None })
     }
 
@@ -166,9 +167,8 @@ impl Incoming {
 
     /// Appends `bytes`.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        write_all(self.file.as_fd(), bytes).map_err(|(_, why)| {
-            Failure::local("writing", self.offer.name.to_string(), why)
-        })?;
+        write_all(self.file.as_fd(), bytes)
+            .map_err(|(_, why)| Failure::local("writing", self.offer.name.to_string(), why))?;
         self.written += bytes.len() as u64;
         Ok(())
     }
@@ -176,7 +176,8 @@ impl Incoming {
     /// Gives the file its mode, time and name. It is complete from here on.
     pub(super) fn commit(mut self) -> Result<(), Failure> {
         let what = self.offer.name.to_string();
-        self.set_mode_and_time().map_err(|why| Failure::local("setting the mode of", &what, why))?;
+        self.set_mode_and_time()
+            .map_err(|why| Failure::local("setting the mode of", &what, why))?;
         if self.rules.sync {
             fsync(&self.file).map_err(|why| Failure::local("writing", &what, why))?;
         }
@@ -257,7 +258,11 @@ fn numbered<T>(mut make: impl FnMut(&str) -> Result<T, Errno>) -> Result<(T, Str
 }
 
 /// Gives the nameless `file` the name `name`, which must be free.
-fn link_nameless(file: BorrowedFd<'_>, directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+fn link_nameless(
+    file: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+) -> Result<(), Errno> {
     use std::os::fd::AsRawFd;
     // By /proc, as `open(2)` shows it; directly where there is no /proc, which needs Linux 6.10
     // or a capability.

@@ -13,7 +13,7 @@ use std::{
 use super::{
     engine::{
         op::{Arrived, Done, OpKey},
-        post,
+        post::{self, Look, Now},
     },
     matching::{Source, TagMatch},
     scatter::Scatter,
@@ -105,12 +105,14 @@ fn send_scatter(
     let key = {
         let mut engine = shared.enter();
         engine.check()?;
-        if required.is_none()
-            && let Some(receipt) = engine.send_piece_now(peer, tag, &memory)?
-        {
-            return Ok(receipt);
+        let mut chosen = None;
+        if required.is_none() {
+            match engine.send_piece_now(peer, tag, &memory)? {
+                Now::Sent(receipt) => return Ok(receipt),
+                Now::Later(receipt) => chosen = receipt,
+            }
         }
-        let key = engine.post_send(peer, tag, memory, required)?;
+        let key = engine.post_send(peer, tag, memory, required, chosen)?;
         if let Some(done) = engine.take_done(key) {
             return post::sent(done);
         }
@@ -155,10 +157,11 @@ fn recv_scatter(
         engine.check()?;
         engine.turn();
         for _ in 0..FIRST_POLLS {
-            if let Some(result) = engine.recv_now(from, tag, &memory) {
-                return result;
+            match engine.recv_now(from, tag, &memory) {
+                Look::Took(result) => return result,
+                Look::Nothing => pinfold_sys::clock::relax(),
+                Look::Other => break,
             }
-            pinfold_sys::clock::relax();
         }
         engine.post_recv(from, tag, Some(memory))?
     };

@@ -6,6 +6,7 @@ use crate::{
     Error, PathSet, Result,
     endpoint::engine::peer::MESSAGE_COST,
     link::local::{Access, Address, Limits},
+    wire::layout::{BULK_BYTES_MAX, RING_SLOTS_MAX},
 };
 
 /// Who drives an endpoint.
@@ -36,8 +37,11 @@ pub(crate) struct Config {
     pub peers_max: usize,
 }
 
-/// Credit for eager messages a peer is granted at most.
+/// Credit for eager messages a peer is granted at most: more than a full lane holds, so that credit
+/// is only ever short while messages really are unexpected.
 const GRANT_BYTES_MAX: u64 = 512 << 10;
+const _: () =
+    assert!(GRANT_BYTES_MAX >= BULK_BYTES_MAX as u64 + RING_SLOTS_MAX as u64 * (MESSAGE_COST + 56));
 /// Announced messages a peer is granted at most.
 const GRANT_MESSAGES_MAX: u64 = 1 << 17;
 

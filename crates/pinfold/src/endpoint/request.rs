@@ -210,7 +210,7 @@ impl<B: OwnedBuf> SendRequest<B> {
         // SAFETY: `OwnedBuf` keeps the bytes in place; the request keeps the buffer until the
         // operation has ended.
         let memory = unsafe { Scatter::one(ptr.cast_mut(), len) };
-        let posted = shared.enter().post_send(peer, tag, memory, required);
+        let posted = shared.enter().post_send(peer, tag, memory, required, None);
         SendRequest { inner: Request::new(shared, posted, buffer) }
     }
 

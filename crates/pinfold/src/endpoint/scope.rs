@@ -90,7 +90,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ) -> Result<ScopedSend<'scope, 'env>> {
         // SAFETY: borrowed for `'env`, within which the operation ends.
         let memory = unsafe { Scatter::one(data.as_ptr().cast_mut(), data.len()) };
-        let key = self.note(self.shared.enter().post_send(peer, tag, memory, None))?;
+        let key = self.note(self.shared.enter().post_send(peer, tag, memory, None, None))?;
         Ok(ScopedSend { scope: self, key })
     }
 

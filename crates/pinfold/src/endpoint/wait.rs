@@ -94,6 +94,11 @@ impl Shared {
                 started = now;
             }
             turns += 1;
+            // The last poll may have brought it; nothing may come between this look and the sleep.
+            if let Some(value) = ready(&mut engine) {
+                engine.spin.came_while_spinning(now - started);
+                return Some(value);
+            }
             let next = engine.next(now - started, deadline);
             drop(engine);
             match next {

@@ -47,6 +47,7 @@ pub(crate) struct Choice {
     pub(crate) receipt: Receipt,
     /// Whether the path is taken only to see how it does. The one expected to be faster then has
     /// no refusal in the receipt.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the engine treats both alike"))]
     pub(crate) exploring: bool,
 }
 

@@ -98,10 +98,10 @@ fn decide(
     if wish == Wish::Defaults {
         return CostModel::DEFAULT;
     }
-    if wish == Wish::Usual {
-        if let Some(costs) = file.and_then(|file| load(file, now_s)) {
-            return costs;
-        }
+    if wish == Wish::Usual
+        && let Some(costs) = file.and_then(|file| load(file, now_s))
+    {
+        return costs;
     }
     let Measured { costs, complete } = measure();
     debug!(?costs, complete, "measured");

@@ -20,6 +20,10 @@ pub enum Refusal {
     /// `EPERM` is a security policy (ptrace scope, a user namespace, a seccomp filter),
     /// `ENOSYS` a kernel or filter without the call, `ESRCH` another process-id namespace.
     Denied(i32),
+    /// The receiver has no credit left for messages it has not asked for.
+    NoCredit,
+    /// The receiver asked for the message by another path.
+    Declined,
     /// The trial read or wrote the wrong memory: the process id means another process there.
     WrongProcess,
 }
@@ -38,6 +42,8 @@ impl fmt::Display for Refusal {
             Refusal::Slower => f.write_str("another path is faster for this size"),
             Refusal::SwitchedOff => f.write_str("switched off at this endpoint"),
             Refusal::SwitchedOffByPeer => f.write_str("switched off at the peer's endpoint"),
+            Refusal::NoCredit => f.write_str("the receiver has no credit left for it"),
+            Refusal::Declined => f.write_str("the receiver asked for it by another path"),
             Refusal::Denied(errno) => {
                 let why = std::io::Error::from_raw_os_error(*errno);
                 write!(f, "denied by the kernel for this pair of processes: {why}")
@@ -81,6 +87,15 @@ impl Receipt {
     /// Notes why `path` was not taken.
     pub(crate) const fn refuse(&mut self, path: Path, why: Refusal) {
         self.refusals[path as usize] = Some(why);
+    }
+
+    /// Notes that `path` was taken in the end, and why not the one that had been chosen.
+    pub(crate) const fn took(&mut self, path: Path, why_not: Refusal) {
+        if self.path as usize != path as usize {
+            self.refuse(self.path, why_not);
+            self.refusals[path as usize] = None;
+            self.path = path;
+        }
     }
 
     /// Every refused path and why.

@@ -1,5 +1,6 @@
 //! The atomics of everything that is shared, in one place, so that loom can stand in for them.
 
+#[cfg(not(loom))]
 pub(crate) mod biased;
 
 #[cfg(loom)]

@@ -9,7 +9,7 @@
 //! 4 KiB    descriptors, direction 0 (towards the connecting side)
 //! 68 KiB   descriptors, direction 1 (towards the accepting side)
 //! 256 KiB  bulk bytes, direction 0
-//! +4 MiB   bulk bytes, direction 1
+//! 512 KiB  bulk bytes, direction 1
 //! ```
 
 use std::mem::size_of;
@@ -27,7 +27,7 @@ pub(crate) const RING_SLOTS_MAX: u32 = 1024;
 /// Bulk bytes that a direction may always use: one page.
 pub(crate) const BULK_BYTES_MIN: u32 = 4096;
 /// Bulk bytes of a direction at most.
-pub(crate) const BULK_BYTES_MAX: u32 = 4 << 20;
+pub(crate) const BULK_BYTES_MAX: u32 = 256 << 10;
 /// Claim lines per direction: transfers that both sides copy at the same time.
 pub(crate) const CLAIMS: u32 = 8;
 

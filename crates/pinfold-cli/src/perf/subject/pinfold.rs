@@ -1,30 +1,181 @@
-//! `pinfold`: this library, through the calls that programs use.
+//! `pinfold`: this library, through the calls that programs use: tagged messages, blocking,
+//! from and into borrowed memory, one endpoint in each process for each choice of paths.
+//!
+//! Where the sender would have to wait for the receiver to fetch a message (`cma`), a stream
+//! keeps a window of sends under way, as any program with many messages would.
 
-use super::{Messages, Route, Subject};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use pinfold::{Endpoint, Error, Path, PathSet, PeerId};
+
+use super::{Messages, Route, Subject, Waiting};
 use crate::perf::{
     fail::{Fail, Result},
     pair::Pair,
+    sync::Side,
 };
 
+/// The tag of every message.
+const TAG: u64 = 1;
+/// Sends under way at once in a stream, at most.
+const WINDOW: usize = 32;
+
 /// One side of it.
-pub(super) struct Pinfold {}
+pub(super) struct Pinfold {
+    endpoint: Endpoint,
+    peer: PeerId,
+    /// How many messages of the current run went by each path.
+    sent_by: [u64; Path::ALL.len()],
+}
 
 impl Pinfold {
-    pub(super) fn set_up(_pair: &mut Pair, _route: Route) -> Result<Pinfold> {
-        Err(Fail::Said("not wired yet".into()))
+    pub(super) fn set_up(pair: &mut Pair, route: Route) -> Result<Pinfold> {
+        // Where the two processes met at an address, that connection is the one to measure.
+        let met = if route == Route::Auto { pair.take_meeting() } else { None };
+        let (endpoint, peer) = met.map_or_else(|| connect(pair, route), Ok)?;
+        let needed = match route {
+            Route::Auto | Route::Eager => Path::Eager,
+            Route::Inline => Path::Inline,
+            Route::Cma => Path::Cma,
+        };
+        let info = endpoint.peer(peer).ok_or(Fail::Gone)?;
+        if !info.paths.contains(needed) {
+            let why = info.cma_refused.filter(|_| needed == Path::Cma);
+            let why = why.map_or("the pair cannot take it".into(), |why| why.to_string());
+            return Err(Fail::Said(why));
+        }
+        Ok(Pinfold { endpoint, peer, sent_by: [0; Path::ALL.len()] })
+    }
+}
+
+/// The paths an endpoint is made with.
+fn paths(route: Route) -> PathSet {
+    match route {
+        Route::Auto => PathSet::all(),
+        // An endpoint must have some path for long messages; none is sent over this one.
+        Route::Inline => PathSet::only(&[Path::Inline, Path::Eager]),
+        Route::Eager => PathSet::only(&[Path::Eager]),
+        Route::Cma => PathSet::only(&[Path::Cma]),
+    }
+}
+
+fn connect(pair: &mut Pair, route: Route) -> Result<(Endpoint, PeerId)> {
+    let builder = Endpoint::builder().label("pinfold perf").paths(paths(route));
+    match pair.side() {
+        Side::First => {
+            let name = format!("local:perf-{}-{}", std::process::id(), route.name());
+            let endpoint = builder.listen(&name).build()?;
+            pair.tell(&name)?;
+            let start = Instant::now();
+            loop {
+                match endpoint.accept_timeout(Duration::from_millis(100)) {
+                    Ok(peer) => return Ok((endpoint, peer)),
+                    Err(Error::Timeout(_)) => {}
+                    Err(why) => return Err(why.into()),
+                }
+                if pair.watch().check(start).is_err() {
+                    // It says why it will not connect.
+                    pair.hear::<()>()?;
+                }
+            }
+        }
+        Side::Second => {
+            let name: String = pair.hear()?;
+            let endpoint = builder.build()?;
+            let peer = endpoint.connect(&name)?;
+            Ok((endpoint, peer))
+        }
     }
 }
 
 impl Subject for Pinfold {
-    fn send(&mut self, _message: &[u8]) -> Result<()> {
+    #[inline]
+    fn send(&mut self, message: &[u8]) -> Result<()> {
+        let receipt = self.endpoint.send(self.peer, TAG, message)?;
+        self.sent_by[receipt.path as usize] += 1;
         Ok(())
     }
 
-    fn recv(&mut self, _into: &mut [u8]) -> Result<()> {
+    #[inline]
+    fn recv(&mut self, into: &mut [u8]) -> Result<()> {
+        let received = self.endpoint.recv_into(self.peer, TAG, into)?;
+        if received.len != into.len() as u64 {
+            return Err(Fail::Said(format!(
+                "a message of {} bytes came, not of {}",
+                received.len,
+                into.len()
+            )));
+        }
         Ok(())
     }
 
-    fn exchange(&mut self, _: &Messages, _: &mut Messages, _: usize) -> Result<()> {
+    fn stream_out(&mut self, messages: &Messages, count: usize) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        self.send(messages.get(0))?;
+        let waits = self.path_taken() == Some(Path::Cma.name());
+        if !waits {
+            return (1..count).try_for_each(|number| self.send(messages.get(number)));
+        }
+        let (endpoint, peer, sent_by) = (&self.endpoint, self.peer, &mut self.sent_by);
+        endpoint.scope(|scope| {
+            let mut under_way = VecDeque::with_capacity(WINDOW);
+            for number in 1..count {
+                if under_way.len() == WINDOW
+                    && let Some(oldest) = under_way.pop_front()
+                {
+                    let oldest: pinfold::ScopedSend<'_, '_> = oldest;
+                    sent_by[oldest.wait()?.path as usize] += 1;
+                }
+                under_way.push_back(scope.send(peer, TAG, messages.get(number))?);
+            }
+            for send in under_way {
+                sent_by[send.wait()?.path as usize] += 1;
+            }
+            Ok(())
+        })
+    }
+
+    fn exchange(&mut self, out: &Messages, into: &mut Messages, count: usize) -> Result<()> {
+        let (endpoint, peer, sent_by) = (&self.endpoint, self.peer, &mut self.sent_by);
+        let mut done = 0;
+        while done < count {
+            let window = into.count().min(count - done);
+            endpoint.scope(|scope| {
+                let mut receives = Vec::with_capacity(window);
+                for memory in into.each_mut().take(window) {
+                    receives.push(scope.recv_into(peer, TAG, memory)?);
+                }
+                let mut sends = Vec::with_capacity(window);
+                for number in done..done + window {
+                    sends.push(scope.send(peer, TAG, out.get(number))?);
+                }
+                for receive in receives {
+                    receive.wait().0?;
+                }
+                for send in sends {
+                    sent_by[send.wait()?.path as usize] += 1;
+                }
+                Ok::<(), Fail>(())
+            })?;
+            done += window;
+        }
         Ok(())
+    }
+
+    fn set_waiting(&mut self, _waiting: Waiting) -> Result<()> {
+        // The library spins or sleeps by itself. A new run begins.
+        self.sent_by = [0; Path::ALL.len()];
+        Ok(())
+    }
+
+    fn path_taken(&self) -> Option<&'static str> {
+        // Now and then the library tries the other path: the usual one counts.
+        let usual = Path::ALL.into_iter().max_by_key(|&path| self.sent_by[path as usize])?;
+        (self.sent_by[usual as usize] > 0).then(|| usual.name())
     }
 }

@@ -19,7 +19,7 @@ use crate::perf::{
 };
 
 /// Slots in a direction.
-const SLOTS: u64 = 1024;
+const SLOTS: u64 = 64;
 static AHEAD: std::sync::LazyLock<u64> =
     std::sync::LazyLock::new(|| std::env::var("AHEAD").map_or(0, |v| v.parse().unwrap()));
 static BATCH: std::sync::LazyLock<u64> =

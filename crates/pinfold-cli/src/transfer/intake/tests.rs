@@ -1,11 +1,7 @@
 use std::{fs, io, path::Path};
 
 use super::*;
-use crate::transfer::{
-    frame::FileOffer,
-    name::RelativeName,
-    target::Rules,
-};
+use crate::transfer::{frame::FileOffer, name::RelativeName, target::Rules};
 
 const RULES: Rules = Rules { force: false, sync: false, umask: 0o022, nameless: true };
 

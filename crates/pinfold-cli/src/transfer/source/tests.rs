@@ -48,7 +48,8 @@ fn a_directory_is_sent_under_its_own_name() {
     let plan = Plan::new(&[tree.clone()]).unwrap();
     assert_eq!(names(&plan), ["tree/a", "tree/b", "tree/sub/deep/c", "tree/sub/ü\\n"]);
     assert_eq!(plan.expected, Totals { files: 4, bytes: 1 + 1 + 10 + 7 });
-    let skipped: Vec<_> = plan.skipped.iter().map(|(path, what)| skipped_note(path, what)).collect();
+    let skipped: Vec<_> =
+        plan.skipped.iter().map(|(path, what)| skipped_note(path, what)).collect();
     assert_eq!(skipped.len(), 2);
     assert!(skipped[0].ends_with("tree/link: skipped, it is a symbolic link"), "{skipped:?}");
     assert!(skipped[1].ends_with("tree/socket: skipped, it is a socket"), "{skipped:?}");
@@ -148,9 +149,8 @@ fn a_file_that_changes_is_an_error() {
         let failure = pieces.pop().unwrap().unwrap_err();
         assert_eq!(failure.status(), 5);
         assert!(failure.to_string().contains(&format!("it {how} while it was read")), "{failure}");
-        let ended = |piece: &Result<Piece, Failure>| {
-            matches!(piece, Ok(Piece::Record(Record::End { .. })))
-        };
+        let ended =
+            |piece: &Result<Piece, Failure>| matches!(piece, Ok(Piece::Record(Record::End { .. })));
         assert!(!pieces.iter().any(ended));
     }
 }

@@ -112,7 +112,7 @@ impl Core {
             self.complete(key, peer, tag, len, 0);
             return Ok(());
         }
-        op_stage(self, key, RecvStage::Streaming { peer: peer.id, sid });
+        op_stage(self, key, RecvStage::Streaming { peer: peer.id });
         peer.inbound.push(Inbound {
             sid,
             tag,
@@ -290,7 +290,7 @@ impl Core {
         self.pulls.retain(|other| *other != key);
         // The sender closed in mid-transfer: what was read may be no more what it sent.
         if peer.rx.is_closed() {
-            op_stage(self, key, RecvStage::Streaming { peer: peer.id, sid: pull.sid });
+            op_stage(self, key, RecvStage::Streaming { peer: peer.id });
             return;
         }
         if pull.errno != 0 {
@@ -298,7 +298,7 @@ impl Core {
             if pull.errno == rustix::io::Errno::SRCH.raw_os_error().unsigned_abs()
                 && !process::pidfd_alive(&peer.pidfd)
             {
-                op_stage(self, key, RecvStage::Streaming { peer: peer.id, sid: pull.sid });
+                op_stage(self, key, RecvStage::Streaming { peer: peer.id });
                 return;
             }
             self.fin(peer, pull.sid, pull.errno, 0);

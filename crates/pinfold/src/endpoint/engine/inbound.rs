@@ -11,7 +11,7 @@ use super::{
     peer::{Inbound, MESSAGE_COST, Peer, Sink},
 };
 use crate::{
-    Error, Path, Receipt, Result,
+    Error, Path, Receipt, Refusal, Result,
     failpoint::{self, Point},
     link::shm::ring::Violation,
     wire::descriptor::{
@@ -138,7 +138,7 @@ impl Core {
                 peer.rx.release(cost);
                 self.make_room(key, len);
                 if let Some(op) = self.ops.recv_mut(key) {
-                    op.stage = RecvStage::Streaming { peer: peer.id, sid };
+                    op.stage = RecvStage::Streaming { peer: peer.id };
                 }
                 (Sink::Op(key), 0)
             }
@@ -290,10 +290,8 @@ impl Core {
             let source = std::io::Error::from_raw_os_error(fin.errno as i32);
             Err(Error::Transfer { peer: peer.info.name.clone(), source })
         } else {
-            if fin.took_ns > 0 {
-                peer.learner.observe(Path::Cma, len, fin.took_ns.min(1 << 40));
-            }
-            op.receipt.path = Path::Cma;
+            peer.learn_cma(len, op.started, fin.took_ns);
+            op.receipt.took(Path::Cma, Refusal::NoCredit);
             op.receipt.copied_kernel = copied;
             self.counters.count_sent(Path::Cma, len);
             self.counters.copied_kernel += copied;
@@ -333,7 +331,7 @@ impl Core {
             && let Some(op) = self.ops.recv_mut(key)
         {
             stream.copied = op.memory.write(0, &kept);
-            op.stage = RecvStage::Streaming { peer: peer.id, sid };
+            op.stage = RecvStage::Streaming { peer: peer.id };
         }
     }
 }

@@ -194,8 +194,24 @@ impl Engine {
         }
         self.events_at = now + EVENTS_EVERY_NS;
         self.cool_down();
+        if self.core.lane_budget.was_short() {
+            self.trim_lanes();
+        }
         // A sleeping leader does this itself; what it sleeps on must not be taken from under it.
         if self.asleep { false } else { self.handle_events() }
+    }
+
+    /// Takes memory back from lanes that have nothing in flight, for those that want to grow.
+    fn trim_lanes(&mut self) {
+        for id in self.peers.ids() {
+            let Some(peer) = self.peers.get_mut(id) else { continue };
+            if peer.blocked || !peer.out.is_empty() {
+                continue;
+            }
+            if let Err(violation) = peer.tx.trim(&mut self.core.lane_budget) {
+                self.cut_off(id, violation);
+            }
+        }
     }
 
     /// Takes what has come from one peer. Whether anything had.
@@ -333,7 +349,7 @@ impl Engine {
             .filter(|(_, op)| match &op.kind {
                 OpKind::Send(send) => send.peer == id,
                 OpKind::Recv(recv) => match &recv.stage {
-                    RecvStage::Streaming { peer, .. } => *peer == id,
+                    RecvStage::Streaming { peer } => *peer == id,
                     RecvStage::Pulling(pull) => pull.peer == id,
                     RecvStage::Posted(_) | RecvStage::Moving => false,
                 },

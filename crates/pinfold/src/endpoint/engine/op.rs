@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
-        matching::{PostedKey, Source},
+        matching::PostedKey,
         scatter::{Landing, Remote, Scatter},
     },
 };
@@ -48,6 +48,10 @@ pub(crate) struct SendOp {
     pub memory: Scatter,
     pub stage: SendStage,
     pub receipt: Receipt,
+    /// Whether the receipt says what the cost model chose; it is asked once a message.
+    pub routed: bool,
+    /// When its first descriptor was written, ticks.
+    pub started: u64,
     /// The path the caller insists on.
     pub required: Option<Path>,
 }
@@ -80,7 +84,6 @@ pub(crate) struct Pushing {
 
 /// A receive, posted or matched.
 pub(crate) struct RecvOp {
-    pub from: Source,
     pub memory: Scatter,
     /// Memory made for the message, when the caller brought none: what `memory` points to.
     pub own: Option<Landing>,
@@ -94,7 +97,7 @@ pub(crate) enum RecvStage {
     /// Waits for a message.
     Posted(PostedKey),
     /// Matched with an inbound stream of this peer.
-    Streaming { peer: PeerId, sid: u32 },
+    Streaming { peer: PeerId },
     /// Matched with a message in its sender's memory.
     Pulling(Box<Pull>),
     /// Between stages, inside one call.

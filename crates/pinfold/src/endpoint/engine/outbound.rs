@@ -4,6 +4,8 @@
 //! piece is out, or when it is announced and the word is the receiver's. The order of first
 //! descriptors is the order of posting, which is what keeps messages in order.
 
+use pinfold_sys::clock;
+
 use super::{
     core::Core,
     op::{Done, OpKey, SendOp, SendStage},
@@ -22,7 +24,7 @@ use crate::{
 /// next, both from the cache.
 const PIECE_MAX: u64 = 8 << 10;
 /// Messages up to this long go as one piece.
-const PIECE_WHOLE: u64 = 2 << 10;
+const PIECE_WHOLE: u64 = 8 << 10;
 /// Messages shorter than this say nothing about the speed of copying.
 const LEARN_FROM: u64 = 8 << 10;
 
@@ -189,9 +191,12 @@ impl Core {
             if !peer.tx.has_room(&mut self.lane_budget)? {
                 return Ok(Step::Stuck);
             }
-            match self.route(peer, op) {
-                Err(error) => return Ok(Step::Ended(Err(error))),
-                Ok(receipt) => op.receipt = receipt,
+            if !op.routed {
+                match self.route(peer, op) {
+                    Err(error) => return Ok(Step::Ended(Err(error))),
+                    Ok(receipt) => op.receipt = receipt,
+                }
+                op.routed = true;
             }
             let len = op.memory.len();
             match op.receipt.path {
@@ -210,6 +215,7 @@ impl Core {
                 }
                 Path::Eager if self.fits_eager(peer, len) => {
                     op.stage = SendStage::Streaming { at: 0, end: len, announced: false };
+                    op.started = clock::ticks();
                 }
                 Path::Eager | Path::Cma => return self.announce(peer, key, op),
             }
@@ -261,6 +267,7 @@ impl Core {
         peer.tx.push(Header::new(Kind::Rts, 0, key.index), &rts.body());
         failpoint::hit(Point::AfterAnnounce);
         peer.waiting += 1;
+        op.started = clock::ticks();
         op.stage = SendStage::Waiting { cancelled: false };
         Ok(Step::Announced)
     }
@@ -298,9 +305,12 @@ impl Core {
             }
         }
         if len >= LEARN_FROM {
-            peer.learn_eager(len);
+            peer.learn_eager(len, op.started);
         }
-        op.receipt.path = Path::Eager;
+        // An inline message comes this way only when credit is short.
+        let why_not =
+            if op.receipt.path == Path::Inline { Refusal::NoCredit } else { Refusal::Declined };
+        op.receipt.took(Path::Eager, why_not);
         op.receipt.copied_user = *end;
         self.counters.count_sent(Path::Eager, len);
         self.counters.copied_user += *end;

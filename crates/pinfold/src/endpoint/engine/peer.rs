@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, os::fd::OwnedFd};
 
+use pinfold_sys::clock;
 use rustc_hash::FxHashMap;
 
 use super::op::OpKey;
@@ -25,6 +26,9 @@ use crate::{
 
 /// What one unexpected message costs beside its bytes: the receiver's bookkeeping for it.
 pub(crate) const MESSAGE_COST: u64 = 128;
+
+/// What asking and answering is taken to add before it has been seen, ns.
+const ASKING_NS: u64 = 1000;
 
 /// What is known about a connected peer.
 #[derive(Clone, Debug)]
@@ -105,6 +109,10 @@ pub(crate) struct Peer {
     pub waiting_max: u32,
     pub permissions: Permissions,
     pub learner: Learner,
+    /// What asking and answering adds to a transfer out of this side's memory, ns.
+    asking_ns: u64,
+    /// When the last message to it had gone, ticks.
+    last_end: u64,
 
     pub inbound: Vec<Inbound>,
     /// Unmatched eager cost here, and what was granted.
@@ -188,6 +196,8 @@ impl Peer {
             waiting_max: established.granted.rendezvous_max,
             permissions,
             learner: Learner::new(model),
+            asking_ns: ASKING_NS,
+            last_end: 0,
             inbound: Vec::new(),
             owed: 0,
             granted: granted.unexpected_bytes,
@@ -255,14 +265,32 @@ impl Peer {
         self.claims_taken &= !(1 << claim);
     }
 
-    /// Learns from what the receiver said of its copying out of the ring, for `len` more bytes.
-    pub(crate) fn learn_eager(&mut self, len: u64) {
-        let ns_per_mib = self.tx.eager_ns_per_mib();
-        if ns_per_mib > 0 {
-            // A word the peer wrote: bounded, or it could overflow.
-            let ns = (u128::from(ns_per_mib.min(1 << 40)) * u128::from(len)) >> 20;
-            self.learner.observe(Path::Eager, len, ns as u64);
-        }
+    /// Learns what `len` more bytes through the ring took: here, or at the receiver by its own
+    /// account, whichever is more, for both copy at the same time.
+    pub(crate) fn learn_eager(&mut self, len: u64, started: u64) {
+        let here = self.lap_ns(started);
+        // A word the peer wrote: bounded, or it could overflow.
+        let there = (u128::from(self.tx.eager_ns_per_mib().min(1 << 40)) * u128::from(len)) >> 20;
+        self.learner.observe(Path::Eager, len, here.max(there as u64));
+    }
+
+    /// Learns what a message of `len` bytes out of this side's memory took: the receiver's account,
+    /// and what asking and answering adds. The receiver may have been late to ask for it, which
+    /// says nothing about the path; so the least of recent additions counts.
+    pub(crate) fn learn_cma(&mut self, len: u64, started: u64, took_ns: u64) {
+        let took = took_ns.min(1 << 40);
+        let added = self.lap_ns(started).saturating_sub(took);
+        self.asking_ns = added.min(self.asking_ns + self.asking_ns / 16 + 10);
+        self.learner.observe(Path::Cma, len, took + self.asking_ns);
+    }
+
+    /// Ns since `started`, or since the message before it ended, if that was later: messages that
+    /// overlap share their time.
+    fn lap_ns(&mut self, started: u64) -> u64 {
+        let now = clock::ticks();
+        let ticks = now.saturating_sub(started.max(self.last_end));
+        self.last_end = now;
+        ticks * 1000 / clock::ticks_per_us().max(1)
     }
 
     /// The inbound stream `sid`.

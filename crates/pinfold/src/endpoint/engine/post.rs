@@ -3,7 +3,7 @@
 use super::{
     Engine,
     core::{Core, Unexpected},
-    op::{Arrived, Done, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp, SendStage, gone},
+    op::{Arrived, Done, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp, SendStage},
     peer::{MESSAGE_COST, Peer},
 };
 use crate::{
@@ -25,6 +25,23 @@ pub struct Envelope {
     pub tag: u64,
     /// Its length, bytes.
     pub len: u64,
+}
+
+/// What became of a send that should go at once.
+pub(crate) enum Now {
+    Sent(Receipt),
+    /// It has to be posted; with what the cost model chose, if it was asked.
+    Later(Option<Receipt>),
+}
+
+/// What a look at the heads of the lanes found.
+pub(crate) enum Look {
+    /// The message, received.
+    Took(Result<Arrived>),
+    /// Nothing has come.
+    Nothing,
+    /// Something that needs the ordinary way.
+    Other,
 }
 
 impl Engine {
@@ -56,19 +73,14 @@ impl Engine {
     }
 
     /// Sends a message of one piece at once, if that is possible and the cost model says so.
-    pub(crate) fn send_piece_now(
-        &mut self,
-        id: PeerId,
-        tag: u64,
-        memory: &Scatter,
-    ) -> Result<Option<Receipt>> {
+    pub(crate) fn send_piece_now(&mut self, id: PeerId, tag: u64, memory: &Scatter) -> Result<Now> {
         let (peer, core) = self.peer_mut(id)?;
         if !peer.out.is_empty() || !peer.control.is_empty() {
-            return Ok(None);
+            return Ok(Now::Later(None));
         }
         let mut receipt = core.choose(peer, memory.len())?;
         if receipt.path != Path::Eager {
-            return Ok(None);
+            return Ok(Now::Later(Some(receipt)));
         }
         match core.send_one_piece(peer, tag, memory) {
             Ok(true) => {
@@ -76,9 +88,9 @@ impl Engine {
                 core.counters.count_sent(Path::Eager, memory.len());
                 core.counters.copied_user += memory.len();
                 receipt.copied_user = memory.len();
-                Ok(Some(receipt))
+                Ok(Now::Sent(receipt))
             }
-            Ok(false) => Ok(None),
+            Ok(false) => Ok(Now::Later(Some(receipt))),
             Err(violation) => Err(self.violated(id, violation)),
         }
     }
@@ -89,19 +101,20 @@ impl Engine {
         self.peers.why_gone(id)
     }
 
-    /// Posts a send. It ends when the memory is the caller's again.
+    /// Posts a send; `chosen` is what the cost model said of it, if it was asked. It ends when the memory is the caller's again.
     pub(crate) fn post_send(
         &mut self,
         id: PeerId,
         tag: u64,
         memory: Scatter,
         required: Option<Path>,
+        chosen: Option<Receipt>,
     ) -> Result<OpKey> {
         self.check()?;
         let (peer, core) = self.peer_mut(id)?;
-        let receipt = Receipt::new(Path::Eager, memory.len());
-        let stage = SendStage::Fresh;
-        let send = SendOp { peer: id, tag, memory, stage, receipt, required };
+        let receipt = chosen.unwrap_or(Receipt::new(Path::Eager, memory.len()));
+        let (stage, routed) = (SendStage::Fresh, chosen.is_some());
+        let send = SendOp { peer: id, tag, memory, stage, receipt, routed, started: 0, required };
         let key = core.ops.insert(Op::new(OpKind::Send(send)));
         peer.out.push_back(key);
         if let Err(violation) = core.pump(peer) {
@@ -122,7 +135,6 @@ impl Engine {
         self.check()?;
         let as_message = memory.is_none();
         let recv = RecvOp {
-            from,
             memory: memory.unwrap_or(Scatter::empty()),
             own: None,
             as_message,
@@ -214,93 +226,27 @@ impl Engine {
 
     /// Receives the message at the head of a lane without posting anything, if it matches, is
     /// whole and short, and nothing else is posted or stored.
-    ///
-    /// `Ok(None)`: nothing is there, or it needs the ordinary way.
     #[inline(always)]
-    pub(crate) fn recv_now(
-        &mut self,
-        from: Source,
-        tag: TagMatch,
-        memory: &Scatter,
-    ) -> Option<Result<Arrived>> {
+    pub(crate) fn recv_now(&mut self, from: Source, tag: TagMatch, memory: &Scatter) -> Look {
         if !self.core.matcher.is_idle() || self.armed {
-            return None;
+            return Look::Other;
         }
         match from {
-            Source::Peer(id) => {
-                let peer = self.peers.get_mut(id)?;
-                Engine::recv_head(&mut self.core, peer, tag, memory)
-            }
+            Source::Peer(id) => match self.peers.get_mut(id) {
+                Some(peer) => recv_head(&mut self.core, peer, tag, memory),
+                None => Look::Other,
+            },
             Source::Any => {
                 for &index in &self.hot {
                     let Some(peer) = self.peers.at_mut(index) else { continue };
-                    let taken = Engine::recv_head(&mut self.core, peer, tag, memory);
-                    if taken.is_some() {
-                        return taken;
+                    match recv_head(&mut self.core, peer, tag, memory) {
+                        Look::Nothing => {}
+                        found => return found,
                     }
                 }
-                None
+                Look::Nothing
             }
         }
-    }
-
-    #[inline(always)]
-    fn recv_head(
-        core: &mut Core,
-        peer: &mut Peer,
-        tag: TagMatch,
-        memory: &Scatter,
-    ) -> Option<Result<Arrived>> {
-        let header = peer.rx.head()?;
-        let (got_tag, len, receipt);
-        if header.is_inline() {
-            got_tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
-            if !tag.matches(got_tag) {
-                return None;
-            }
-            // A length that no honest peer writes is for the ordinary way to judge.
-            let bytes = header.inline_len(INLINE_MAX)?;
-            len = bytes as u64;
-            let taken = if bytes <= 8 {
-                let word = peer.rx.word(0).to_ne_bytes();
-                memory.write(0, &word[..bytes])
-            } else {
-                let words = peer.rx.body();
-                memory.write(0, &super::inbound::bytes_of(&words)[..bytes])
-            };
-            let mut made = Receipt::new(Path::Inline, taken);
-            made.copied_user = taken;
-            receipt = made;
-        } else if header.kind() == Some(Kind::Eager) {
-            let eager = Eager::read(&peer.rx.body());
-            if !tag.matches(eager.tag)
-                || u64::from(eager.piece.len) != eager.len
-                || eager.len > peer.granted
-            {
-                return None;
-            }
-            (got_tag, len) = (eager.tag, eager.len);
-            let taken = memory.drain(&peer.rx, eager.piece, 0).ok()?;
-            let mut made = peer.receipt(Path::Eager, taken, len);
-            made.copied_user = taken;
-            receipt = made;
-        } else {
-            return None;
-        }
-        if peer.rx.advance(header).is_err() {
-            return Some(Err(gone(
-                &peer.info.name,
-                crate::Gone::Misbehaved("its ring runs past the end"),
-            )));
-        }
-        peer.rx.release(MESSAGE_COST + len);
-        if peer.rx.unpublished() >= super::PUBLISH_AFTER || peer.rx.head().is_none() {
-            Engine::publish(core, peer);
-        }
-        core.counters.count_received(receipt.path, receipt.bytes);
-        core.counters.copied_user += receipt.copied_user;
-        let arrived = Arrived { peer: peer.id, tag: got_tag, len, receipt, bytes: None };
-        Some(super::inbound::checked(arrived))
     }
 
     /// Lets an operation go on without anyone to ask for its result; `keeps` lives until then.
@@ -319,6 +265,56 @@ impl Engine {
             }
         }
     }
+}
+
+#[inline(always)]
+fn recv_head(core: &mut Core, peer: &mut Peer, tag: TagMatch, memory: &Scatter) -> Look {
+    let Some(header) = peer.rx.head() else { return Look::Nothing };
+    let (got_tag, len, receipt);
+    if header.is_inline() {
+        got_tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
+        // A length that no honest peer writes is for the ordinary way to judge.
+        let Some(bytes) = header.inline_len(INLINE_MAX).filter(|_| tag.matches(got_tag)) else {
+            return Look::Other;
+        };
+        len = bytes as u64;
+        let taken = if bytes <= 8 {
+            let word = peer.rx.word(0).to_ne_bytes();
+            memory.write(0, &word[..bytes])
+        } else {
+            memory.write(0, &super::inbound::bytes_of(&peer.rx.body())[..bytes])
+        };
+        let mut made = Receipt::new(Path::Inline, taken);
+        made.copied_user = taken;
+        receipt = made;
+    } else if header.kind() == Some(Kind::Eager) {
+        let eager = Eager::read(&peer.rx.body());
+        if !tag.matches(eager.tag)
+            || u64::from(eager.piece.len) != eager.len
+            || eager.len > peer.granted
+        {
+            return Look::Other;
+        }
+        (got_tag, len) = (eager.tag, eager.len);
+        let Ok(taken) = memory.drain(&peer.rx, eager.piece, 0) else { return Look::Other };
+        let mut made = peer.receipt(Path::Eager, taken, len);
+        made.copied_user = taken;
+        receipt = made;
+    } else {
+        return Look::Other;
+    }
+    if peer.rx.advance(header).is_err() {
+        // The ordinary way finds the same and cuts the peer off.
+        return Look::Other;
+    }
+    peer.rx.release(MESSAGE_COST + len);
+    if peer.rx.unpublished() >= super::PUBLISH_AFTER || peer.rx.head().is_none() {
+        Engine::publish(core, peer);
+    }
+    core.counters.count_received(receipt.path, receipt.bytes);
+    core.counters.copied_user += receipt.copied_user;
+    let arrived = Arrived { peer: peer.id, tag: got_tag, len, receipt, bytes: None };
+    Look::Took(super::inbound::checked(arrived))
 }
 
 /// What a send's result is, of what an operation ended with.

@@ -77,13 +77,13 @@ impl<P, U> Matcher<P, U> {
     }
 
     /// Posted receives.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn posted_len(&self) -> usize {
         self.posted.len()
     }
 
     /// Stored messages.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn unexpected_len(&self) -> usize {
         self.unexpected.len()
     }
@@ -141,12 +141,6 @@ impl<P, U> Matcher<P, U> {
     /// Removes a stored message; `None` if it was taken or removed before.
     pub(crate) fn remove_unexpected(&mut self, key: UnexpectedKey) -> Option<U> {
         self.unexpected.remove(key.0)
-    }
-
-    /// A peer went: the receives that name it and the messages it sent, both removed, each in
-    /// order. Receives from any source stay. Looks at every entry.
-    pub(crate) fn drop_peer(&mut self, peer: PeerId) -> (Vec<P>, Vec<U>) {
-        (self.drop_posted(|from| from == Source::Peer(peer)), self.unexpected.drop_peer(peer))
     }
 
     /// Changes every stored message of a peer where it stands. Looks at every entry.

@@ -55,6 +55,7 @@ enum Step {
     Remove(usize),
     DropPeer(PeerId),
     DropAny,
+    ChangePeer(PeerId),
 }
 
 fn any_peer() -> impl Strategy<Value = PeerId> {
@@ -96,7 +97,11 @@ fn any_step(adds: u32) -> impl Strategy<Value = Step> {
 }
 
 fn any_steps() -> impl Strategy<Value = Vec<Step>> {
-    let rare = prop_oneof![any_peer().prop_map(Step::DropPeer), Just(Step::DropAny),];
+    let rare = prop_oneof![
+        any_peer().prop_map(Step::DropPeer),
+        Just(Step::DropAny),
+        any_peer().prop_map(Step::ChangePeer),
+    ];
     let run = (1..6u32).prop_flat_map(|adds| prop::collection::vec(any_step(adds), 0..200));
     prop::collection::vec((run, rare), 0..4).prop_map(|runs| {
         runs.into_iter().flat_map(|(run, rare)| run.into_iter().chain([rare])).collect()
@@ -152,14 +157,18 @@ fn compare(steps: Vec<Step>) {
                 }
             }
             Step::DropPeer(peer) => {
-                let (posted, unexpected) = real.drop_peer(peer);
+                let posted = real.drop_posted(|from| from == Source::Peer(peer));
                 let goes = |it: &(Source, TagMatch, u64)| it.0 == Source::Peer(peer);
                 let (gone, left) = naive.posted.drain(..).partition(goes);
                 naive.posted = left;
                 assert_eq!(posted, Vec::from_iter(Vec::into_iter(gone).map(|it| it.2)));
-                let (gone, left) = naive.unexpected.drain(..).partition(|it| it.0 == peer);
-                naive.unexpected = left;
-                assert_eq!(unexpected, Vec::from_iter(Vec::into_iter(gone).map(|it| it.2)));
+            }
+            Step::ChangePeer(peer) => {
+                // Payloads name entries, so what changes is only noted.
+                let mut seen = Vec::new();
+                real.each_unexpected_of(peer, |value| seen.push(*value));
+                let theirs = naive.unexpected.iter().filter(|it| it.0 == peer);
+                assert_eq!(seen, Vec::from_iter(theirs.map(|it| it.2)));
             }
             Step::DropAny => {
                 let (gone, left) = naive.posted.drain(..).partition(|it| it.0 == Source::Any);

@@ -89,12 +89,6 @@ impl<U> Unexpected<U> {
         }
     }
 
-    pub(super) fn drop_peer(&mut self, peer: PeerId) -> Vec<U> {
-        let slots: Vec<u32> =
-            self.arena.iter().filter(|(_, it)| it.peer == peer).map(|(slot, _)| slot).collect();
-        slots.into_iter().filter_map(|slot| Some(self.remove_slot(slot)?.value)).collect()
-    }
-
     /// The earliest message that matches.
     #[inline]
     fn locate(&mut self, from: Source, tag: TagMatch) -> Option<u32> {

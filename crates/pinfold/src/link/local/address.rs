@@ -22,11 +22,6 @@ pub struct Address {
 }
 
 impl Address {
-    /// The user whose endpoint it is; `None` for this process's own.
-    pub fn user(&self) -> Option<&str> {
-        self.user.as_deref()
-    }
-
     /// The endpoint's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -98,10 +93,10 @@ mod tests {
     #[test]
     fn good_addresses() {
         let address: Address = "local:box".parse().unwrap();
-        assert_eq!((address.user(), address.name()), (None, "box"));
+        assert_eq!((address.user.as_deref(), address.name()), (None, "box"));
         assert_eq!(address.owner(7).unwrap(), 7);
         let address: Address = "local:root/a.B-9_".parse().unwrap();
-        assert_eq!((address.user(), address.name()), (Some("root"), "a.B-9_"));
+        assert_eq!((address.user.as_deref(), address.name()), (Some("root"), "a.B-9_"));
         assert_eq!(address.owner(7).unwrap(), 0);
         let address: Address = "local:4000000011/x".parse().unwrap();
         assert_eq!(address.owner(7).unwrap(), 4_000_000_011);

@@ -98,7 +98,7 @@ impl Listener {
     /// # Errors
     /// [`Error::Os`] if this process has no descriptors left; the connection keeps waiting.
     pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Credentials)>> {
-        let os = |call, source| Error::os(call, self.address.to_string(), source);
+        let os = |call, source| Error::os(call, self.address().to_string(), source);
         let Some(socket) = socket::accept(&self.socket).map_err(|error| os("accept", error))?
         else {
             return Ok(None);

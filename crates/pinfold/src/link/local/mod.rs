@@ -13,7 +13,7 @@ pub(crate) mod handshake;
 pub(crate) mod listener;
 pub(crate) mod proof;
 
-pub use access::Access;
+pub use access::{Access, Who};
 pub use address::Address;
 pub(crate) use handshake::{Established, Handshake, Side, Us};
 pub(crate) use listener::Listener;

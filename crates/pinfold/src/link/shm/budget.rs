@@ -5,11 +5,13 @@
 pub(crate) struct Budget {
     limit: usize,
     used: usize,
+    /// Whether something was refused since last asked.
+    refused: bool,
 }
 
 impl Budget {
     pub(crate) const fn new(limit: usize) -> Budget {
-        Budget { limit, used: 0 }
+        Budget { limit, used: 0, refused: false }
     }
 
     /// Takes `bytes`, or nothing.
@@ -17,6 +19,8 @@ impl Budget {
         let fits = bytes <= self.limit - self.used;
         if fits {
             self.used += bytes;
+        } else {
+            self.refused = true;
         }
         fits
     }
@@ -27,7 +31,13 @@ impl Budget {
         self.used = self.used.saturating_sub(bytes);
     }
 
+    /// Whether the limit refused something since this was last asked.
+    pub(crate) fn was_short(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
+    }
+
     /// Bytes taken.
+    #[cfg(test)]
     pub(crate) const fn used(&self) -> usize {
         self.used
     }

@@ -28,7 +28,7 @@ const SPEED_AT: usize = 16;
 /// consumer's cursor is not read for each.
 const BULK_BYTES_FIRST: u32 = 32 << 10;
 /// Bulk bytes beyond which a lane grows only while its consumer is really behind.
-const BULK_BYTES_EASY: u32 = 128 << 10;
+const BULK_BYTES_EASY: u32 = 64 << 10;
 
 /// The sending end.
 pub(crate) struct LaneTx {
@@ -83,7 +83,7 @@ impl LaneTx {
 
     #[cold]
     fn grow_ring(&mut self, budget: &mut Budget) {
-        let now = self.ring.capacity();
+        let now = self.ring.capacity_to_come();
         if now >= RING_SLOTS_MAX {
             return;
         }
@@ -213,27 +213,28 @@ impl LaneTx {
     }
 
     /// Whether the consumer has gone past everything that was pushed.
-    pub(crate) fn is_drained(&mut self) -> Result<bool, Violation> {
+    fn is_drained(&mut self) -> Result<bool, Violation> {
         self.ring.refresh()?;
         self.bulk.reclaim(self.ring.consumed());
         Ok(self.ring.consumed() == self.ring.produced())
     }
 
     /// Gives bulk memory beyond the first page back, if nothing is in flight.
-    pub(crate) fn trim(&mut self, budget: &mut Budget) -> Result<bool, Violation> {
+    pub(crate) fn trim(&mut self, budget: &mut Budget) -> Result<(), Violation> {
         if self.bulk.size() <= BULK_BYTES_MIN || !self.is_drained()? {
-            return Ok(false);
+            return Ok(());
         }
         let from = self.way.bulk_at() + BULK_BYTES_MIN as usize;
         let to = self.way.bulk_at() + self.bulk.size() as usize;
-        if self.segment.release(from..to).is_err() {
-            return Ok(false);
+        if let Err(error) = self.segment.release(from..to) {
+            tracing::debug!(%error, "a lane keeps its memory");
+            return Ok(());
         }
         self.bulk.shrink(BULK_BYTES_MIN);
         let bytes = to - from;
         self.budgeted -= bytes;
         budget.give(bytes);
-        Ok(true)
+        Ok(())
     }
 
     /// Says that this side closes in good order.
@@ -297,12 +298,6 @@ impl LaneRx {
     #[inline(always)]
     pub(crate) fn release(&mut self, cost: u64) {
         self.released += cost;
-    }
-
-    /// Whether the sender does not know yet of `many` descriptors or more.
-    #[inline(always)]
-    pub(crate) fn owes(&self, many: u64) -> bool {
-        self.ring.unpublished() >= many || self.released != self.released_published
     }
 
     /// Descriptors passed that the sender has not been told of.

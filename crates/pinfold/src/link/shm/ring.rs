@@ -142,7 +142,7 @@ impl<M: RingMemory> RingTx<M> {
     }
 
     /// Slots in use once this lap has ended.
-    pub(crate) fn capacity(&self) -> u32 {
+    pub(crate) fn capacity_to_come(&self) -> u32 {
         self.capacity_next
     }
 

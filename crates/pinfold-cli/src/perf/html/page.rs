@@ -1,0 +1,185 @@
+//! The page.
+
+use std::fmt::Write as _;
+
+use super::{escaped, plot};
+use crate::perf::{
+    class::Class,
+    compare::{Row, rows},
+    plan::What,
+    record::Record,
+    run::Findings,
+    table, units,
+};
+
+const STYLE: &str = include_str!("page.css");
+
+/// All of it.
+pub(super) fn page(findings: &Findings) -> String {
+    let records = findings.collected.records();
+    let rows = rows(&records, |cell, id| findings.collected.path_taken(cell, id));
+    let mut page = String::new();
+    let _ = write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>pinfold perf</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <h1>pinfold perf</h1>\n"
+    );
+    head(&mut page, findings);
+    for class in Class::ALL {
+        if records.iter().any(|record| record.class == class) {
+            plots(&mut page, &records, class);
+        }
+    }
+    summary(&mut page, &rows);
+    every(&mut page, &records);
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+/// What was measured, on what, and what one must know to read it.
+fn head(page: &mut String, findings: &Findings) {
+    let _ = writeln!(
+        page,
+        "<p class=\"facts\">pinfold {} on {}<br/>{}<br/>{} Every run's contents were checked. \
+         It took {:.0} seconds.</p>",
+        env!("CARGO_PKG_VERSION"),
+        escaped(&findings.machine.line()),
+        escaped(&findings.distance()),
+        escaped(findings.payload()),
+        findings.took.as_secs_f64(),
+    );
+    for note in &findings.notes {
+        let _ = writeln!(page, "<p class=\"note\">{}</p>", escaped(note));
+    }
+    page.push_str(
+        "<p class=\"hint\">Two processes exchange messages. All subjects took turns in the same \
+         run. <em>line</em>, <em>ring</em> and <em>memcpy</em> (dashed) are what the bare machine \
+         does: a cache line bounced between the cores, a ring in shared memory without tags, \
+         matching or checks, and a copy within one process. <em>cma</em> (process_vm_readv), \
+         <em>pipe</em>, <em>unix</em> and <em>tcp</em> are what one would use instead of Pinfold. \
+         <em>near</em> and <em>far</em> say how far apart the two cores were during a run: a \
+         virtual machine may change that at any time. Only runs of the same class are \
+         compared.</p>\n",
+    );
+}
+
+/// The plots of one class.
+fn plots(page: &mut String, records: &[Record], class: Class) {
+    let mut section = String::new();
+    for what in [What::Latency, What::Bandwidth, What::Bidirectional] {
+        if let Some(svg) = plot::over_size(records, what, class) {
+            let legend = plot::legend(&plot::of(records, what, class));
+            figure(&mut section, heading(what), &legend, &svg);
+        }
+    }
+    if let Some(svg) = plot::bars(records, What::Rate, 8, class) {
+        figure(&mut section, heading(What::Rate), "", &svg);
+    }
+    if !section.is_empty() {
+        let _ = write!(page, "<h2>Cores {class}</h2>\n{section}");
+    }
+}
+
+fn heading(what: What) -> &'static str {
+    match what {
+        What::Latency => "Latency: one message, one way, over its size. Lower is better.",
+        What::Bandwidth => "Bandwidth: a stream one way, over the message size. Higher is better.",
+        What::Bidirectional => "Both directions at once, their sum. Higher is better.",
+        What::Rate => "Rate: 8-byte messages one way. Longer is better.",
+        What::Cpu => "Processor time of both processes, per message; from 4 KiB on per gigabyte.",
+    }
+}
+
+fn figure(page: &mut String, title: &str, legend: &str, svg: &str) {
+    let _ = writeln!(page, "<h3>{title}</h3>\n<figure>\n{legend}{svg}</figure>");
+}
+
+/// Pinfold beside the rest.
+fn summary(page: &mut String, rows: &[Row]) {
+    page.push_str("<h2>Pinfold beside the rest</h2>\n");
+    page.push_str(
+        "<p class=\"hint\">Medians. <em>vs best</em>: how many times better Pinfold is than the \
+         best alternative of the same class; below 1 it is worse. <em>of bare</em>: what part of \
+         the bare machine's performance it reaches.</p>\n",
+    );
+    for what in What::ALL {
+        let of_what: Vec<&Row> = rows.iter().filter(|row| row.cell.what == what).collect();
+        if of_what.is_empty() {
+            continue;
+        }
+        let _ = writeln!(page, "<h3>{}</h3>", heading(what));
+        let names = ["size", "class", "memcpy", "bare", "best", "Pinfold", "vs best", "of bare"];
+        table_of(page, &names, of_what.into_iter().map(summary_row));
+    }
+}
+
+/// A cell's CSS class and text.
+type Field = (&'static str, String);
+
+fn summary_row(row: &Row) -> Vec<Field> {
+    let show = |record: &Option<Record>| record.as_ref().map_or("–".into(), table::value);
+    let named = |record: &Option<Record>| {
+        let named = |r: &Record| format!("{} {}", table::value(r), r.subject.name());
+        record.as_ref().map_or("–".into(), named)
+    };
+    let ratio = row.against_best();
+    let mark = match ratio {
+        Some(1.02..) => "good",
+        Some(..0.98) => "bad",
+        _ => "",
+    };
+    let path = row.path.unwrap_or_default();
+    vec![
+        ("", units::bytes(row.cell.size)),
+        ("", row.class.to_string()),
+        ("", show(&row.memcpy)),
+        ("", named(&row.floor)),
+        ("", named(&row.best)),
+        ("", format!("{} {path}", show(&row.pinfold))),
+        (mark, ratio.map_or("–".into(), table::ratio_text)),
+        ("", row.of_floor().map_or("–".into(), |part| format!("{:.0} %", part * 100.0))),
+    ]
+}
+
+/// Every record.
+fn every(page: &mut String, records: &[Record]) {
+    page.push_str("<h2>Every subject</h2>\n");
+    page.push_str(
+        "<p class=\"hint\"><em>p99</em>: what 99 % of the samples reached or bettered.</p>\n",
+    );
+    let mut sorted: Vec<&Record> = records.iter().collect();
+    sorted.sort_by_key(|r| (r.what, r.size, r.class, r.id()));
+    let names = ["measure", "size", "class", "subject", "median", "p99", "samples"];
+    let row = |r: &Record| {
+        vec![
+            ("name", r.what.name().to_string()),
+            ("", units::bytes(r.size)),
+            ("", r.class.to_string()),
+            ("name", r.id().to_string()),
+            ("", table::value(r)),
+            ("", table::with_unit(r.what, r.size, r.p99)),
+            ("", r.n.to_string()),
+        ]
+    };
+    table_of(page, &names, sorted.into_iter().map(row));
+}
+
+fn table_of(page: &mut String, names: &[&str], rows: impl Iterator<Item = Vec<Field>>) {
+    page.push_str("<div class=\"scroll\"><table>\n<tr>");
+    for name in names {
+        let class = if matches!(*name, "measure" | "subject") { " class=\"name\"" } else { "" };
+        let _ = write!(page, "<th{class}>{name}</th>");
+    }
+    page.push_str("</tr>\n");
+    for row in rows {
+        page.push_str("<tr>");
+        for (class, text) in row {
+            let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+            let _ = write!(page, "<td{class}>{}</td>", escaped(&text));
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table></div>\n");
+}

@@ -1,0 +1,173 @@
+//! The plots: SVG elements whose text takes the page's colour.
+
+use plotters::{
+    coord::Shift,
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
+
+use super::escaped;
+use crate::perf::{
+    class::Class,
+    plan::What,
+    record::Record,
+    subject::{Id, Kind, Route},
+    table, units,
+};
+
+/// Axes and grid: readable on white and on black.
+const AXIS: RGBColor = RGBColor(128, 136, 144);
+/// Beneath it, a subject's colour is told from its neighbours' on either background.
+const SIZE: (u32, u32) = (920, 420);
+
+/// How a subject is drawn.
+pub(super) fn colour(id: Id) -> RGBColor {
+    match (id.kind, id.route) {
+        (Kind::Line, _) => RGBColor(120, 130, 140),
+        (Kind::Ring, _) => RGBColor(150, 120, 90),
+        (Kind::Memcpy, _) => RGBColor(100, 160, 160),
+        (Kind::Cma, _) => RGBColor(214, 120, 24),
+        (Kind::Pipe, _) => RGBColor(150, 100, 200),
+        (Kind::Unix, _) => RGBColor(60, 150, 80),
+        (Kind::Tcp, _) => RGBColor(190, 150, 20),
+        (Kind::Pinfold, Some(Route::Inline)) => RGBColor(230, 130, 160),
+        (Kind::Pinfold, Some(Route::Eager)) => RGBColor(90, 160, 240),
+        (Kind::Pinfold, Some(Route::Cma)) => RGBColor(230, 90, 110),
+        (Kind::Pinfold, _) => RGBColor(40, 110, 230),
+    }
+}
+
+/// Whether a subject is a floor, drawn dashed.
+pub(super) fn is_floor(id: Id) -> bool {
+    matches!(id.kind, Kind::Line | Kind::Ring | Kind::Memcpy)
+}
+
+/// A line for each subject over the message size, both axes logarithmic. `None` where there are
+/// not two sizes to draw a line between.
+pub(super) fn over_size(records: &[Record], what: What, class: Class) -> Option<String> {
+    let here: Vec<&Record> = of(records, what, class);
+    let (least, most) = bounds(here.iter().map(|r| r.size as f64))?;
+    if least >= most {
+        return None;
+    }
+    let (low, high) = bounds(here.iter().map(|r| r.median))?;
+    let value = move |v: &f64| table::with_unit(what, 1, *v);
+    draw(|area| {
+        let mut chart = ChartBuilder::on(area)
+            .margin(10)
+            .x_label_area_size(34)
+            .y_label_area_size(78)
+            .build_cartesian_2d((least..most * 1.1).log_scale(), (low / 1.3..high * 1.3).log_scale())?;
+        chart
+            .configure_mesh()
+            .axis_style(AXIS)
+            .bold_line_style(AXIS.mix(0.35))
+            .light_line_style(TRANSPARENT)
+            .label_style(("sans-serif", 13))
+            .x_label_formatter(&|size| units::bytes(size.round() as usize))
+            .y_label_formatter(&value)
+            .draw()?;
+        for id in subjects(&here) {
+            let mut points: Vec<(f64, f64)> =
+                here.iter().filter(|r| r.id() == id).map(|r| (r.size as f64, r.median)).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let strong = id == Id::pinfold(Route::Auto);
+            let style = colour(id).stroke_width(if strong { 4 } else { 2 });
+            if is_floor(id) {
+                chart.draw_series(DashedLineSeries::new(points.clone(), 6, 4, style))?;
+            } else {
+                chart.draw_series(LineSeries::new(points.clone(), style))?;
+            }
+            let radius = if strong { 4 } else { 3 };
+            chart.draw_series(
+                points.into_iter().map(|at| Circle::new(at, radius, colour(id).filled())),
+            )?;
+        }
+        Ok(())
+    })
+}
+
+/// A bar for each subject, the best on top.
+pub(super) fn bars(records: &[Record], what: What, size: usize, class: Class) -> Option<String> {
+    let mut here = of(records, what, class);
+    here.retain(|r| r.size == size);
+    let best = here.iter().map(|r| r.median).fold(0.0, f64::max);
+    if best <= 0.0 {
+        return None;
+    }
+    here.sort_by(|a, b| b.median.total_cmp(&a.median));
+    let (row, left, right) = (30, 130, 110);
+    let height = row * here.len() as u32 + 10;
+    draw_sized((SIZE.0, height), |area| {
+        for (at, record) in here.iter().enumerate() {
+            let top = 5 + (row * at as u32) as i32;
+            let middle = top + row as i32 / 2;
+            let room = f64::from(SIZE.0 - left - right);
+            let long = (record.median / best * room).max(1.0) as i32;
+            let start = left as i32;
+            let bar = [(start, top + 4), (start + long, top + row as i32 - 4)];
+            area.draw(&Rectangle::new(bar, colour(record.id()).filled()))?;
+            let style = |h| {
+                ("sans-serif", 14).into_text_style(area).pos(Pos::new(h, VPos::Center))
+            };
+            area.draw(&Text::new(record.id().to_string(), (start - 8, middle), style(HPos::Right)))?;
+            let value = table::value(record);
+            area.draw(&Text::new(value, (start + long + 8, middle), style(HPos::Left)))?;
+        }
+        Ok(())
+    })
+}
+
+/// The legend of every subject among the records.
+pub(super) fn legend(records: &[&Record]) -> String {
+    let item = |id: Id| {
+        let RGBColor(r, g, b) = colour(id);
+        let class = if is_floor(id) { " class=\"floor\"" } else { "" };
+        let name = escaped(&id.to_string());
+        format!("<li><b{class} style=\"border-color: rgb({r}, {g}, {b})\"></b>{name}</li>")
+    };
+    let items: String = subjects(records).into_iter().map(item).collect();
+    format!("<ul class=\"legend\">{items}</ul>\n")
+}
+
+/// The records of a measure and class.
+pub(super) fn of(records: &[Record], what: What, class: Class) -> Vec<&Record> {
+    records.iter().filter(|r| r.what == what && r.class == class).collect()
+}
+
+fn subjects(records: &[&Record]) -> Vec<Id> {
+    let mut ids: Vec<Id> = records.iter().map(|r| r.id()).collect();
+    ids.sort();
+    ids.dedup();
+    ids
+}
+
+/// The least and the most of some positive numbers.
+fn bounds(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.filter(|v| *v > 0.0 && v.is_finite()).fold(None, |so_far, v| match so_far {
+        None => Some((v, v)),
+        Some((low, high)) => Some((low.min(v), high.max(v))),
+    })
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+fn draw(onto: impl FnOnce(&Area<'_>) -> Drawn) -> Option<String> {
+    draw_sized(SIZE, onto)
+}
+
+/// An SVG element. Nothing that can be drawn here fails; if it did the plot would be missing, and
+/// the tables still there.
+fn draw_sized(size: (u32, u32), onto: impl FnOnce(&Area<'_>) -> Drawn) -> Option<String> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        onto(&area).ok()?;
+        area.present().ok()?;
+    }
+    // Within a page the element needs no name space, and takes the page's width.
+    let svg = svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", "");
+    let plain = format!("<svg width=\"{}\" height=\"{}\"", size.0, size.1);
+    Some(svg.replacen(&plain, "<svg role=\"img\"", 1))
+}

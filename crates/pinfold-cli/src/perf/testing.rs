@@ -1,0 +1,53 @@
+//! Findings that were never measured, for tests of what is shown.
+
+use std::time::Duration;
+
+use super::{
+    class::Class,
+    machine::Machine,
+    plan::{Cell, What},
+    record::Collected,
+    run::Findings,
+    subject::{Id, Kind, Route},
+};
+
+/// A bit of everything.
+pub(crate) fn findings() -> Findings {
+    let mut collected = Collected::default();
+    let latency = |size| Cell { what: What::Latency, size, touched: false };
+    let auto = Id::pinfold(Route::Auto);
+    for (size, ps) in [(8, 80_000), (4096, 500_000), (1 << 20, 80_000_000)] {
+        collected.add(latency(size), auto, Class::Near, &[ps, ps, 2 * ps]);
+        collected.add(latency(size), Id::plain(Kind::Pipe), Class::Near, &[10 * ps]);
+        collected.add(latency(size), Id::plain(Kind::Tcp), Class::Near, &[50 * ps]);
+        collected.add(latency(size), Id::plain(Kind::Ring), Class::Near, &[ps * 9 / 10]);
+        collected.add(latency(size), Id::plain(Kind::Memcpy), Class::Near, &[ps / 4]);
+    }
+    collected.add(latency(8), Id::plain(Kind::Line), Class::Near, &[50_000]);
+    collected.add(latency(8), auto, Class::Far, &[300_000]);
+    collected.add(latency(8), auto, Class::Mixed, &[200_000]);
+    collected.note_path(latency(8), auto, "inline");
+    let stream = Cell { what: What::Bandwidth, size: 1 << 20, touched: false };
+    collected.add(stream, auto, Class::Near, &[200_000_000]);
+    collected.add(stream, Id::pinfold(Route::Eager), Class::Near, &[210_000_000]);
+    collected.add(stream, Id::plain(Kind::Cma), Class::Near, &[100_000_000]);
+    let rate = Cell { what: What::Rate, size: 8, touched: false };
+    collected.add(rate, auto, Class::Mixed, &[40_000]);
+    let cpu = Cell { what: What::Cpu, size: 4096, touched: false };
+    collected.add(cpu, auto, Class::Near, &[1_000_000]);
+    let machine = Machine {
+        processor: "Test <processor> & co".into(),
+        processors: 2,
+        kernel: "Linux 6.1".into(),
+        memory_bytes: 8 << 30,
+        cores: [Some(0), Some(1)],
+    };
+    Findings {
+        machine,
+        collected,
+        hops_ns: vec![50.0, 50.0, 165.0],
+        notes: vec!["tcp cannot be measured here: no <network>".into()],
+        touched: false,
+        took: Duration::from_secs(25),
+    }
+}

@@ -1,0 +1,268 @@
+//! `pinfold send` and `pinfold recv`: files or a stream from one process to another.
+//!
+//! - [`args`]: the options.
+//! - [`sender`], [`receiver`]: the two sides, each over a [`link`]; what they say is in [`frame`].
+//! - [`source`]: what is read. [`intake`] over [`target`]: what is written, and only when whole.
+//! - [`digest`], [`name`]: contents and names that arrive as they were sent, and do no harm.
+//! - [`receipt`], [`meter`]: what is said about it; [`failure`]: what can go wrong.
+//! - [`wait`]: signals and time.
+
+mod args;
+mod digest;
+mod failure;
+mod frame;
+mod intake;
+mod link;
+mod meter;
+mod name;
+mod receipt;
+mod receiver;
+mod sender;
+mod source;
+mod target;
+#[cfg(test)]
+mod tests;
+mod wait;
+
+use std::{
+    io::{Stdout, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use futures_lite::future::block_on;
+use pinfold::{Endpoint, Error, PeerId};
+
+pub(crate) use self::args::{RecvArgs, SendArgs};
+use self::{
+    args::CommonArgs,
+    failure::Failure,
+    frame::{Content, Totals},
+    intake::Target,
+    link::Link,
+    meter::{Meter, note},
+    receipt::{Side, Summary, Tally, failure_json},
+    source::Plan,
+    target::{Directory, Output, Rules},
+    wait::{Interrupts, within},
+};
+
+/// How long a sender that has nothing to send tries to reach the receiver to say so.
+const TELL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How a transfer went.
+struct Report {
+    totals: Totals,
+    skipped: u64,
+    elapsed: Duration,
+    tally: Tally,
+}
+
+/// Where a command says what.
+struct Console {
+    side: Side,
+    json: bool,
+    quiet: bool,
+    /// Whether standard output is free for the JSON object.
+    stdout: bool,
+}
+
+impl Console {
+    fn new(side: Side, common: &CommonArgs, stdout: bool) -> Console {
+        Console { side, json: common.json, quiet: common.quiet, stdout }
+    }
+
+    /// Says something a person who waits wants to know.
+    fn remark(&self, text: &str) {
+        if !self.quiet {
+            note(text);
+        }
+    }
+
+    /// Says how it ended, and gives the exit status for it.
+    fn end(&self, result: Result<Report, Failure>) -> ExitCode {
+        match result {
+            Ok(report) => {
+                let summary = Summary {
+                    side: self.side,
+                    totals: report.totals,
+                    skipped: report.skipped,
+                    elapsed: report.elapsed,
+                    tally: &report.tally,
+                };
+                if self.json {
+                    self.print(&summary.json());
+                } else {
+                    self.remark(&summary.line());
+                }
+                ExitCode::SUCCESS
+            }
+            Err(failure) => {
+                note(&failure.to_string());
+                if self.json {
+                    self.print(&failure_json(self.side, &failure));
+                }
+                failure.exit_code()
+            }
+        }
+    }
+
+    fn print(&self, json: &str) {
+        // Should it be closed, there is nobody to tell.
+        let _ = if self.stdout {
+            writeln!(std::io::stdout().lock(), "{json}")
+        } else {
+            writeln!(std::io::stderr().lock(), "{json}")
+        };
+    }
+}
+
+/// Runs `pinfold send`.
+pub(crate) fn send(args: SendArgs) -> ExitCode {
+    let console = Console::new(Side::Send, &args.common, true);
+    console.end(block_on(send_all(&args, &console)))
+}
+
+async fn send_all(args: &SendArgs, console: &Console) -> Result<Report, Failure> {
+    let plan = Plan::new(&args.files);
+    if let Err(failure @ Failure::Usage(_)) = plan {
+        return Err(failure);
+    }
+    let endpoint = endpoint(&args.common, "pinfold send", None).map_err(|why| match why {
+        why @ Error::LimitReached { .. } => Failure::Usage(why.to_string()),
+        why => Failure::Library(why),
+    })?;
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(failure) => {
+            tell(&endpoint, &args.address, &failure).await;
+            return Err(failure);
+        }
+    };
+    for (path, what) in &plan.skipped {
+        note(&source::skipped_note(path, what));
+    }
+    let peer = connect(&endpoint, args, console)?;
+    // Until here nothing is half done, and a signal may simply end the process.
+    let interrupts = Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;
+    let mut link = Link::new(&endpoint, peer, "the receiver", interrupts);
+    let (content, expected) = (plan.content(), plan.expected);
+    let skipped = plan.skipped.len() as u64;
+    let mut meter =
+        Meter::start(args.common.quiet, (content == Content::Files).then_some(expected.bytes));
+    let sent = match sender::greet(&mut link, content, expected).await {
+        Ok(()) => sender::run(&mut link, plan, &mut meter).await,
+        Err(failure) => Err(failure),
+    };
+    let elapsed = meter.elapsed();
+    drop(meter);
+    match sent {
+        Ok(totals) => {
+            link.bye().await;
+            Ok(Report { totals, skipped, elapsed, tally: link.tally })
+        }
+        Err(failure) => {
+            link.give_up(&failure).await;
+            Err(failure)
+        }
+    }
+}
+
+/// Connects to the receiver, saying so if that takes a while.
+fn connect(endpoint: &Endpoint, args: &SendArgs, console: &Console) -> Result<PeerId, Failure> {
+    match endpoint.connect(&args.address) {
+        Err(Error::NameGone { .. }) if args.wait > 0 => {
+            console.remark(&format!(
+                "waiting for a receiver at {}, up to {} s",
+                args.address, args.wait
+            ));
+            endpoint.connect_wait(&args.address, Duration::from_secs(args.wait))
+        }
+        connected => connected,
+    }
+    .map_err(Failure::Connect)
+}
+
+/// Tells a receiver that waits already why nothing will come.
+async fn tell(endpoint: &Endpoint, address: &str, failure: &Failure) {
+    let Ok(peer) = endpoint.connect(address) else { return };
+    let Ok(interrupts) = Interrupts::take() else { return };
+    let mut link = Link::new(endpoint, peer, "the receiver", interrupts);
+    let greeting = sender::greet(&mut link, Content::Files, Totals::default());
+    let greeted = within(TELL_PATIENCE, greeting).await;
+    if matches!(greeted, Some(Ok(()))) {
+        link.give_up(failure).await;
+    }
+}
+
+/// Runs `pinfold recv`.
+pub(crate) fn recv(args: RecvArgs) -> ExitCode {
+    let console = Console::new(Side::Recv, &args.common, args.directory.is_some());
+    console.end(block_on(recv_all(&args, &console)))
+}
+
+async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure> {
+    let target: Target<Stdout> = match &args.directory {
+        Some(path) => {
+            let rules =
+                Rules { force: args.force, sync: args.sync, umask: umask(), nameless: true };
+            Target::Directory(Directory::open(path, rules)?)
+        }
+        None => Target::Output(Output::new(std::io::stdout())),
+    };
+    let endpoint =
+        endpoint(&args.common, "pinfold recv", Some(&args.address)).map_err(|why| match why {
+            why @ Error::LimitReached { .. } => Failure::Usage(why.to_string()),
+            why => Failure::Listen(why),
+        })?;
+    let mut interrupts =
+        Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;
+    console.remark(&format!("waiting for a sender at {}", args.address));
+    let hello = receiver::await_hello(&endpoint, &mut interrupts);
+    let (peer, hello) = match args.wait {
+        None => hello.await?,
+        Some(seconds) => match within(Duration::from_secs(seconds), hello).await {
+            Some(hello) => hello?,
+            None => return Err(Failure::NobodyCame { address: args.address.clone(), seconds }),
+        },
+    };
+    let mut link = Link::new(&endpoint, peer, "the sender", interrupts);
+    let received = match receiver::accept(&mut link, &hello, target.content()).await {
+        Ok(expected) => {
+            let total = (target.content() == Content::Files).then_some(expected.bytes);
+            let mut meter = Meter::start(args.common.quiet, total);
+            let received = receiver::run(&mut link, &endpoint, target, &mut meter).await;
+            received.map(|totals| (totals, meter.elapsed()))
+        }
+        Err(failure) => Err(failure),
+    };
+    match received {
+        Ok((totals, elapsed)) => {
+            link.wait_for_bye().await;
+            Ok(Report { totals, skipped: 0, elapsed, tally: link.tally })
+        }
+        Err(failure) => {
+            link.give_up(&failure).await;
+            Err(failure)
+        }
+    }
+}
+
+/// The endpoint of either side.
+fn endpoint(common: &CommonArgs, label: &str, listen: Option<&str>) -> pinfold::Result<Endpoint> {
+    let mut builder =
+        Endpoint::builder().label(label).paths(common.path_set()).strict(common.strict);
+    if let Some(address) = listen {
+        builder = builder.listen(address);
+    }
+    builder.build()
+}
+
+/// The permission bits not to give to new files. Asking is setting, so this puts it back; called
+/// before there are other threads that make files.
+fn umask() -> u32 {
+    use rustix::{fs::Mode, process::umask};
+    let mask = umask(Mode::from_raw_mode(0o077));
+    umask(mask);
+    mask.as_raw_mode()
+}

@@ -1,0 +1,328 @@
+//! The receiver's side of a transfer.
+//!
+//! One thread checks and writes ([`super::intake`]); this one keeps receives posted, hands what
+//! came to it, and meanwhile listens for the sender's giving up, and turns other senders away.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    os::fd::AsFd,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    thread,
+    time::Duration,
+};
+
+use async_channel::{Receiver, Sender};
+use futures_lite::Stream;
+use pinfold::{Endpoint, PeerId, Received, RecvRequest, SendRequest, Source, TagMatch};
+
+use super::{
+    failure::Failure,
+    frame::{BLOCK_BYTES, Cause, Content, Hello, RECORD_BYTES_MAX, Record, Totals, VERSION, tag},
+    intake::{Intake, Target},
+    link::Link,
+    meter::Meter,
+    name::RelativeName,
+    wait::{Interrupts, within},
+};
+
+/// Receives posted at most.
+const WINDOW: usize = 4;
+
+/// Buffers: those posted, and as many being written.
+const BUFFERS: usize = 2 * WINDOW;
+
+/// How long the writing thread may take to end when the transfer has failed.
+const WRITER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits for a sender's `Hello`. What it says is checked by [`accept`].
+pub(super) async fn await_hello(
+    endpoint: &Endpoint,
+    interrupts: &mut Interrupts,
+) -> Result<(PeerId, Vec<u8>), Failure> {
+    let mut hello = expect_hello(endpoint);
+    let (received, mut buffer) = poll_fn(|context| match interrupts.poll(context) {
+        Poll::Ready(signal) => Poll::Ready(Err(Failure::Interrupted(signal))),
+        Poll::Pending => Pin::new(&mut hello).poll(context).map(Ok),
+    })
+    .await?;
+    let received: Received = received.map_err(|why| Failure::library("the sender", why))?;
+    buffer.truncate(received.len as usize);
+    Ok((received.peer, buffer))
+}
+
+fn expect_hello(endpoint: &Endpoint) -> RecvRequest<Vec<u8>> {
+    endpoint.recv_owned(Source::Any, tag::HELLO, vec![0; RECORD_BYTES_MAX])
+}
+
+/// Checks a `Hello` against what this side was asked for, and says that it is ready.
+pub(super) async fn accept(
+    link: &mut Link,
+    hello: &[u8],
+    wanted: Content,
+) -> Result<Totals, Failure> {
+    let hello = match Record::decode(hello) {
+        Ok(Record::Hello(hello)) => hello,
+        Ok(record) => return Err(Failure::misplaced(link.other(), &record)),
+        Err(why) => return Err(Failure::bad_record(link.other(), why)),
+    };
+    check_version(&hello)?;
+    match (hello.content, wanted) {
+        (Content::Files, Content::Stream) => Err(Failure::Usage(
+            "files are sent, and the receiver was given no directory for them; \
+             run it again as 'pinfold recv ADDRESS DIR'"
+                .into(),
+        )),
+        (Content::Stream, Content::Files) => Err(Failure::Usage(
+            "a stream is sent, which has no file name; \
+             run the receiver again as 'pinfold recv ADDRESS > FILE'"
+                .into(),
+        )),
+        _ => {
+            link.say(tag::REPLY, &Record::Ready { version: VERSION }).await?;
+            Ok(hello.expected)
+        }
+    }
+}
+
+fn check_version(hello: &Hello) -> Result<(), Failure> {
+    if (hello.version_min..=hello.version_max).contains(&VERSION) {
+        return Ok(());
+    }
+    Err(Failure::Protocol {
+        who: "the sender",
+        what: format!(
+            "it speaks versions {} to {}, the receiver {VERSION}",
+            hello.version_min, hello.version_max
+        ),
+    })
+}
+
+/// Takes everything in, after [`accept`]. Returns once it is written, verified and acknowledged.
+pub(super) async fn run<F>(
+    link: &mut Link,
+    endpoint: &Endpoint,
+    target: Target<F>,
+    meter: &mut Meter,
+) -> Result<Totals, Failure>
+where
+    F: AsFd + Send + 'static,
+{
+    // A stream may be stuck in a pipe that nobody reads; it leaves nothing to clean up.
+    let patience = match target {
+        Target::Directory(_) => WRITER_PATIENCE,
+        Target::Output(_) => Duration::from_millis(100),
+    };
+    let (mut pump, outcome) = Pump::start(link, endpoint, target)?;
+    let stopped = loop {
+        match poll_fn(|context| pump.poll(link, context)).await {
+            Event::Outcome(outcome) => break outcome,
+            Event::Stop(failure) => break Err(failure),
+            Event::Came(Ok(received), buffer) => {
+                link.tally.add(&received.receipt);
+                if let Some(name) = offered_name(&received, &buffer) {
+                    meter.file(&name);
+                }
+                pump.hand_over(received, buffer);
+            }
+            Event::Came(Err(why), _) => break Err(Failure::library(link.other(), why)),
+            Event::Buffer(buffer) => pump.posted.push_back(expect_flow(link, buffer)),
+            Event::Another(peer) => pump.turn_away(endpoint, peer),
+        }
+        meter.at(pump.written.load(Ordering::Relaxed));
+    };
+    match stopped {
+        Ok(totals) => {
+            // From here on all of it is there, whatever becomes of the sender.
+            let _ = link.say(tag::REPLY, &Record::Done(totals)).await;
+            Ok(totals)
+        }
+        Err(failure) => {
+            // Nothing more goes to the writer; it ends, and removes what is incomplete.
+            drop(pump);
+            let written = within(patience, outcome.recv()).await;
+            match (failure, written) {
+                // The sender went after its last record: nothing is missing.
+                (Failure::PeerGone { .. }, Some(Ok(Ok(totals)))) => Ok(totals),
+                (failure, _) => Err(failure),
+            }
+        }
+    }
+}
+
+/// Posts a receive of the next record or block.
+fn expect_flow(link: &Link, buffer: Vec<u8>) -> RecvRequest<Vec<u8>> {
+    link.expect(TagMatch::masked(tag::RECORD, tag::RECORD ^ tag::BLOCK), buffer)
+}
+
+/// The name of the file that a message of the flow offers, if it does.
+fn offered_name(received: &Received, buffer: &[u8]) -> Option<RelativeName> {
+    if received.tag != tag::RECORD {
+        return None;
+    }
+    match Record::decode(buffer.get(..received.len as usize)?) {
+        Ok(Record::File(offer)) => Some(offer.name),
+        _ => None,
+    }
+}
+
+/// A message of the flow, on its way to be written.
+struct Work {
+    tag: u64,
+    buffer: Vec<u8>,
+    len: usize,
+}
+
+/// What happens in the course of receiving.
+enum Event {
+    /// The transfer has to stop.
+    Stop(Failure),
+    /// The oldest receive has ended.
+    Came(pinfold::Result<Received>, Vec<u8>),
+    /// A buffer has been written and is free.
+    Buffer(Vec<u8>),
+    /// The writer has ended.
+    Outcome(Result<Totals, Failure>),
+    /// Another sender wants to begin.
+    Another(PeerId),
+}
+
+type Outcome = Receiver<Result<Totals, Failure>>;
+
+/// Moves messages from the sender to the writing thread.
+struct Pump {
+    /// The receives that are posted, oldest first.
+    posted: VecDeque<RecvRequest<Vec<u8>>>,
+    work: Sender<Work>,
+    buffers: Pin<Box<Receiver<Vec<u8>>>>,
+    outcome: Pin<Box<Outcome>>,
+    /// Bytes written so far.
+    written: Arc<AtomicU64>,
+    /// That the sender is gone, while some of what it sent before may be left.
+    gone: Option<Failure>,
+    another: Option<RecvRequest<Vec<u8>>>,
+    /// Refusals on their way to other senders.
+    refusals: Vec<SendRequest<Vec<u8>>>,
+}
+
+impl Pump {
+    /// Starts the writing thread and posts the first receives.
+    fn start<F>(
+        link: &Link,
+        endpoint: &Endpoint,
+        target: Target<F>,
+    ) -> Result<(Pump, Outcome), Failure>
+    where
+        F: AsFd + Send + 'static,
+    {
+        // As many messages as buffers are on their way to the writer at most.
+        let (work, work_out) = async_channel::unbounded();
+        let (put_back, buffers) = async_channel::unbounded();
+        for _ in WINDOW..BUFFERS {
+            let _ = put_back.try_send(vec![0; BLOCK_BYTES]);
+        }
+        let (outcome_in, outcome) = async_channel::bounded(1);
+        let written = Arc::new(AtomicU64::new(0));
+        let progress = Arc::clone(&written);
+        thread::Builder::new()
+            .name("writer".into())
+            .spawn(move || {
+                let result = write(Intake::new(target), &work_out, &put_back, &progress);
+                let _ = outcome_in.send_blocking(result);
+            })
+            .map_err(|why| Failure::local("starting", "a thread", why))?;
+        let posted = (0..WINDOW).map(|_| expect_flow(link, vec![0; BLOCK_BYTES])).collect();
+        let pump = Pump {
+            posted,
+            work,
+            buffers: Box::pin(buffers),
+            outcome: Box::pin(outcome.clone()),
+            written,
+            gone: None,
+            another: Some(expect_hello(endpoint)),
+            refusals: Vec::new(),
+        };
+        Ok((pump, outcome))
+    }
+
+    fn poll(&mut self, link: &mut Link, context: &mut Context<'_>) -> Poll<Event> {
+        if let Poll::Ready(Some(outcome)) = self.outcome.as_mut().poll_next(context) {
+            return Poll::Ready(Event::Outcome(outcome));
+        }
+        if let Poll::Ready(failure) = link.poll_stop(context) {
+            match failure {
+                // What it sent before may still be complete.
+                Failure::PeerGone { .. } => self.gone = Some(failure),
+                failure => return Poll::Ready(Event::Stop(failure)),
+            }
+        }
+        if let Some(request) = self.posted.front_mut()
+            && let Poll::Ready((came, buffer)) = Pin::new(request).poll(context)
+        {
+            self.posted.pop_front();
+            return Poll::Ready(Event::Came(came, buffer));
+        }
+        if self.posted.len() < WINDOW
+            && let Poll::Ready(Some(buffer)) = self.buffers.as_mut().poll_next(context)
+        {
+            return Poll::Ready(Event::Buffer(buffer));
+        }
+        if self.posted.is_empty()
+            && let Some(failure) = self.gone.take()
+        {
+            return Poll::Ready(Event::Stop(failure));
+        }
+        if let Some(hello) = &mut self.another
+            && let Poll::Ready((received, _)) = Pin::new(hello).poll(context)
+        {
+            self.another = None;
+            if let Ok(received) = received {
+                return Poll::Ready(Event::Another(received.peer));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Gives a message to the writer.
+    fn hand_over(&self, received: Received, buffer: Vec<u8>) {
+        // A writer that has ended says why by its outcome.
+        let _ = self.work.try_send(Work { tag: received.tag, buffer, len: received.len as usize });
+    }
+
+    /// Tells another sender that this is not its turn, and waits for the next.
+    fn turn_away(&mut self, endpoint: &Endpoint, peer: PeerId) {
+        let text = "it is busy with another sender; try again later".into();
+        let refusal = Record::Abort { cause: Cause::Refused, text };
+        self.refusals.push(endpoint.send_owned(peer, tag::LAST, refusal.encode()));
+        self.another = Some(expect_hello(endpoint));
+    }
+}
+
+/// Checks and writes what comes as `work`. Blocks; belongs in a thread of its own.
+fn write<F: AsFd>(
+    mut intake: Intake<F>,
+    work: &Receiver<Work>,
+    put_back: &Sender<Vec<u8>>,
+    written: &AtomicU64,
+) -> Result<Totals, Failure> {
+    while let Ok(Work { tag, buffer, len }) = work.recv_blocking() {
+        let bytes = buffer.get(..len).unwrap_or(&buffer);
+        if tag == super::frame::tag::BLOCK {
+            intake.block(bytes)?;
+        } else {
+            let record =
+                Record::decode(bytes).map_err(|why| Failure::bad_record("the sender", why))?;
+            if let Some(totals) = intake.record(record)? {
+                return Ok(totals);
+            }
+        }
+        written.store(intake.written(), Ordering::Relaxed);
+        let _ = put_back.try_send(buffer);
+    }
+    Err(Failure::Unfinished)
+}

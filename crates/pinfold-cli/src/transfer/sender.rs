@@ -1,0 +1,191 @@
+//! The sender's side of a transfer.
+//!
+//! One thread reads and digests ([`super::source`]); this one sends what it has read, a few
+//! blocks at a time, and meanwhile listens for what the receiver has to say.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll},
+    thread,
+};
+
+use async_channel::{Receiver, Sender};
+use futures_lite::Stream;
+use pinfold::SendRequest;
+
+use super::{
+    failure::Failure,
+    frame::{BLOCK_BYTES, Content, Hello, RECORD_BYTES_MAX, Record, Totals, VERSION, tag},
+    link::Link,
+    meter::Meter,
+    source::{Piece, Plan, Reader},
+};
+
+/// Messages in flight at most.
+const WINDOW: usize = 4;
+
+/// Buffers: those in flight, and as many being filled or waiting.
+const BUFFERS: usize = 2 * WINDOW;
+
+/// The receive of a `Ready` or `Done`.
+type Reply = pinfold::RecvRequest<Vec<u8>>;
+
+/// Introduces this side and waits until the receiver is ready.
+pub(super) async fn greet(
+    link: &mut Link,
+    content: Content,
+    expected: Totals,
+) -> Result<(), Failure> {
+    let reply = link.expect(tag::REPLY, vec![0; RECORD_BYTES_MAX]);
+    let hello = Hello { version_min: VERSION, version_max: VERSION, content, expected };
+    link.say(tag::HELLO, &Record::Hello(hello)).await?;
+    let (received, buffer) = link.unless_stopped(reply).await?;
+    match link.decode(received, &buffer)? {
+        Record::Ready { version: VERSION } => Ok(()),
+        record => Err(Failure::misplaced(link.other(), &record)),
+    }
+}
+
+/// Sends everything in `plan`, after [`greet`]. Returns once the receiver has it all, verified.
+pub(super) async fn run(link: &mut Link, plan: Plan, meter: &mut Meter) -> Result<Totals, Failure> {
+    let (pieces_in, pieces) = async_channel::bounded(WINDOW);
+    let (put_back, buffers) = async_channel::bounded(BUFFERS);
+    for _ in 0..BUFFERS {
+        // There is room for all of them.
+        let _ = put_back.try_send(Vec::with_capacity(BLOCK_BYTES));
+    }
+    thread::Builder::new()
+        .name("reader".into())
+        .spawn(move || Reader::new(pieces_in, buffers).run(&plan))
+        .map_err(|why| Failure::local("starting", "a thread", why))?;
+    let reply = link.expect(tag::REPLY, vec![0; RECORD_BYTES_MAX]);
+    let mut pump = Pump {
+        pieces: Box::pin(pieces),
+        exhausted: false,
+        put_back,
+        in_flight: VecDeque::with_capacity(WINDOW),
+        reply: Some(reply),
+        finish: None,
+        sent: 0,
+    };
+    loop {
+        match poll_fn(|context| pump.poll(link, context)).await {
+            Event::Stop(failure) => return Err(failure),
+            Event::Piece(piece) => pump.post(link, meter, piece?),
+            Event::Exhausted => {
+                if pump.finish.is_none() {
+                    return Err(Failure::Unfinished);
+                }
+            }
+            Event::Sent(sent, buffer, bytes) => {
+                let receipt = sent.map_err(|why| Failure::library(link.other(), why))?;
+                link.tally.add(&receipt);
+                pump.sent += bytes;
+                meter.at(pump.sent);
+                if bytes > 0 {
+                    // The reader may have ended; then nobody needs it.
+                    let _ = pump.put_back.try_send(buffer);
+                }
+            }
+            Event::Reply(received, buffer) => {
+                return pump.conclude(link.decode(received, &buffer)?, link.other());
+            }
+        }
+    }
+}
+
+/// What happens in the course of sending.
+enum Event {
+    /// The transfer has to stop.
+    Stop(Failure),
+    /// The reader has something to send.
+    Piece(Result<Piece, Failure>),
+    /// The reader has ended.
+    Exhausted,
+    /// The oldest message in flight has ended; so many bytes of contents were in it.
+    Sent(pinfold::Result<pinfold::Receipt>, Vec<u8>, u64),
+    /// The receiver has said something.
+    Reply(pinfold::Result<pinfold::Received>, Vec<u8>),
+}
+
+/// Moves pieces from the reader to the receiver.
+struct Pump {
+    pieces: Pin<Box<Receiver<Result<Piece, Failure>>>>,
+    /// Whether the reader has ended.
+    exhausted: bool,
+    put_back: Sender<Vec<u8>>,
+    /// The messages in flight, oldest first, and how many bytes of contents are in each.
+    in_flight: VecDeque<(SendRequest<Vec<u8>>, u64)>,
+    reply: Option<Reply>,
+    /// What was announced in the `Finish`.
+    finish: Option<Totals>,
+    /// Bytes of contents that are out.
+    sent: u64,
+}
+
+impl Pump {
+    fn poll(&mut self, link: &mut Link, context: &mut Context<'_>) -> Poll<Event> {
+        if let Some(reply) = &mut self.reply
+            && let Poll::Ready((received, buffer)) = Pin::new(reply).poll(context)
+        {
+            self.reply = None;
+            // The reason for a lost connection, if one was given, comes by another message.
+            if received.is_ok() {
+                return Poll::Ready(Event::Reply(received, buffer));
+            }
+            if let Poll::Ready(failure) = link.poll_stop(context) {
+                return Poll::Ready(Event::Stop(failure));
+            }
+            return Poll::Ready(Event::Reply(received, buffer));
+        }
+        if let Poll::Ready(failure) = link.poll_stop(context) {
+            return Poll::Ready(Event::Stop(failure));
+        }
+        if let Some((request, bytes)) = self.in_flight.front_mut()
+            && let Poll::Ready((sent, buffer)) = Pin::new(request).poll(context)
+        {
+            let bytes = *bytes;
+            self.in_flight.pop_front();
+            return Poll::Ready(Event::Sent(sent, buffer, bytes));
+        }
+        if !self.exhausted
+            && self.in_flight.len() < WINDOW
+            && let Poll::Ready(piece) = self.pieces.as_mut().poll_next(context)
+        {
+            self.exhausted = piece.is_none();
+            return Poll::Ready(piece.map_or(Event::Exhausted, Event::Piece));
+        }
+        Poll::Pending
+    }
+
+    fn post(&mut self, link: &Link, meter: &Meter, piece: Piece) {
+        let (request, bytes) = match piece {
+            Piece::Record(record) => {
+                match &record {
+                    Record::File(offer) => meter.file(&offer.name),
+                    Record::Finish(totals) => self.finish = Some(*totals),
+                    _ => {}
+                }
+                (link.post(tag::RECORD, record.encode()), 0)
+            }
+            Piece::Block(block) => {
+                let bytes = block.len() as u64;
+                (link.post(tag::BLOCK, block), bytes)
+            }
+        };
+        self.in_flight.push_back((request, bytes));
+    }
+
+    /// The receiver's last reply: it has everything, if it says the right thing.
+    fn conclude(&self, reply: Record, other: &'static str) -> Result<Totals, Failure> {
+        match (reply, self.finish) {
+            (Record::Done(has), Some(sent)) if has == sent => Ok(sent),
+            (Record::Done(_), _) => {
+                Err(Failure::protocol(other, "it says it has what was not sent"))
+            }
+            (record, _) => Err(Failure::misplaced(other, &record)),
+        }
+    }
+}

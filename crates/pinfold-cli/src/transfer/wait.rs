@@ -1,0 +1,100 @@
+//! Waiting for signals and for time, as futures.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::mpsc,
+    task::{Context, Poll},
+    thread,
+    time::Duration,
+};
+
+use futures_lite::{Stream, future};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+/// What `future` yields, unless it takes longer than `time`.
+pub(super) async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let (expired_in, expired) = async_channel::bounded::<()>(1);
+    let (stop, stopped) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        let _ = stopped.recv_timeout(time);
+        drop(expired_in);
+    });
+    let result = future::or(async { Some(future.await) }, async {
+        let _ = expired.recv().await;
+        None
+    })
+    .await;
+    drop(stop);
+    result
+}
+
+/// The signals that ask the process to stop: SIGINT, SIGTERM and SIGHUP.
+pub(super) struct Interrupts {
+    signals: Option<Pin<Box<async_channel::Receiver<i32>>>>,
+}
+
+impl Interrupts {
+    /// Takes the signals from here on. The first is handed out; a second ends the process at once.
+    ///
+    /// Signals that are ignored stay so: a program under `nohup` outlives its terminal.
+    pub(super) fn take() -> io::Result<Interrupts> {
+        let ignored = ignored_signals();
+        let wanted = [SIGINT, SIGTERM, SIGHUP];
+        let wanted = wanted.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
+        let mut signals = Signals::new(wanted)?;
+        let (first, out) = async_channel::bounded(1);
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            for signal in signals.forever() {
+                if first.try_send(signal).is_err() {
+                    std::process::exit(128 + signal);
+                }
+            }
+        })?;
+        Ok(Interrupts { signals: Some(Box::pin(out)) })
+    }
+
+    /// Takes no signals.
+    #[cfg(test)]
+    pub(super) fn none() -> Interrupts {
+        Interrupts { signals: None }
+    }
+
+    /// The signal that came.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<i32> {
+        let Some(signals) = &mut self.signals else { return Poll::Pending };
+        match signals.as_mut().poll_next(context) {
+            Poll::Ready(Some(signal)) => Poll::Ready(signal),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+/// A bit for every signal this process ignores, as `proc_pid_status(5)` has them.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_runs_out_or_does_not() {
+        future::block_on(async {
+            assert_eq!(within(Duration::from_secs(600), async { 7 }).await, Some(7));
+            let never = future::pending::<()>();
+            assert_eq!(within(Duration::from_millis(1), never).await, None);
+        });
+    }
+
+    #[test]
+    fn the_runtime_ignores_broken_pipes() {
+        assert_ne!(ignored_signals() & (1 << (signal_hook::consts::SIGPIPE - 1)), 0);
+    }
+}

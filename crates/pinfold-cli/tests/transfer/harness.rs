@@ -1,0 +1,240 @@
+//! Running the command in a directory of its own.
+
+use std::{
+    fs,
+    io::Read,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Far more than anything here takes; a test that needs it has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A private directory for the names, and a place for files.
+pub struct Place {
+    dir: tempfile::TempDir,
+    /// Run the command as the user `nobody`.
+    nobody: bool,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let place = Place { dir, nobody: false };
+        fs::create_dir(place.path("names")).unwrap();
+        fs::set_permissions(place.path("names"), fs::Permissions::from_mode(0o700)).unwrap();
+        place
+    }
+
+    /// A place that belongs to `nobody`, who runs the commands. Only root can make one.
+    pub fn of_nobody() -> Place {
+        let mut place = Place::new();
+        place.nobody = true;
+        for path in [place.path("."), place.path("names")] {
+            std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        }
+        place
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Makes a directory.
+    pub fn dir(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let program = env!("CARGO_BIN_EXE_pinfold");
+        let mut command = if self.nobody {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.args(words).current_dir(self.dir.path()).env("PINFOLD_DIR", self.path("names"));
+        command
+    }
+
+    /// Starts `pinfold` with standard input from a pipe or from nothing.
+    pub fn start(&self, words: &[&str], stdin: Stdio, stdout: Stdio) -> Running {
+        let mut command = self.command(words);
+        let child = command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn();
+        Running::new(child.expect("pinfold starts"), words)
+    }
+
+    pub fn send(&self, words: &[&str]) -> Running {
+        self.start(&[&["send"], words].concat(), Stdio::null(), Stdio::piped())
+    }
+
+    /// `pinfold send` whose standard input the test writes.
+    pub fn send_stream(&self, words: &[&str]) -> (Running, ChildStdin) {
+        let mut running = self.start(&[&["send"], words].concat(), Stdio::piped(), Stdio::piped());
+        let stdin = running.child.stdin.take().unwrap();
+        (running, stdin)
+    }
+
+    pub fn recv(&self, words: &[&str]) -> Running {
+        self.start(&[&["recv"], words].concat(), Stdio::null(), Stdio::piped())
+    }
+
+    /// `pinfold recv` whose standard output the test reads.
+    pub fn recv_stream(&self, words: &[&str]) -> (Running, ChildStdout) {
+        let mut running = self.recv(words);
+        let stdout = running.child.stdout.take().unwrap();
+        (running, stdout)
+    }
+
+    /// Every file below `name` with its contents, sorted.
+    pub fn files(&self, name: &str) -> Vec<(PathBuf, Vec<u8>)> {
+        let root = self.path(name);
+        let mut files = Vec::new();
+        collect(&root, &root, &mut files);
+        files.sort();
+        files
+    }
+}
+
+fn collect(root: &Path, dir: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = path.symlink_metadata().unwrap().file_type();
+        if kind.is_dir() {
+            collect(root, &path, files);
+        } else if kind.is_file() {
+            let contents = fs::read(&path).unwrap();
+            files.push((path.strip_prefix(root).unwrap().to_owned(), contents));
+        }
+    }
+}
+
+/// A command that runs. Killed when dropped.
+pub struct Running {
+    pub child: Child,
+    words: String,
+    stderr: mpsc::Receiver<String>,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Running {
+    fn new(mut child: Child, words: &[&str]) -> Running {
+        let stderr = child.stderr.take().unwrap();
+        let (text, stderr_text) = mpsc::channel();
+        thread::spawn(move || {
+            let mut stderr = stderr;
+            let mut all = Vec::new();
+            let _ = stderr.read_to_end(&mut all);
+            let _ = text.send(String::from_utf8_lossy(&all).into_owned());
+        });
+        Running { child, words: words.join(" "), stderr: stderr_text }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for the end.
+    pub fn end(mut self) -> Ended {
+        let started = Instant::now();
+        let stdout = self.child.stdout.take().map(|mut stdout| {
+            thread::spawn(move || {
+                let mut all = Vec::new();
+                let _ = stdout.read_to_end(&mut all);
+                String::from_utf8_lossy(&all).into_owned()
+            })
+        });
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(started.elapsed() < PATIENCE, "'pinfold {}' does not end", self.words);
+            thread::sleep(Duration::from_millis(5));
+        };
+        let stdout = stdout.map(|thread| thread.join().unwrap()).unwrap_or_default();
+        let stderr = self.stderr.recv_timeout(PATIENCE).unwrap();
+        Ended { status, stdout, stderr }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// The exit status, checked to be one and not a signal.
+    #[track_caller]
+    pub fn assert_code(&self, code: i32) -> &Ended {
+        assert_eq!(self.status.code(), Some(code), "{self:#?} {:?}", self.status.signal());
+        self
+    }
+
+    /// Checks that standard error has `text` in it.
+    #[track_caller]
+    pub fn assert_says(&self, text: &str) -> &Ended {
+        assert!(self.stderr.contains(text), "{text:?} is not in {self:#?}");
+        self
+    }
+
+    /// The JSON object on standard output.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|why| panic!("{why}: {self:#?}"))
+    }
+}
+
+/// Waits until `ready`.
+#[track_caller]
+pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !ready() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Bytes that do not repeat with any block size.
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bytes.extend_from_slice(&(word ^ (word >> 31)).to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Whether the tests run as root, who can be anybody and mount things.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Says that a test could not be done here.
+pub fn skip(why: &str) {
+    eprintln!("SKIPPED: {why}");
+}

@@ -1,0 +1,304 @@
+//! Random steps of both sides against a plain oracle, and sides that lie.
+
+use std::{cell::Cell, collections::VecDeque, rc::Rc};
+
+use proptest::prelude::*;
+
+use super::HeapRing;
+use crate::{
+    link::shm::{
+        bulk::Bulk,
+        claim::{self, CHUNKS_MAX, End},
+        ring::{RingMemory, RingRx, RingTx, Slot, Violation},
+    },
+    sync::{AtomicU64, Ordering},
+    wire::{
+        descriptor::{Body, Header, INLINE_MAX, Kind, Piece},
+        layout::LINE,
+    },
+};
+
+/// A ring that says which slot was used last.
+#[derive(Clone)]
+struct Watched {
+    ring: HeapRing,
+    last: Rc<Cell<u32>>,
+}
+
+impl Watched {
+    fn new(slots: u32) -> Watched {
+        Watched { ring: HeapRing::new(slots), last: Rc::default() }
+    }
+}
+
+impl RingMemory for Watched {
+    fn slots(&self) -> u32 {
+        self.ring.slots()
+    }
+
+    fn slot(&self, index: u32) -> &Slot {
+        self.last.set(index);
+        self.ring.slot(index)
+    }
+
+    fn consumed(&self) -> &AtomicU64 {
+        self.ring.consumed()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Send a descriptor with these words, naming so many bulk bytes.
+    Push {
+        aux: u32,
+        words: Vec<u64>,
+        bytes: u32,
+    },
+    Pop,
+    Publish,
+    Refresh,
+    /// Use more slots, and more bulk bytes.
+    Grow {
+        slots: u32,
+        bytes: u32,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let words = proptest::collection::vec(any::<u64>(), 0..=7);
+    prop_oneof![
+        8 => (any::<u32>(), words, 0u32..300)
+            .prop_map(|(aux, words, bytes)| Step::Push { aux, words, bytes }),
+        8 => Just(Step::Pop),
+        4 => Just(Step::Publish),
+        1 => Just(Step::Refresh),
+        1 => (1u32..=SLOTS, 0u32..4096).prop_map(|(slots, bytes)| Step::Grow { slots, bytes }),
+    ]
+}
+
+const SLOTS: u32 = 32;
+
+/// A descriptor that the producer may not write over yet.
+struct Live {
+    slot: u32,
+    aux: u32,
+    words: Vec<u64>,
+    piece: Option<Piece>,
+}
+
+/// Both ends of a ring and its bulk bytes, and what they should hold.
+struct Pair {
+    memory: Watched,
+    tx: RingTx<Watched>,
+    rx: RingRx<Watched>,
+    bulk: Bulk,
+    /// Published by the producer, not yet passed by the consumer.
+    flying: VecDeque<Live>,
+    /// Passed by the consumer, not yet given back.
+    held: Vec<Live>,
+}
+
+impl Pair {
+    fn new(capacity: u32) -> Pair {
+        let memory = Watched::new(SLOTS);
+        let mut bulk = Bulk::new();
+        bulk.grow(512);
+        Pair {
+            tx: RingTx::new(memory.clone(), capacity),
+            rx: RingRx::new(memory.clone()),
+            memory,
+            bulk,
+            flying: VecDeque::new(),
+            held: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, aux: u32, words: Vec<u64>, bytes: u32) -> Result<(), TestCaseError> {
+        let room = self.tx.room().map_err(|Violation(why)| TestCaseError::fail(why))?;
+        let live = self.flying.len() + self.held.len();
+        prop_assert!(live + room as usize <= self.tx.capacity() as usize);
+        if room == 0 {
+            prop_assert!(live > 0, "an empty ring without room");
+            return Ok(());
+        }
+        self.bulk.reclaim(self.tx.consumed());
+        let piece = if bytes > 0 { self.bulk.lend(bytes, self.tx.produced()) } else { None };
+        if let Some(piece) = piece {
+            for other in self.flying.iter().chain(&self.held).filter_map(|live| live.piece) {
+                let apart = piece.offset + piece.len <= other.offset
+                    || other.offset + other.len <= piece.offset;
+                prop_assert!(apart, "{:?} was lent while {:?} was in use", piece, other);
+            }
+        }
+        self.tx.push(Header::new(Kind::Data, 0, aux), &words);
+        let slot = self.memory.last.get();
+        for other in self.flying.iter().chain(&self.held) {
+            prop_assert_ne!(slot, other.slot, "a descriptor was written over");
+        }
+        self.flying.push_back(Live { slot, aux, words, piece });
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Result<(), TestCaseError> {
+        let head = self.rx.head();
+        prop_assert_eq!(head.is_some(), !self.flying.is_empty());
+        let (Some(head), Some(live)) = (head, self.flying.pop_front()) else { return Ok(()) };
+        prop_assert_eq!(self.memory.last.get(), live.slot);
+        prop_assert_eq!((head.kind(), head.aux()), (Some(Kind::Data), live.aux));
+        let body: Body = self.rx.body();
+        prop_assert_eq!(&body[..live.words.len()], &live.words[..]);
+        for (i, word) in live.words.iter().enumerate() {
+            prop_assert_eq!(self.rx.word(i), *word);
+        }
+        prop_assert_eq!(self.rx.advance(head), Ok(()));
+        self.held.push(live);
+        Ok(())
+    }
+
+    fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
+        match step {
+            Step::Push { aux, words, bytes } => self.push(aux, words, bytes)?,
+            Step::Pop => self.pop()?,
+            Step::Publish => {
+                prop_assert_eq!(self.rx.unpublished() as usize, self.held.len());
+                self.rx.publish();
+                self.held.clear();
+            }
+            Step::Refresh => prop_assert_eq!(self.tx.refresh(), Ok(())),
+            Step::Grow { slots, bytes } => {
+                self.tx.grow(slots.max(self.tx.capacity()));
+                self.bulk.grow(bytes.max(self.bulk.size()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A cursor as a hostile consumer writes it: often one that could be true.
+fn cursor() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0u64..60, 1 => any::<u64>(), 1 => (0u64..3).prop_map(|i| u64::MAX - i)]
+}
+
+proptest! {
+    #[test]
+    fn a_ring_is_a_queue(
+        capacity in 1u32..=4,
+        steps in proptest::collection::vec(step(), 1..400),
+    ) {
+        let mut pair = Pair::new(capacity);
+        for step in steps {
+            pair.take(step)?;
+        }
+        // Whatever went before: once all is taken and given back, there is room again.
+        while !pair.flying.is_empty() {
+            pair.pop()?;
+        }
+        pair.take(Step::Publish)?;
+        pair.tx.refresh().unwrap();
+        prop_assert!(pair.tx.room().unwrap() > 0);
+        pair.bulk.reclaim(pair.tx.consumed());
+        prop_assert!(pair.bulk.is_empty());
+    }
+
+    #[test]
+    fn a_cursor_that_lies_is_caught_or_harms_its_owner(
+        capacity in 1u32..=8,
+        cursors in proptest::collection::vec((cursor(), any::<bool>()), 1..200),
+    ) {
+        let memory = HeapRing::new(8);
+        let mut tx = RingTx::new(memory.clone(), capacity);
+        for (cursor, grow) in cursors {
+            memory.consumed().store(cursor, Ordering::Relaxed);
+            let possible = (tx.consumed()..=tx.produced()).contains(&cursor);
+            prop_assert_eq!(tx.refresh().is_ok(), possible);
+            if grow {
+                tx.grow(8);
+            }
+            // The slots are a vector: leaving them would panic.
+            match tx.room() {
+                Ok(room) => {
+                    prop_assert!(room <= tx.capacity());
+                    (0..room).for_each(|_| tx.push(Header::new(Kind::Inline, 0, 0), &[1, 2, 3]));
+                }
+                Err(Violation(_)) => prop_assert!(!possible),
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_that_lies_leads_nowhere(
+        headers in proptest::collection::vec((any::<u64>(), any::<u64>(), 0u8..8), 1..200),
+    ) {
+        let memory = HeapRing::new(8);
+        let mut rx = RingRx::new(memory.clone());
+        let mut seq = 1u64;
+        for (header, body, how) in headers {
+            // Mostly fresh, mostly without the wrap mark.
+            let header = if how > 0 { header & !0xffff | seq } else { header };
+            let header = if how > 1 { header & !(1 << 20) } else { header };
+            for index in 0..8 {
+                memory.slot(index)[0].store(header, Ordering::Relaxed);
+                memory.slot(index)[1..].iter().for_each(|it| it.store(body, Ordering::Relaxed));
+            }
+            let Some(head) = rx.head() else { continue };
+            prop_assert_eq!(rx.body(), [body; 7]);
+            prop_assert!(head.inline_len(INLINE_MAX).is_none_or(|len| len <= INLINE_MAX));
+            let _ = (head.kind(), head.aux());
+            // The slots are a vector: leaving them would panic.
+            match rx.advance(head) {
+                Ok(()) => seq += 1,
+                // The peer is cut off at this point.
+                Err(Violation(_)) => break,
+            }
+        }
+    }
+
+    #[test]
+    fn a_claim_word_that_lies_gives_chunks_of_the_message(
+        word: u64,
+        right: bool,
+        generation: u16,
+        chunks in 0..=CHUNKS_MAX,
+        front: bool,
+    ) {
+        let word = if right { word & ((1 << 48) - 1) | u64::from(generation) << 48 } else { word };
+        let word = AtomicU64::new(word);
+        let end = if front { End::Front } else { End::Back };
+        if let Some(chunk) = claim::take(&word, generation, chunks, end) {
+            prop_assert!(chunk < chunks);
+        }
+        prop_assert!(claim::close(&word, generation) <= CHUNKS_MAX);
+        prop_assert_eq!(claim::take(&word, generation, chunks, end), None);
+    }
+}
+
+#[test]
+fn sequence_numbers_go_round() {
+    let memory = HeapRing::new(3);
+    let mut tx = RingTx::new(memory.clone(), 3);
+    let mut rx = RingRx::new(memory);
+    let messages = if cfg!(miri) { 1000 } else { 200_000u32 };
+    for number in 0..messages {
+        assert!(tx.room().unwrap() > 0);
+        tx.push(Header::new(Kind::Inline, 8, number), &[u64::from(number)]);
+        let head = rx.head().unwrap();
+        assert_eq!((head.aux(), rx.word(0)), (number, u64::from(number)));
+        rx.advance(head).unwrap();
+        assert_eq!(rx.head(), None, "an old descriptor was taken for a new one");
+        rx.publish();
+    }
+}
+
+#[test]
+fn a_producer_that_never_wraps_is_cut_off() {
+    let memory = HeapRing::new(4);
+    let mut rx = RingRx::new(memory.clone());
+    for number in 0..4u16 {
+        let header = Header::new(Kind::Inline, 0, 0).sealed(number + 1, false);
+        memory.slot(u32::from(number))[0].store(header, Ordering::Relaxed);
+        let head = rx.head().unwrap();
+        assert_eq!(rx.advance(head).is_err(), number == 3);
+    }
+}
+
+const _: () = assert!(LINE == 64, "the lines that pieces are lent by");

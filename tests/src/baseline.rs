@@ -1,0 +1,99 @@
+//! What a process holds, to be compared before and after.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+/// The descriptors and shared mappings of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Baseline {
+    descriptors: Vec<String>,
+    segments: usize,
+}
+
+impl Baseline {
+    /// What this process holds now.
+    pub fn now() -> Baseline {
+        let mut descriptors: Vec<String> = fs::read_dir("/proc/self/fd")
+            .expect("/proc")
+            .filter_map(|entry| {
+                let entry = entry.ok()?;
+                let target = fs::read_link(entry.path()).ok()?;
+                // The listing's own descriptor is not there any more, or not always.
+                let target = target.to_string_lossy().into_owned();
+                (!target.ends_with("/fd")).then(|| format!("{target} {:?}", entry.file_name()))
+            })
+            .collect();
+        descriptors.sort();
+        Baseline { descriptors, segments: segments().len() }
+    }
+
+    /// Open descriptors.
+    pub fn descriptors(&self) -> usize {
+        self.descriptors.len()
+    }
+
+    /// Mapped segments.
+    pub fn segments(&self) -> usize {
+        self.segments
+    }
+
+    /// Waits until the process holds no more and no less than this, as far as numbers go.
+    ///
+    /// # Panics
+    /// If it does not within `patience`.
+    #[track_caller]
+    pub fn returns(&self, patience: Duration) {
+        let end = Instant::now() + patience;
+        loop {
+            let now = Baseline::now();
+            if now.descriptors.len() == self.descriptors.len() && now.segments == self.segments {
+                return;
+            }
+            assert!(Instant::now() < end, "left behind: before {self:#?}, now {now:#?}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// A mapping of a pair's shared memory in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// Its first address.
+    pub at: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// Every segment that this process has mapped.
+pub fn segments() -> Vec<Mapped> {
+    let maps = fs::read_to_string("/proc/self/maps").expect("/proc");
+    let found = maps.lines().filter(|line| line.contains("/memfd:pinfold")).filter_map(|line| {
+        let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+        let at = usize::from_str_radix(from, 16).ok()?;
+        Some(Mapped { at, len: usize::from_str_radix(to, 16).ok()? - at })
+    });
+    found.collect()
+}
+
+/// A line of `/proc/self/status`, bytes: `VmRSS`, `VmHWM`, `VmSize`.
+pub fn status_bytes(field: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or_else(|| panic!("no {field} in /proc/self/status")) << 10
+}
+
+/// A line of `/proc/meminfo`, bytes.
+pub fn meminfo_bytes(field: &str) -> u64 {
+    let info = fs::read_to_string("/proc/meminfo").expect("/proc");
+    let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+/// The processor time this process has used.
+pub fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

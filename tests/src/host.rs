@@ -1,0 +1,124 @@
+#![allow(unsafe_code)]
+//! What the tests need of the system that safe code cannot do.
+//!
+//! **Invariant.** A [`Bytes`] names bytes inside its own box, which stays where it is; the rest is
+//! system calls on memory that the caller found mapped in this very process. Tests that scribble
+//! over shared memory do it to memory that the library reaches as untrusted anyway.
+
+use std::io;
+
+use pinfold::{OwnedBuf, OwnedBufMut};
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+/// A part of a box that operations can own.
+pub struct Bytes {
+    whole: Box<[u8]>,
+    at: usize,
+    len: usize,
+}
+
+impl Bytes {
+    /// `len` bytes of `whole`, from `at`.
+    pub fn new(whole: Box<[u8]>, at: usize, len: usize) -> Bytes {
+        assert!(at + len <= whole.len());
+        Bytes { whole, at, len }
+    }
+
+    /// The bytes.
+    pub fn get(&self) -> &[u8] {
+        &self.whole[self.at..self.at + self.len]
+    }
+
+    /// The bytes.
+    pub fn get_mut(&mut self) -> &mut [u8] {
+        &mut self.whole[self.at..self.at + self.len]
+    }
+
+    /// What lies before and behind them.
+    pub fn around(&self) -> (&[u8], &[u8]) {
+        (&self.whole[..self.at], &self.whole[self.at + self.len..])
+    }
+}
+
+// SAFETY: the bytes are on the heap and do not move with the struct; nothing else reaches them.
+unsafe impl OwnedBuf for Bytes {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.get().as_ptr(), self.len)
+    }
+}
+
+// SAFETY: as above.
+unsafe impl OwnedBufMut for Bytes {
+    fn bytes_mut(&mut self) -> (*mut u8, usize) {
+        let len = self.len;
+        (self.get_mut().as_mut_ptr(), len)
+    }
+}
+
+/// How a forked child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It returned this.
+    Code(i32),
+    /// This signal killed it.
+    Signal(i32),
+}
+
+/// Runs `child` in a forked copy of this process and waits for its end. For processes of one
+/// thread.
+pub fn fork(child: impl FnOnce() -> i32) -> Ended {
+    // SAFETY: the process has one thread, so the child may do what its parent may; it leaves
+    // without running anything of the parent's.
+    match unsafe { libc::fork() } {
+        0 => {
+            let run = std::panic::AssertUnwindSafe(child);
+            let code = std::panic::catch_unwind(run).unwrap_or(101);
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(code) }
+        }
+        pid => {
+            let pid = Pid::from_raw(pid).expect("fork");
+            let (_, status) =
+                waitpid(Some(pid), WaitOptions::empty()).expect("waitpid").expect("it");
+            match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => Ended::Code(code),
+                (_, Some(signal)) => Ended::Signal(signal),
+                _ => panic!("{status:?}"),
+            }
+        }
+    }
+}
+
+/// Pages of the file behind a mapping that are in memory, whoever touched them.
+pub fn resident_pages(at: usize, len: usize) -> usize {
+    let mut pages = vec![0u8; len.div_ceil(4096)];
+    // SAFETY: the kernel writes one byte for each page of the range into `pages`.
+    let done = unsafe { libc::mincore(at as *mut _, len, pages.as_mut_ptr()) };
+    assert_eq!(done, 0, "mincore: {}", io::Error::last_os_error());
+    pages.iter().filter(|page| **page & 1 != 0).count()
+}
+
+/// Writes 8 bytes at `at`, which is mapped and writable.
+pub fn scribble(at: usize, word: u64) {
+    // SAFETY: callers pass addresses inside a segment found in `/proc/self/maps`, which nothing
+    // reaches by reference.
+    unsafe { (at as *mut u64).write_unaligned(word) };
+}
+
+/// Reads 8 bytes at `at`, which is mapped.
+pub fn peek(at: usize) -> u64 {
+    // SAFETY: as in `scribble`.
+    unsafe { (at as *const u64).read_unaligned() }
+}
+
+/// Gives this process a view of its own of what is mounted where.
+///
+/// # Errors
+/// `EPERM` for anybody but root.
+pub fn unshare_mounts() -> io::Result<()> {
+    use rustix::mount::{MountPropagationFlags, mount_change};
+    // SAFETY: changes no memory and no descriptors.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    Ok(())
+}

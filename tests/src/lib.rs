@@ -1,0 +1,22 @@
+//! What the whole-system tests share.
+//!
+//! A test is a play: the test function is the director. It opens a [`Stage`], casts [roles](role)
+//! as processes of their own (the test binary runs itself again), tells them when to go on, and
+//! watches the clock. The endpoints live in the roles alone, so a test can kill them, starve
+//! them, take system calls from them, and compare what they hold before and after.
+//!
+//! No test can hang: every wait of the director has the stage's deadline, and roles end with it.
+
+pub mod aligned;
+pub mod baseline;
+pub mod block_on;
+pub mod filter;
+pub mod host;
+pub mod role;
+pub mod skip;
+pub mod stage;
+pub mod stamp;
+
+pub use self::{
+    aligned::Aligned, baseline::Baseline, block_on::block_on, role::Args, skip::skip, stage::Stage,
+};
