@@ -47,8 +47,9 @@ use self::{
     wait::{Interrupts, within},
 };
 
-/// How long a sender that has nothing to send tries to reach the receiver to say so.
-const TELL_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a sender that has nothing to send tries to reach the receiver to say so. Short, since
+/// there may be none; long enough for one that is started at the same time.
+const TELL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a transfer went.
 struct Report {
@@ -183,9 +184,9 @@ fn connect(endpoint: &Endpoint, args: &SendArgs, console: &Console) -> Result<Pe
     .map_err(Failure::Connect)
 }
 
-/// Tells a receiver that waits already why nothing will come.
+/// Tells a receiver, if there is one, why nothing will come.
 async fn tell(endpoint: &Endpoint, address: &str, failure: &Failure) {
-    let Ok(peer) = endpoint.connect(address) else { return };
+    let Ok(peer) = endpoint.connect_wait(address, TELL_PATIENCE) else { return };
     let Ok(interrupts) = Interrupts::take() else { return };
     let mut link = Link::new(endpoint, peer, "the receiver", interrupts);
     let greeting = sender::greet(&mut link, Content::Files, Totals::default());

@@ -122,8 +122,8 @@ impl Endpoint {
         };
         self.shared()
             .wait_for(None, |engine| match engine.links.take_connected(call) {
-                None if engine.closed => Some(Err(Error::Closed)),
-                other => other,
+                None => engine.check().err().map(Err),
+                connected => connected,
             })
             .unwrap_or(Err(Error::Closed))
     }

@@ -114,7 +114,7 @@ impl<B: Send + 'static> Request<B> {
         let ended = {
             let mut engine = self.shared.enter();
             // Whoever sleeps for all has to know of what this left behind.
-            engine.kick = true;
+            engine.kick_if_needed();
             match engine.core.ops.get_mut(key) {
                 Some(op) if op.done.is_none() => {
                     std::mem::swap(&mut op.waker, &mut waker);

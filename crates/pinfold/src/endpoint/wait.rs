@@ -148,6 +148,8 @@ impl Engine {
             if spun_ns < self.spin.limit_ns() {
                 return Next::Spin;
             }
+            // What this thread leaves behind, the leader must not sleep over.
+            self.kick_if_needed();
             let this = thread::current();
             if self.followers.iter().all(|thread| thread.id() != this.id()) {
                 self.followers.push(this);

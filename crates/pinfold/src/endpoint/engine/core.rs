@@ -67,6 +67,7 @@ impl Core {
     pub(crate) fn block(&mut self, peer: &mut Peer) {
         if !peer.blocked {
             peer.blocked = true;
+            peer.room_asked = false;
             self.blocked.push(peer.id.index);
         }
     }

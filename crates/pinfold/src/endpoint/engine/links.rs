@@ -21,6 +21,9 @@ const GREETINGS_MAX: usize = 128;
 /// Events taken from the kernel at a time.
 const EVENTS_AT_ONCE: usize = 64;
 
+/// How long callers wait after the system had no descriptor left for one.
+const LISTEN_AGAIN_NS: u64 = 100_000_000;
+
 const KIND_SHIFT: u32 = 61;
 const LISTENER: u64 = 0;
 const KICK: u64 = 1;
@@ -49,6 +52,8 @@ pub(crate) struct Links {
     /// Results of connecting that nobody has fetched.
     connected: Vec<(u64, Result<PeerId>)>,
     calls: u64,
+    /// When to listen again, after the system had no descriptor left for a caller.
+    listen_again_ns: Option<u64>,
 }
 
 impl Links {
@@ -78,6 +83,7 @@ impl Links {
             greetings: Vec::new(),
             connected: Vec::new(),
             calls: 0,
+            listen_again_ns: None,
         })
     }
 
@@ -88,7 +94,8 @@ impl Links {
 
     /// When the next greeting runs out of time.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        self.greetings.iter().flatten().map(|greeting| greeting.handshake.deadline_ns()).min()
+        let greetings = self.greetings.iter().flatten();
+        greetings.map(|greeting| greeting.handshake.deadline_ns()).chain(self.listen_again_ns).min()
     }
 
     /// Stops watching a peer.
@@ -176,7 +183,8 @@ impl Engine {
         Limits { unexpected_bytes: 0, rendezvous_max: 1 }
     }
 
-    fn ungrant(&mut self, granted: Limits) {
+    /// Takes the credit back that was set aside.
+    pub(crate) fn ungrant(&mut self, granted: Limits) {
         if granted.unexpected_bytes > 0 || granted.rendezvous_max > 1 {
             let cost = self.config.grant_cost(granted.unexpected_bytes, granted.rendezvous_max);
             self.grants.give(cost);
@@ -191,7 +199,7 @@ impl Engine {
             tracing::warn!(%error, "epoll_wait");
             return false;
         }
-        self.expire_greetings();
+        self.see_to_due();
         let mut any = false;
         for event in events.iter() {
             let (kind, index) = (event.token >> KIND_SHIFT, event.token as u32);
@@ -258,8 +266,11 @@ impl Engine {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    // Out of descriptors, most likely: the caller stays queued.
+                    // Out of descriptors, most likely: the caller stays queued, and the listener
+                    // is left alone for a while, or it would keep the endpoint awake.
                     tracing::warn!(%error, "a caller cannot be answered now");
+                    let _ = self.links.epoll.remove(listener.fd());
+                    self.links.listen_again_ns = Some(clock::now_ns() + LISTEN_AGAIN_NS);
                     return;
                 }
             }
@@ -321,8 +332,17 @@ impl Engine {
         Ok(id)
     }
 
-    fn expire_greetings(&mut self) {
+    /// Sees to what was due by now.
+    fn see_to_due(&mut self) {
         let now = clock::now_ns();
+        if self.links.listen_again_ns.is_some_and(|at| now >= at) {
+            self.links.listen_again_ns = None;
+            if let Some(listener) = &self.links.listener
+                && let Err(error) = watch(&self.links.epoll, listener.fd(), token(LISTENER, 0, 0))
+            {
+                tracing::warn!(%error, "the listener cannot be watched");
+            }
+        }
         for at in 0..self.links.greetings.len() {
             if let Some(greeting) = &self.links.greetings[at]
                 && now >= greeting.handshake.deadline_ns()

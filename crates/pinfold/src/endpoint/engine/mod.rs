@@ -42,7 +42,10 @@ use super::{
 use crate::{
     Error, Gone, PeerId, Result,
     failpoint::{self, Point},
-    link::shm::{budget::Budget, ring::Violation},
+    link::{
+        local::Limits,
+        shm::{budget::Budget, ring::Violation},
+    },
     route,
 };
 
@@ -143,6 +146,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Tells a sleeping leader of what it would not notice.
+    pub(crate) fn kick_if_needed(&mut self) {
+        if !self.asleep {
+            return;
+        }
+        let peers = &mut self.peers;
+        let unasked = |index: &u32| peers.at_mut(*index).is_some_and(|peer| !peer.room_asked);
+        self.kick |= self.core.blocked.iter().any(unasked)
+            || !self.core.pushes.is_empty()
+            || self.core.has_pull_work();
+    }
+
     /// Whether this process is a child of the one that made the endpoint.
     pub(crate) fn is_forked(&self) -> bool {
         self.fork.is_child()
@@ -151,6 +166,9 @@ impl Engine {
     /// Does what can be done now without waiting. Whether anything was.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
+        if self.is_forked() {
+            return false;
+        }
         if self.armed {
             self.disarm();
         }
@@ -310,6 +328,9 @@ impl Engine {
     /// that it held.
     #[cold]
     pub(crate) fn remove_peer(&mut self, id: PeerId, how: Gone) {
+        if self.is_forked() {
+            return;
+        }
         let Some(mut peer) = self.peers.remove(id, how) else { return };
         // What it had written whole before it went is still good.
         let mut how = how;
@@ -329,7 +350,7 @@ impl Engine {
         self.newcomers.retain(|newcomer| *newcomer != id);
         self.links.forget(&peer);
         self.core.lane_budget.give(peer.tx.budgeted());
-        self.grants.give(self.config.grant_cost(peer.granted, peer.announced_max));
+        self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
 
         let name = peer.info.name.clone();
         for key in self.core.matcher.drop_posted(|from| from == Source::Peer(id)) {
@@ -400,6 +421,9 @@ impl Engine {
     /// Takes the result of an operation off the table, if it has ended.
     #[inline]
     pub(crate) fn take_done(&mut self, key: OpKey) -> Option<Result<Done>> {
+        if self.is_forked() {
+            return Some(Err(Error::Forked));
+        }
         match self.core.ops.get_mut(key) {
             Some(op) if op.done.is_some() => {}
             Some(_) => return None,
@@ -438,6 +462,9 @@ impl Engine {
     /// Tries to take a send back. Whether it has ended or will end as cancelled; `false`: it goes
     /// on to its end.
     pub(crate) fn cancel(&mut self, key: OpKey) -> bool {
+        if self.is_forked() {
+            return false;
+        }
         let Some(op) = self.core.ops.get_mut(key) else { return false };
         if op.done.is_some() {
             return false;

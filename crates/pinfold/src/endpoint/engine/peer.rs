@@ -98,6 +98,8 @@ pub(crate) struct Peer {
     pub control: VecDeque<Control>,
     /// Whether it is on the list of peers that wait for room.
     pub blocked: bool,
+    /// Whether, since then, it has been asked to ring when it makes room.
+    pub room_asked: bool,
     /// Unmatched eager cost the receiver allows.
     pub window: u64,
     /// Eager cost sent, ever.
@@ -189,6 +191,7 @@ impl Peer {
             out: VecDeque::new(),
             control: VecDeque::new(),
             blocked: false,
+            room_asked: false,
             window: established.granted.unexpected_bytes,
             sent_cost: 0,
             released: 0,

@@ -75,6 +75,7 @@ impl Engine {
         for &index in &self.core.blocked {
             if let Some(peer) = self.peers.at_mut(index) {
                 peer.tx.ask_for_room();
+                peer.room_asked = true;
             }
         }
         failpoint::hit(Point::BellAsked);

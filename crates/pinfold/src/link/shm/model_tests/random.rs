@@ -116,7 +116,7 @@ impl Pair {
     fn push(&mut self, aux: u32, words: Vec<u64>, bytes: u32) -> Result<(), TestCaseError> {
         let room = self.tx.room().map_err(|Violation(why)| TestCaseError::fail(why))?;
         let live = self.flying.len() + self.held.len();
-        prop_assert!(live + room as usize <= self.tx.capacity() as usize);
+        prop_assert!(live + room as usize <= self.tx.capacity_to_come() as usize);
         if room == 0 {
             prop_assert!(live > 0, "an empty ring without room");
             return Ok(());
@@ -166,7 +166,7 @@ impl Pair {
             }
             Step::Refresh => prop_assert_eq!(self.tx.refresh(), Ok(())),
             Step::Grow { slots, bytes } => {
-                self.tx.grow(slots.max(self.tx.capacity()));
+                self.tx.grow(slots.max(self.tx.capacity_to_come()));
                 self.bulk.grow(bytes.max(self.bulk.size()));
             }
         }
@@ -217,7 +217,7 @@ proptest! {
             // The slots are a vector: leaving them would panic.
             match tx.room() {
                 Ok(room) => {
-                    prop_assert!(room <= tx.capacity());
+                    prop_assert!(room <= tx.capacity_to_come());
                     (0..room).for_each(|_| tx.push(Header::new(Kind::Inline, 0, 0), &[1, 2, 3]));
                 }
                 Err(Violation(_)) => prop_assert!(!possible),
