@@ -58,6 +58,18 @@ impl Stage {
         path
     }
 
+    /// Plays all of `roles` to a good end. The first says `ready` before the others begin.
+    pub fn play<'a>(&'a self, roles: impl IntoIterator<Item = Casting<'a>>) {
+        let mut players = Vec::new();
+        for role in roles {
+            players.push(role.spawn());
+            if let [first] = &mut players[..] {
+                first.expect("ready");
+            }
+        }
+        all_end_well(&mut players);
+    }
+
     /// Prepares a process that plays `role`.
     pub fn role(&self, role: &str) -> Casting<'_> {
         // By the link, so that a user who cannot reach the file can still run it.

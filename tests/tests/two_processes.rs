@@ -7,7 +7,7 @@ use futures_lite::future;
 use pinfold::{Endpoint, Path, PathSet, PeerId, Receipt, Refusal, Result, TagMatch};
 use pinfold_tests::{
     Aligned, Args, Stage, block_on,
-    role::{self, say},
+    role,
     stamp::{self, Random, mix},
 };
 
@@ -50,11 +50,7 @@ fn named<T: Copy>(choices: &[(&str, T)], name: &str) -> T {
 
 fn play(way: &str, mode: &str) {
     let stage = Stage::new(120);
-    let mut sink = stage.role("sink").with("way", way).with("mode", mode).spawn();
-    sink.expect("ready");
-    let mut source = stage.role("source").with("way", way).with("mode", mode).spawn();
-    source.end_well();
-    sink.end_well();
+    stage.play(["sink", "source"].map(|role| stage.role(role).with("way", way).with("mode", mode)));
 }
 
 macro_rules! plays {
@@ -305,7 +301,6 @@ fn sink(args: &Args) {
     let counters = endpoint.counters();
     let messages: u64 = counters.received.iter().map(|count| count.messages).sum();
     assert_eq!(messages, sweep().count() as u64);
-    say("done");
 }
 
 /// Receives the message of a case in one of the ways that the mode has, and checks it.

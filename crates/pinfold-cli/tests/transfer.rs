@@ -198,11 +198,11 @@ fn a_long_stream_arrives_whole() {
     }
 }
 
-/// Forty files of 4 MiB each, with contents of their own.
+/// Forty files of 2 MiB each, with contents of their own.
 fn plant_many(place: &Place) {
     let root = place.dir("many");
     for number in 0..40 {
-        fs::write(root.join(format!("{number:02}")), pattern(4 << 20, number)).unwrap();
+        fs::write(root.join(format!("{number:02}")), pattern(2 << 20, number)).unwrap();
     }
 }
 
@@ -213,7 +213,7 @@ fn assert_nothing_half_done(place: &Place) -> usize {
         let file = name.file_name().unwrap().to_str().unwrap();
         assert!(!file.starts_with(".pinfold-"), "{name:?} is left behind");
         let number = file.parse().unwrap();
-        assert!(*contents == pattern(4 << 20, number), "{name:?} looks complete and is not");
+        assert!(*contents == pattern(2 << 20, number), "{name:?} looks complete and is not");
     }
     arrived.len()
 }
@@ -305,7 +305,7 @@ fn an_unreadable_file_is_told_to_both() {
     let place = if is_root() { Place::of_nobody() } else { Place::new() };
     let secret = place.path("secret");
     fs::write(&secret, "x").unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
     let out = place.dir("out");
     fs::set_permissions(&out, fs::Permissions::from_mode(0o777)).unwrap();
     let recv = place.recv(&[BOX, "out"]);

@@ -41,12 +41,17 @@ impl Times {
 
     /// The middle sample, picoseconds.
     pub(crate) fn median(&self) -> u64 {
-        self.histogram.value_at_quantile(0.5)
+        self.at(0.5)
     }
 
     /// The sample that 99 % are at or below, picoseconds.
     pub(crate) fn p99(&self) -> u64 {
-        self.histogram.value_at_quantile(0.99)
+        self.at(0.99)
+    }
+
+    fn at(&self, quantile: f64) -> u64 {
+        // The middle of the bucket, not its end.
+        self.histogram.median_equivalent(self.histogram.value_at_quantile(quantile))
     }
 }
 

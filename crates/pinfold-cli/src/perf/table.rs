@@ -171,18 +171,16 @@ fn full(text: &mut String, records: &[Record]) {
 impl Findings {
     /// How far apart the cores were, in a sentence.
     pub(crate) fn distance(&self) -> String {
-        let mut parts = Vec::new();
-        for class in [Class::Near, Class::Far] {
+        let part = |class: Class| {
             let runs = self.collected.runs(class);
-            if let Some(hop) = self.hop_ns(class).filter(|_| runs > 0) {
-                parts.push(format!("{hop:.0} ns ({class}) around {runs} runs"));
-            }
-        }
-        let mixed = self.collected.runs(Class::Mixed);
-        if mixed > 0 {
-            parts.push(format!("changing or between the two (mixed) around {mixed}"));
-        }
-        format!("A cache line takes from core to core: {}.", parts.join(", "))
+            let hop = match (class, self.hop_ns(class)) {
+                (Class::Near | Class::Far, Some(hop)) => format!("{hop:.0} ns "),
+                _ => String::new(),
+            };
+            (runs > 0).then(|| format!("{hop}{class} in {runs} runs"))
+        };
+        let parts: Vec<String> = Class::ALL.into_iter().filter_map(part).collect();
+        format!("From core to core a cache line takes: {}.", parts.join(", "))
     }
 
     /// What was done with the payload, in a sentence.

@@ -194,7 +194,7 @@ fn explain(error: &io::Error) -> String {
             "a directory is needed there, and symbolic links are not followed"
         }
         Some(Errno::MFILE | Errno::NFILE) => "raise the limit on open files, ulimit -n",
-        Some(Errno::FBIG) => "the file system or ulimit -f does not allow files of this size",
+        Some(Errno::FBIG) => "the file system does not allow files of this size",
         _ => return error.to_string(),
     };
     format!("{error}; {remedy}")

@@ -211,13 +211,14 @@ async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure>
         }
         None => Target::Output(Output::new(std::io::stdout())),
     };
+    // Before there is a name to leave behind.
+    let mut interrupts =
+        Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;
     let endpoint =
         endpoint(&args.common, "pinfold recv", Some(&args.address)).map_err(|why| match why {
             why @ Error::LimitReached { .. } => Failure::Usage(why.to_string()),
             why => Failure::Listen(why),
         })?;
-    let mut interrupts =
-        Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;
     console.remark(&format!("waiting for a sender at {}", args.address));
     let hello = receiver::await_hello(&endpoint, &mut interrupts);
     let (peer, hello) = match args.wait {

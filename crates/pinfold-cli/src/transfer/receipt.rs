@@ -104,10 +104,8 @@ impl Summary<'_> {
             Side::Recv => "received",
         };
         let mut line = format!("{done} {}", HumanBytes(self.totals.bytes));
-        match self.totals.files {
-            0 => {}
-            1 => line.push_str(" in 1 file"),
-            files => line.push_str(&format!(" in {} files", HumanCount(files))),
+        if self.totals.files > 0 {
+            line.push_str(&format!(" in {}", count(self.totals.files, "file")));
         }
         if self.skipped > 0 {
             line.push_str(&format!(" ({} skipped)", HumanCount(self.skipped)));
@@ -116,8 +114,8 @@ impl Summary<'_> {
         line.push_str(&format!(", verified, in {:.3} s, {rate}/s", self.elapsed.as_secs_f64()));
         for (path, taken) in Path::ALL.iter().zip(&self.tally.taken) {
             if taken.messages > 0 {
-                let (bytes, messages) = (HumanBytes(taken.bytes), HumanCount(taken.messages));
-                line.push_str(&format!("; {path} {bytes} in {messages} messages"));
+                let (bytes, messages) = (HumanBytes(taken.bytes), count(taken.messages, "message"));
+                line.push_str(&format!("; {path} {bytes} in {messages}"));
             }
         }
         line.push_str(&format!(
@@ -127,10 +125,8 @@ impl Summary<'_> {
         ));
         for (path, why, messages) in &self.tally.refused {
             if !matches!(why, Refusal::TooLong | Refusal::Slower) {
-                line.push_str(&format!(
-                    "; not {path} for {} messages: {why}",
-                    HumanCount(*messages)
-                ));
+                let messages = count(*messages, "message");
+                line.push_str(&format!("; not {path} for {messages}: {why}"));
             }
         }
         line
@@ -162,6 +158,12 @@ impl Summary<'_> {
         };
         serde_json::json!(json).to_string()
     }
+}
+
+/// So many things, in words.
+fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", HumanCount(number))
 }
 
 /// A failure as one JSON object.
@@ -207,7 +209,7 @@ mod tests {
         assert_eq!(
             line,
             "sent 3.00 MiB in 2 files (1 skipped), verified, in 0.500 s, 6.00 MiB/s; inline 40 B \
-             in 1 messages; cma 2.00 MiB in 2 messages; copied 40 B here, 1.00 MiB by the kernel"
+             in 1 message; cma 2.00 MiB in 2 messages; copied 40 B here, 1.00 MiB by the kernel"
         );
     }
 

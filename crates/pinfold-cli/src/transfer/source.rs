@@ -325,7 +325,7 @@ fn offer(name: RelativeName, stat: &Stat) -> FileOffer {
 }
 
 fn modified(stat: &Stat) -> (i64, u32) {
-    (stat.st_mtime as i64, stat.st_mtime_nsec as u32)
+    (stat.st_mtime, stat.st_mtime_nsec as u32)
 }
 
 /// Reads until `block` is full or the input has ended; returns whether it has ended.

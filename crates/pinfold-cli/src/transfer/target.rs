@@ -103,7 +103,7 @@ impl Directory {
         if let Some((path, directory)) = &self.last
             && path == name.parent()
         {
-            return Ok(directory.try_clone().map_err(errno)?);
+            return directory.try_clone().map_err(errno);
         }
         let mut directory = self.root.try_clone().map_err(errno)?;
         for component in name.parents() {

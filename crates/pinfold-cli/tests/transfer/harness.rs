@@ -13,20 +13,22 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
+
 /// Far more than anything here takes; a test that needs it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A private directory for the names, and a place for files.
 pub struct Place {
     dir: tempfile::TempDir,
-    /// Run the command as the user `nobody`.
-    nobody: bool,
+    /// The command, where it is to be run by the user `nobody`.
+    program_of_nobody: Option<PathBuf>,
 }
 
 impl Place {
     pub fn new() -> Place {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let place = Place { dir, nobody: false };
+        let place = Place { dir, program_of_nobody: None };
         fs::create_dir(place.path("names")).unwrap();
         fs::set_permissions(place.path("names"), fs::Permissions::from_mode(0o700)).unwrap();
         place
@@ -35,7 +37,10 @@ impl Place {
     /// A place that belongs to `nobody`, who runs the commands. Only root can make one.
     pub fn of_nobody() -> Place {
         let mut place = Place::new();
-        place.nobody = true;
+        // Where it was built, others may not be able to enter.
+        let program = place.path("pinfold");
+        fs::copy(PROGRAM, &program).unwrap();
+        place.program_of_nobody = Some(program);
         for path in [place.path("."), place.path("names")] {
             std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
         }
@@ -54,13 +59,13 @@ impl Place {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let program = env!("CARGO_BIN_EXE_pinfold");
-        let mut command = if self.nobody {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
-            command
-        } else {
-            Command::new(program)
+        let mut command = match &self.program_of_nobody {
+            Some(program) => {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+                command
+            }
+            None => Command::new(PROGRAM),
         };
         command.args(words).current_dir(self.dir.path()).env("PINFOLD_DIR", self.path("names"));
         command

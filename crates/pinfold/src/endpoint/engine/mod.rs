@@ -281,9 +281,11 @@ impl Engine {
                 continue;
             }
             peer.blocked = false;
-            let before = peer.tx.produced();
+            let (before, asked) = (peer.tx.produced(), peer.room_asked);
             match self.core.pump(peer) {
-                Ok(()) => moved |= peer.tx.produced() != before,
+                // Nothing went: what was asked still stands.
+                Ok(()) if peer.tx.produced() == before => peer.room_asked = asked,
+                Ok(()) => moved = true,
                 Err(violation) => {
                     let id = peer.id;
                     self.cut_off(id, violation);

@@ -1,0 +1,29 @@
+# Each target is a script in scripts/ that can also be run alone.
+
+.DEFAULT_GOAL := help
+.PHONY: help perf test lint doc setup clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+perf: ## Measure messages beside what one would use instead; ARGS="..." for pinfold perf
+	@scripts/perf.sh $(ARGS)
+
+test: ## Run every check and every test, and count them
+	@scripts/test.sh
+
+lint: ## Check formatting, clippy and the documentation
+	@scripts/setup.sh
+	@scripts/fmt.sh
+	@scripts/clippy.sh
+	@scripts/doc.sh
+
+doc: ## Build the documentation of the library
+	@scripts/setup.sh
+	@scripts/doc.sh
+
+setup: ## Install what is missing to build and test
+	@scripts/setup.sh
+
+clean: ## Remove everything that was built
+	cargo clean

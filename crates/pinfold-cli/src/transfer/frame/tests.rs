@@ -1,0 +1,106 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn any_totals() -> impl Strategy<Value = Totals> {
+    any::<(u64, u64)>().prop_map(|(files, bytes)| Totals { files, bytes })
+}
+
+fn any_record() -> impl Strategy<Value = Record> {
+    let hello = (any::<u16>(), any::<u16>(), any::<bool>(), any_totals()).prop_map(
+        |(a, b, stream, expected)| {
+            Record::Hello(Hello {
+                version_min: a.min(b),
+                version_max: a.max(b),
+                content: if stream { Content::Stream } else { Content::Files },
+                expected,
+            })
+        },
+    );
+    let file = (
+        "[a-zé \n]{1,80}(/[a-z.]{3,9}x){0,5}",
+        0..=i64::MAX as u64,
+        0..=0o777u32,
+        any::<i64>(),
+        0..1_000_000_000u32,
+    )
+        .prop_map(|(name, size, mode, seconds, nanoseconds)| {
+            let name = RelativeName::new(name.as_bytes()).unwrap();
+            Record::File(FileOffer { name, size, mode, modified: (seconds, nanoseconds) })
+        });
+    prop_oneof![
+        hello,
+        file,
+        any::<u16>().prop_map(|version| Record::Ready { version }),
+        Just(Record::Stream),
+        (any::<u64>(), any::<[u8; 32]>())
+            .prop_map(|(bytes, digest)| Record::End { bytes, digest: Digest(digest) }),
+        any_totals().prop_map(Record::Finish),
+        any_totals().prop_map(Record::Done),
+        (0..3usize, ".{0,100}").prop_map(|(cause, text)| Record::Abort {
+            cause: [Cause::Other, Cause::Integrity, Cause::Refused][cause],
+            text,
+        }),
+        Just(Record::Bye),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn records_come_back(record in any_record()) {
+        let bytes = record.encode();
+        prop_assert!(bytes.len() <= RECORD_BYTES_MAX);
+        prop_assert_eq!(Record::decode(&bytes), Ok(record));
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(record) = Record::decode(&bytes) {
+            prop_assert_eq!(Record::decode(&record.encode()), Ok(record));
+        }
+    }
+
+    #[test]
+    fn a_damaged_record_is_decoded_or_refused(
+        record in any_record(), at in any::<prop::sample::Index>(), with in any::<u8>(),
+        length in 0usize..300,
+    ) {
+        let mut bytes = record.encode();
+        let at = at.index(bytes.len());
+        bytes[at] ^= with;
+        bytes.resize(length, 0);
+        if let Ok(record) = Record::decode(&bytes) {
+            prop_assert_eq!(Record::decode(&record.encode()), Ok(record));
+        }
+    }
+}
+
+#[test]
+fn impossible_values_are_refused() {
+    let file = |mode: u32, size: u64, nanoseconds: u32, name: &[u8]| {
+        let wire = FileWire {
+            size: size.into(),
+            mode: mode.into(),
+            modified_seconds: 0.into(),
+            modified_nanoseconds: nanoseconds.into(),
+        };
+        Record::decode(&assemble(kind::FILE, &wire, name))
+    };
+    assert!(file(0o777, 0, 0, b"a").is_ok());
+    assert_eq!(file(0o4755, 0, 0, b"a"), Err(BadRecord::Value("mode")));
+    assert_eq!(file(0, 1 << 63, 0, b"a"), Err(BadRecord::Value("size")));
+    assert_eq!(file(0, 0, 1_000_000_000, b"a"), Err(BadRecord::Value("time")));
+    assert_eq!(file(0, 0, 0, b"../a"), Err(BadRecord::Name(BadName::Parent)));
+    assert_eq!(Record::decode(&[]), Err(BadRecord::Kind));
+    assert_eq!(Record::decode(&[0]), Err(BadRecord::Kind));
+    assert_eq!(Record::decode(&[kind::BYE, 0]), Err(BadRecord::Length));
+    assert_eq!(Record::decode(&[kind::END; 5000][..40]), Err(BadRecord::Length));
+    assert_eq!(Record::decode(&vec![kind::ABORT; RECORD_BYTES_MAX + 1]), Err(BadRecord::Length));
+}
+
+#[test]
+fn a_long_reason_is_cut_between_characters() {
+    let record = Record::Abort { cause: Cause::Other, text: "é".repeat(3000) };
+    let Ok(Record::Abort { text, .. }) = Record::decode(&record.encode()) else { panic!() };
+    assert_eq!(text, "é".repeat(1024));
+}

@@ -1,0 +1,144 @@
+//! Rings and the bulk bytes that their descriptors name.
+
+use std::sync::Arc;
+
+use super::{HeapRing, Plain, check, header, many, thread};
+#[cfg(loom)]
+use crate::{link::shm::ring::RingMemory, sync::Ordering};
+use crate::{
+    link::shm::{
+        bulk::Bulk,
+        ring::{RingRx, RingTx},
+    },
+    wire::{
+        descriptor::{Kind, Piece},
+        layout::LINE,
+    },
+};
+
+/// What goes through a ring in [`exchange`].
+#[derive(Clone, Copy)]
+struct Exchange {
+    messages: u64,
+    /// Slots the ring begins with, and all there are.
+    slots: (u32, u32),
+    /// The ring grows to all slots before this message.
+    grow_at: Option<u64>,
+    /// The consumer gives back after so many messages, or when it finds nothing.
+    publish_after: u64,
+}
+
+/// Whether a thread has ended, so that nothing more comes from it. Loom sees for itself when a
+/// model waits in vain.
+fn is_over(_thread: &thread::JoinHandle<()>) -> bool {
+    #[cfg(loom)]
+    return false;
+    #[cfg(not(loom))]
+    return _thread.is_finished();
+}
+
+/// One side sends messages, each a descriptor and a line of bulk bytes; the other takes them.
+///
+/// Every message comes, once, in order, whole: its descriptor is its own, and the bytes its
+/// descriptor names are its own, too, until the consumer has given them back.
+fn exchange(plan: Exchange) {
+    let memory = HeapRing::new(plan.slots.1);
+    let lines = 2;
+    let bytes: Arc<Vec<Plain>> = Arc::new((0..lines).map(|_| Plain::new(u64::MAX)).collect());
+    let line_of = |piece: Piece| piece.offset as usize / LINE;
+
+    let (their_memory, their_bytes) = (memory.clone(), Arc::clone(&bytes));
+    let producer = thread::spawn(move || {
+        let mut tx = RingTx::new(their_memory, plan.slots.0);
+        let mut bulk = Bulk::new();
+        assert!(bulk.grow((lines * LINE) as u32));
+        for number in 0..plan.messages {
+            if plan.grow_at == Some(number) {
+                tx.grow(plan.slots.1);
+            }
+            while tx.room().unwrap() == 0 {
+                thread::yield_now();
+            }
+            let piece = loop {
+                bulk.reclaim(tx.consumed());
+                if let Some(piece) = bulk.lend(LINE as u32, number) {
+                    break piece;
+                }
+                thread::yield_now();
+                tx.refresh().unwrap();
+            };
+            their_bytes[line_of(piece)].set(number);
+            tx.push(header(number), &piece.body());
+        }
+    });
+
+    let mut rx = RingRx::new(memory);
+    for number in 0..plan.messages {
+        let head = loop {
+            let over = is_over(&producer);
+            if let Some(head) = rx.head() {
+                break head;
+            }
+            assert!(!over, "message {number} never came");
+            rx.publish();
+            thread::yield_now();
+        };
+        assert_eq!((head.kind(), head.aux()), (Some(Kind::Data), number as u32));
+        let piece = Piece::read(&rx.body());
+        assert_eq!(piece.len as usize, LINE);
+        assert_eq!(bytes[line_of(piece)].get(), number, "the bytes of another message");
+        rx.advance(head).unwrap();
+        if rx.unpublished() >= plan.publish_after {
+            rx.publish();
+        }
+    }
+    producer.join().unwrap();
+}
+
+#[test]
+fn messages_go_through_a_ring_of_two() {
+    let plan = Exchange { messages: many(4), slots: (2, 2), grow_at: None, publish_after: 1 };
+    check(Some(3), move || exchange(plan));
+}
+
+#[test]
+fn messages_go_through_when_the_consumer_is_slow_to_say() {
+    let plan = Exchange { messages: many(4), slots: (2, 2), grow_at: None, publish_after: 2 };
+    check(Some(3), move || exchange(plan));
+}
+
+#[test]
+fn messages_go_through_a_ring_that_grows() {
+    for grow_at in 0..=2 {
+        let plan =
+            Exchange { messages: many(5), slots: (2, 4), grow_at: Some(grow_at), publish_after: 1 };
+        check(Some(2), move || exchange(plan));
+    }
+}
+
+/// A producer that pays no heed to the consumer: what a wrong cursor check would amount to.
+#[cfg(loom)]
+#[test]
+#[should_panic]
+fn mutant_that_overruns() {
+    check(Some(3), || {
+        let memory = HeapRing::new(2);
+        let bytes = Arc::new([Plain::new(0), Plain::new(0)]);
+        let (their_memory, their_bytes) = (memory.clone(), Arc::clone(&bytes));
+        let producer = thread::spawn(move || {
+            let mut tx = RingTx::new(their_memory.clone(), 2);
+            for number in 0..3 {
+                // As if the consumer had always just taken everything.
+                their_memory.consumed().store(number, Ordering::Relaxed);
+                tx.refresh().unwrap();
+                their_bytes[number as usize % 2].set(number);
+                tx.push(header(number), &[]);
+            }
+        });
+        let rx = RingRx::new(memory);
+        if rx.head().is_some() {
+            assert_eq!(bytes[0].get(), 0);
+        }
+        producer.join().unwrap();
+    });
+}

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Does clippy have anything to say, with and without the features?
+. "$(dirname "$0")/lib.sh"
+cargo clippy --version > /dev/null 2>&1 || skip "clippy is not installed"
+cargo clippy --locked --workspace --all-targets -- -D warnings
+cargo clippy --locked --workspace --all-targets --all-features -- -D warnings

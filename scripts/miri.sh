@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# The parts that need no kernel, under Miri: every unsafe step checked, atomics with all their
+# liberties.
+. "$(dirname "$0")/lib.sh"
+cargo +nightly miri --version > /dev/null 2>&1 ||
+    skip "no Miri here; run: rustup toolchain install nightly --component miri,rust-src"
+# proptest reads its settings from the file system. A few cases each: Miri is slow.
+export MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=8 CARGO_TARGET_DIR=$target/miri
+export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
+cargo +nightly miri test --locked --package pinfold --lib -- \
+    wire::descriptor wire::layout link::shm::bulk link::shm::model_tests \
+    endpoint::matching route::choose route::cost route::learn "$@"

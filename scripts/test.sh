@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Runs every check, whatever the one before said, and adds up what they counted.
+# Names of checks as arguments run only those: scripts/test.sh fmt tests
+. "$(dirname "$0")/lib.sh"
+
+checks=("$@")
+[ $# -gt 0 ] || checks=(fmt clippy doc tests failpoints loom miri nobody)
+
+scripts/setup.sh || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
+
+logs=$target/checks
+mkdir -p "$logs"
+passed=0 failed=0 skipped=0 summary=()
+
+# The sum of what all `test result:` lines of a log say under a name.
+sum() {
+    sed -n "s/^test result:.* \([0-9]*\) $2.*/\1/p" "$1" | awk '{ n += $1 } END { print n + 0 }'
+}
+
+for check in "${checks[@]}"; do
+    say "$check"
+    log=$logs/$check.log
+    # Tests that find they cannot run here write a line to this file.
+    export PINFOLD_SKIP_LOG=$logs/$check.skips
+    : > "$PINFOLD_SKIP_LOG"
+    begun=$SECONDS
+    status=0
+    "scripts/$check.sh" 2>&1 | tee "$log" || status=${PIPESTATUS[0]}
+
+    p=$(sum "$log" passed) f=$(sum "$log" failed) s=$(sum "$log" ignored)
+    if [ "$status" = 77 ]; then
+        s=1
+    elif ! grep -q '^test result:' "$log"; then
+        # A check without tests of its own counts as one.
+        if [ "$status" = 0 ]; then p=1; else f=1; fi
+    elif [ "$status" != 0 ] && [ "$f" = 0 ]; then
+        # It did not build, or a test program died.
+        f=1
+    fi
+    # Such a test passed as far as its runner knows.
+    inside=$(sed 's/: .*//' "$PINFOLD_SKIP_LOG" | sort -u | wc -l)
+    p=$((p - inside)) s=$((s + inside))
+    summary+=("$(printf '%-10s %4d passed %3d failed %3d skipped %5d s' \
+        "$check" "$p" "$f" "$s" $((SECONDS - begun)))")
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+done
+
+say "in all"
+printf '%s\n' "${summary[@]}"
+if [ "$skipped" -gt 0 ]; then
+    echo "skipped:"
+    for check in "${checks[@]}"; do
+        { grep -h '^SKIPPED: ' "$logs/$check.log" || true; } | sed "s/^SKIPPED: /  $check: /" | sort -u
+    done
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
