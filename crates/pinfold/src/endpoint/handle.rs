@@ -177,7 +177,9 @@ impl Endpoint {
 
     /// Facts about a connected peer.
     pub fn peer(&self, peer: PeerId) -> Option<PeerInfo> {
-        self.shared().enter().peers.get(peer).map(|peer| peer.info.clone())
+        let engine = self.shared().enter();
+        engine.present(peer).ok()?;
+        engine.peers.get(peer).map(|peer| peer.info.clone())
     }
 
     /// Ends the connection with a peer; operations with it end with an error. A message of ours
@@ -360,7 +362,8 @@ impl Endpoint {
     }
 
     /// Prepares for waiting on the endpoint's descriptor ([`AsFd`]) with `poll(2)` or an event loop:
-    /// asks all peers to ring. `false`: something is there already; make progress and ask again.
+    /// asks all peers to ring. `false`: something is there already, or has happened since this was
+    /// last asked; make progress, look at your requests, and ask again.
     /// The descriptor becomes readable when there is something to do; the next call of the
     /// endpoint takes the request back.
     ///
@@ -369,12 +372,20 @@ impl Endpoint {
     pub fn arm(&self) -> Result<bool> {
         let mut engine = self.shared().enter();
         engine.check()?;
-        if engine.asleep {
-            // The endpoint's own thread sleeps on the same descriptor.
-            return Ok(true);
+        if std::mem::take(&mut engine.news) {
+            return Ok(false);
         }
         engine.armed = true;
-        if engine.ask_all() {
+        if engine.driven {
+            // The endpoint's own thread takes what comes, and rings.
+            return engine
+                .links
+                .bell
+                .clear()
+                .map(|_| true)
+                .map_err(|error| Error::os("read", "the endpoint's bell", error));
+        }
+        if engine.asleep || engine.ask_all() {
             return Ok(true);
         }
         engine.armed = false;
@@ -394,7 +405,7 @@ impl Endpoint {
 
 impl AsFd for Endpoint {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared().epoll.as_fd()
+        self.shared().pollable.as_fd()
     }
 }
 

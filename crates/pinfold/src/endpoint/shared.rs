@@ -7,9 +7,13 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
-use pinfold_sys::{affinity, poll::Epoll};
+use pinfold_sys::{
+    affinity,
+    poll::{Epoll, Interest},
+};
 
 use super::{config::Config, engine::Engine};
 use crate::{
@@ -17,9 +21,14 @@ use crate::{
     sync::biased::{BiasedLock, Guard},
 };
 
+/// How long closing waits for peers that do not take their answers.
+const FLUSH: Duration = Duration::from_secs(1);
+
 pub(crate) struct Shared {
     engine: BiasedLock<Engine>,
     pub epoll: Arc<Epoll>,
+    /// What a caller waits on: `epoll`, and the engine's bell.
+    pub pollable: Epoll,
     /// Whether the thread that drives the endpoint has been started.
     driver: OnceLock<()>,
     /// Tells it to end.
@@ -33,9 +42,15 @@ impl Shared {
             Epoll::new().map_err(|error| Error::os("epoll_create", "the endpoint", error))?;
         let epoll = Arc::new(epoll);
         let engine = Engine::new(config, Arc::clone(&epoll))?;
+        let failed = |error| Error::os("epoll_ctl", "the endpoint", error);
+        let pollable =
+            Epoll::new().map_err(|error| Error::os("epoll_create", "the endpoint", error))?;
+        pollable.add(&*epoll, 0, Interest::Read).map_err(failed)?;
+        pollable.add(&engine.links.bell, 1, Interest::Read).map_err(failed)?;
         Ok(Arc::new(Shared {
             engine: BiasedLock::new(engine),
             epoll,
+            pollable,
             driver: OnceLock::new(),
             stop: AtomicBool::new(false),
             crowded: affinity::current_cpus().len() < 2,
@@ -54,6 +69,14 @@ impl Shared {
         self.crowded
     }
 
+    /// Waits, for a while, until nobody waits to hear from this side.
+    fn flush(self: &Arc<Shared>) {
+        if !self.enter().is_flushed() {
+            let end = Instant::now() + FLUSH;
+            self.wait_for(Some(end), |engine| engine.is_flushed().then_some(()));
+        }
+    }
+
     /// Starts the thread that drives the endpoint, if it does not run yet.
     pub(crate) fn start_driver(self: &Arc<Shared>) -> Result<()> {
         if self.driver.get().is_some() {
@@ -63,6 +86,7 @@ impl Shared {
         self.driver.get_or_init(|| {
             let weak = Arc::downgrade(self);
             let builder = thread::Builder::new().name("pinfold".to_owned());
+            self.enter().driven = true;
             let spawned = builder.spawn(move || {
                 // Holds the endpoint only while it waits, and is woken to end.
                 if let Some(shared) = weak.upgrade() {
@@ -85,11 +109,17 @@ impl Shared {
         self.enter().core.wakes.any = true;
     }
 
-    /// Closes the endpoint; all that waits on it ends with an error.
-    pub(crate) fn close(&self) {
+    /// Closes the endpoint; all that waits on it ends with an error. Answers that found no room yet
+    /// go out first, as long as their receivers make room.
+    pub(crate) fn close(self: &Arc<Shared>) {
+        self.flush();
         self.stop.store(true, Ordering::Release);
         let mut engine = self.enter();
         engine.close();
+        drop(engine);
+        // A peer in the middle of a copy into our memory finishes it.
+        self.flush();
+        let mut engine = self.enter();
         engine.kick = true;
         engine.core.wakes.any = true;
     }
@@ -139,6 +169,15 @@ fn leave(mut engine: Guard<'_, Engine>) {
         }
     }
     let wakes = std::mem::take(&mut engine.core.wakes);
+    if wakes.any {
+        engine.news = true;
+        if engine.armed && engine.driven {
+            engine.armed = false;
+            if let Err(error) = engine.links.bell.signal() {
+                tracing::warn!(%error, "a caller that waits could not be told");
+            }
+        }
+    }
     let followers = if wakes.any { std::mem::take(&mut engine.followers) } else { Vec::new() };
     drop(engine);
     for waker in wakes.wakers {

@@ -9,7 +9,7 @@ use pinfold_sys::{clock, process};
 
 use super::{
     core::Core,
-    op::{Arrived, Bytes, OpKey, Pull, Pushing, RecvStage, SendStage, SharedPull},
+    op::{Arrived, Bytes, OpKey, Pull, Pushing, RecvStage, SendStage, SharedPull, gone},
     peer::{Inbound, Peer, Sink},
 };
 use crate::{
@@ -282,12 +282,37 @@ impl Core {
         Ok(moved)
     }
 
+    /// Stops every pull from a peer that is being let go: nothing more can be claimed. Whether the
+    /// peer may still be writing what it had claimed.
+    pub(crate) fn stop_pulls(&mut self, peer: &mut Peer) -> bool {
+        let mut writing = false;
+        for key in &self.pulls {
+            if let Some(op) = self.ops.recv_mut(*key)
+                && let RecvStage::Pulling(pull) = &mut op.stage
+                && pull.peer == peer.id
+                && let Some(shared) = &mut pull.shared
+            {
+                if shared.theirs.is_none() {
+                    let word = peer.rx.claim_word(shared.claim);
+                    shared.theirs = Some(claim::close(word, shared.generation));
+                }
+                pull.errno = rustix::io::Errno::CONNRESET.raw_os_error().unsigned_abs();
+                writing |= pull.awaits_sender();
+            }
+        }
+        writing
+    }
+
     /// Ends a pull: tells both sides.
     fn end_pull(&mut self, peer: &mut Peer, key: OpKey, pull: Pull) {
         if let Some(shared) = pull.shared {
             peer.give_claim(shared.claim);
         }
         self.pulls.retain(|other| *other != key);
+        if let Some(how) = peer.leaving {
+            self.finish(key, Err(gone(&peer.info.name, how)));
+            return;
+        }
         // The sender closed in mid-transfer: what was read may be no more what it sent.
         if peer.rx.is_closed() {
             op_stage(self, key, RecvStage::Streaming { peer: peer.id });
@@ -405,8 +430,9 @@ impl Core {
             let at = index << pushing.chunk_shift;
             let len = (pushing.want - at).min(1 << pushing.chunk_shift);
             let mut done = 0;
-            // The kernel knows the receiver by a number that another process gets one day.
-            if !process::pidfd_alive(&peer.pidfd) {
+            // The kernel knows the receiver by a number that another process gets one day; and a
+            // receiver that closed wants its memory back.
+            if !process::pidfd_alive(&peer.pidfd) || peer.rx.is_closed() {
                 errno = rustix::io::Errno::SRCH.raw_os_error().unsigned_abs();
             }
             while errno == 0 && done < len {

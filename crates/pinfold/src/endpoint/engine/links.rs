@@ -46,6 +46,9 @@ struct Greeting {
 pub(crate) struct Links {
     epoll: Arc<Epoll>,
     pub kick: EventFd,
+    /// Tells a caller that waits on the endpoint's descriptor what the endpoint's own thread has
+    /// done meanwhile.
+    pub bell: EventFd,
     listener: Option<Listener>,
     us: Us,
     greetings: Vec<Option<Greeting>>,
@@ -66,6 +69,7 @@ impl Links {
             barrier_global: barrier::register() && barrier::global_available(),
         };
         let kick = EventFd::new().map_err(|error| Error::os("eventfd", "the endpoint", error))?;
+        let bell = EventFd::new().map_err(|error| Error::os("eventfd", "the endpoint", error))?;
         watch(&epoll, &kick, token(KICK, 0, 0))?;
         let listener = match &config.listen {
             Some(address) => {
@@ -78,6 +82,7 @@ impl Links {
         Ok(Links {
             epoll,
             kick,
+            bell,
             listener,
             us,
             greetings: Vec::new(),
@@ -162,7 +167,8 @@ impl Engine {
     }
 
     fn room_for_peer(&self) -> Result<()> {
-        if self.peers.live() >= self.config.peers_max {
+        let coming = self.links.greetings.iter().flatten().count();
+        if self.peers.live() + coming >= self.config.peers_max {
             return Err(Error::LimitReached {
                 what: "the number of peers of this endpoint",
                 limit: self.config.peers_max as u64,
@@ -244,7 +250,7 @@ impl Engine {
             let Some(listener) = &self.links.listener else { return };
             match listener.accept() {
                 Ok(Some((socket, who))) => {
-                    let room = self.peers.live() < self.config.peers_max;
+                    let room = self.room_for_peer().is_ok();
                     let granted = self.grant();
                     let handshake = Handshake::accepted(
                         socket,

@@ -24,7 +24,7 @@ mod table;
 
 use std::{collections::VecDeque, io, sync::Arc, thread::Thread};
 
-use pinfold_sys::{clock, fork::ForkMark, poll::Epoll};
+use pinfold_sys::{clock, fork::ForkMark, poll::Epoll, process};
 
 use self::{
     core::{Core, Unexpected},
@@ -47,6 +47,7 @@ use crate::{
         shm::{budget::Budget, ring::Violation},
     },
     route,
+    wire::descriptor::Kind,
 };
 
 /// Descriptors taken from one lane before the next lane's turn.
@@ -80,6 +81,10 @@ pub(crate) struct Engine {
     pub led: bool,
     /// The caller was told to wait on the descriptor itself.
     pub armed: bool,
+    /// A thread of the endpoint's own drives it.
+    pub driven: bool,
+    /// Something has happened since the caller last asked before waiting.
+    pub news: bool,
     pub followers: Vec<Thread>,
     /// A sleeping leader has to look again.
     pub kick: bool,
@@ -128,6 +133,8 @@ impl Engine {
             asleep: false,
             led: false,
             armed: false,
+            driven: false,
+            news: false,
             followers: Vec::new(),
             kick: false,
             closed: false,
@@ -169,7 +176,7 @@ impl Engine {
         if self.is_forked() {
             return false;
         }
-        if self.armed {
+        if self.armed && !self.driven {
             self.disarm();
         }
         let mut moved = false;
@@ -236,6 +243,10 @@ impl Engine {
     #[inline]
     pub(crate) fn poll_lane(&mut self, index: u32) -> bool {
         let Some(peer) = self.peers.at_mut(index) else { return false };
+        if let Some(how) = peer.leaving {
+            self.poll_leaving(index, how);
+            return false;
+        }
         if peer.rx.head().is_none() {
             peer.idle_polls = peer.idle_polls.saturating_add(1);
             if peer.rx.unpublished() > 0 {
@@ -326,37 +337,49 @@ impl Engine {
         self.remove_peer(id, Gone::Misbehaved(violation.0));
     }
 
-    /// The peer is gone, `how`: takes what it still sent, ends every operation with it, frees all
-    /// that it held.
+    /// The connection with a peer ends, `how`: takes what it still sent, ends every operation with
+    /// it, frees all that it held.
+    ///
+    /// A live peer that is in the middle of writing into a receive of ours is only let go once it
+    /// has reported, or its process has ended; that receive ends then, everything else now.
     #[cold]
     pub(crate) fn remove_peer(&mut self, id: PeerId, how: Gone) {
         if self.is_forked() {
             return;
         }
-        let Some(mut peer) = self.peers.remove(id, how) else { return };
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        let first = peer.leaving.is_none();
+        // An orderly close comes from the peer's own thread, which then is not in mid-copy; a dead
+        // process has none.
+        let stopped = matches!(how, Gone::Closed | Gone::Died);
+        let how = *peer.leaving.get_or_insert(how);
         // What it had written whole before it went is still good.
-        let mut how = how;
-        if matches!(how, Gone::Died | Gone::Closed) {
+        if first && stopped {
             while let Some(header) = peer.rx.head() {
-                if let Err(violation) = self.core.receive(&mut peer, header) {
-                    how = Gone::Misbehaved(violation.0);
+                if let Err(violation) = self.core.receive(peer, header) {
+                    peer.leaving = Some(Gone::Misbehaved(violation.0));
                     break;
                 }
             }
         }
-        tracing::debug!(peer = peer.info.name, %how, "a peer is gone");
+        let how = peer.leaving.unwrap_or(how);
         peer.tx.say_closed();
-        self.core.counters.peers_gone += 1;
-        self.hot.retain(|index| *index != id.index);
-        self.core.blocked.retain(|index| *index != id.index);
-        self.newcomers.retain(|newcomer| *newcomer != id);
-        self.links.forget(&peer);
-        self.core.lane_budget.give(peer.tx.budgeted());
-        self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
-
+        let may_write = self.core.stop_pulls(peer) && process::pidfd_alive(&peer.pidfd);
+        let stays = may_write && !stopped;
         let name = peer.info.name.clone();
+        self.kick = true;
+        self.core.wakes.any = true;
+        self.end_operations(id, &name, how, stays);
+        if !stays {
+            self.bury(id, how);
+        }
+    }
+
+    /// Ends the operations with a peer; but not, if it `stays` for that, the receives it may still
+    /// write to.
+    fn end_operations(&mut self, id: PeerId, name: &str, how: Gone, stays: bool) {
         for key in self.core.matcher.drop_posted(|from| from == Source::Peer(id)) {
-            self.core.finish(key, Err(gone(&name, how)));
+            self.core.finish(key, Err(gone(name, how)));
         }
         // Messages that are whole stay; one that is not stays as a mark, so that nobody takes a
         // later one for it.
@@ -373,23 +396,58 @@ impl Engine {
                 OpKind::Send(send) => send.peer == id,
                 OpKind::Recv(recv) => match &recv.stage {
                     RecvStage::Streaming { peer } => *peer == id,
-                    RecvStage::Pulling(pull) => pull.peer == id,
+                    RecvStage::Pulling(pull) => pull.peer == id && !(stays && pull.awaits_sender()),
                     RecvStage::Posted(_) | RecvStage::Moving => false,
                 },
             })
             .map(|(key, _)| key)
             .collect();
         for key in theirs {
-            self.core.finish(key, Err(gone(&name, how)));
+            self.core.finish(key, Err(gone(name, how)));
         }
-        self.core.pulls.retain(|key| self.core.ops.get(*key).is_some_and(|op| op.done.is_none()));
-        self.core.pushes.retain(|key| self.core.ops.get(*key).is_some_and(|op| op.done.is_none()));
-        self.core.wakes.any = true;
+        let ops = &self.core.ops;
+        let open = |key: &OpKey| ops.get(*key).is_some_and(|op| op.done.is_none());
+        self.core.pulls.retain(open);
+        self.core.pushes.retain(open);
+    }
+
+    /// Frees all that a peer held. Every operation with it has ended.
+    fn bury(&mut self, id: PeerId, how: Gone) {
+        let Some(peer) = self.peers.remove(id, how) else { return };
+        tracing::debug!(peer = peer.info.name, %how, "a peer is gone");
+        self.core.counters.peers_gone += 1;
+        self.hot.retain(|index| *index != id.index);
+        self.core.blocked.retain(|index| *index != id.index);
+        self.newcomers.retain(|newcomer| *newcomer != id);
+        self.links.forget(&peer);
+        self.core.lane_budget.give(peer.tx.budgeted());
+        self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
         if self.nobody_left().is_some() {
             for key in self.core.matcher.drop_posted(|from| from == Source::Any) {
                 let error = self.nobody_left().unwrap_or(Error::Closed);
                 self.core.finish(key, Err(error));
             }
+        }
+    }
+
+    /// Takes the reports of a peer that is being let go; lets it go after the last.
+    #[cold]
+    fn poll_leaving(&mut self, index: u32, how: Gone) {
+        let Some(peer) = self.peers.at_mut(index) else { return };
+        let id = peer.id;
+        while let Some(header) = peer.rx.head() {
+            let report = header.kind() == Some(Kind::Wrote);
+            // Whatever else it says, or gets wrong, no longer matters.
+            if report && self.core.receive(peer, header).is_ok() {
+                continue;
+            }
+            if peer.rx.advance(header).is_err() {
+                break;
+            }
+        }
+        let awaited = self.core.pulls.iter().any(|key| self.core.ops.awaits_sender(*key, id));
+        if !awaited {
+            self.bury(id, how);
         }
     }
 
@@ -406,18 +464,27 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn peer_mut(&mut self, id: PeerId) -> Result<(&mut Peer, &mut Core)> {
         // Asked twice, for the borrow checker's sake; the answer is the same.
-        if self.peers.get(id).is_none() {
-            return Err(self.peers.why_gone(id));
-        }
+        self.present(id)?;
         match self.peers.get_mut(id) {
             Some(peer) => Ok((peer, &mut self.core)),
             None => Err(Error::UnknownPeer { peer: id }),
         }
     }
 
+    /// Whether a peer is connected, or what became of it.
+    #[inline(always)]
+    pub(crate) fn present(&self, id: PeerId) -> Result<()> {
+        match self.peers.get(id) {
+            Some(Peer { leaving: None, .. }) => Ok(()),
+            Some(Peer { leaving: Some(how), info, .. }) => Err(gone(&info.name, *how)),
+            None => Err(self.peers.why_gone(id)),
+        }
+    }
+
     /// Facts about the connected peers.
     pub(crate) fn infos(&self) -> Vec<PeerInfo> {
-        self.peers.iter().map(|peer| peer.info.clone()).collect()
+        let present = self.peers.iter().filter(|peer| peer.leaving.is_none());
+        present.map(|peer| peer.info.clone()).collect()
     }
 
     /// Takes the result of an operation off the table, if it has ended.
@@ -456,9 +523,18 @@ impl Engine {
         }
         let open: Vec<OpKey> = self.core.ops.open().map(|(key, _)| key).collect();
         for key in open {
-            self.core.finish(key, Err(Error::Closed));
+            // What a peer may still write to ends when that peer has reported.
+            if !self.core.ops.is_awaiting(key) {
+                self.core.finish(key, Err(Error::Closed));
+            }
         }
         self.links.close();
+    }
+
+    /// Whether nothing is left that a peer waits to hear from this side.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.is_forked()
+            || self.peers.iter().all(|peer| peer.control.is_empty() && peer.leaving.is_none())
     }
 
     /// Tries to take a send back. Whether it has ended or will end as cancelled; `false`: it goes
@@ -493,8 +569,7 @@ impl Engine {
                     *cancelled = true;
                     let id = send.peer;
                     if let Some(peer) = self.peers.get_mut(id) {
-                        let kind = crate::wire::descriptor::Kind::Cancel;
-                        self.core.answer(peer, kind, key.index, &[]);
+                        self.core.answer(peer, Kind::Cancel, key.index, &[]);
                     }
                     true
                 }
@@ -509,6 +584,15 @@ impl Engine {
         let is_recv = matches!(self.core.ops.get(key).map(|op| &op.kind), Some(OpKind::Recv(_)));
         if is_recv || unwinding {
             self.cancel(key);
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // A peer that never reported may write at any time: its targets are never given back.
+        if self.peers.iter().any(|peer| peer.leaving.is_some()) {
+            std::mem::forget(std::mem::take(&mut self.core.ops));
         }
     }
 }

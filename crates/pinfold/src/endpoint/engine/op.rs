@@ -125,6 +125,13 @@ pub(crate) struct Pull {
     pub errno: u32,
 }
 
+impl Pull {
+    /// Whether the sender may be writing to this receive's memory.
+    pub(crate) fn awaits_sender(&self) -> bool {
+        self.shared.is_some_and(|shared| shared.wrote.is_none() && shared.theirs != Some(0))
+    }
+}
+
 /// A pull that the sender helps with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedPull {
@@ -217,6 +224,26 @@ impl OpTable {
     pub(crate) fn recv_mut(&mut self, key: OpKey) -> Option<&mut RecvOp> {
         match self.get_mut(key) {
             Some(Op { kind: OpKind::Recv(recv), done: None, .. }) => Some(recv),
+            _ => None,
+        }
+    }
+
+    /// Whether a receive is one whose memory its sender may be writing to.
+    pub(crate) fn is_awaiting(&self, key: OpKey) -> bool {
+        self.pull(key).is_some_and(Pull::awaits_sender)
+    }
+
+    /// As [`OpTable::is_awaiting`], of this sender.
+    pub(crate) fn awaits_sender(&self, key: OpKey, peer: PeerId) -> bool {
+        self.pull(key).is_some_and(|pull| pull.peer == peer && pull.awaits_sender())
+    }
+
+    fn pull(&self, key: OpKey) -> Option<&Pull> {
+        match self.get(key)? {
+            Op { kind: OpKind::Recv(recv), done: None, .. } => match &recv.stage {
+                RecvStage::Pulling(pull) => Some(pull),
+                _ => None,
+            },
             _ => None,
         }
     }

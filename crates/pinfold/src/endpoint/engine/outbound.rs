@@ -208,7 +208,8 @@ impl Core {
                         self.counters.copied_user += len;
                         return Ok(Step::Ended(Ok(op.receipt)));
                     }
-                    if !peer.tx.has_room(&mut self.lane_budget)? {
+                    let insists = op.required == Some(Path::Inline);
+                    if insists || !peer.tx.has_room(&mut self.lane_budget)? {
                         return Ok(Step::Stuck);
                     }
                     return self.announce(peer, key, op);

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::op::OpKey;
 use crate::{
-    PathSet, PeerId, Receipt,
+    Gone, PathSet, PeerId, Receipt,
     endpoint::matching::UnexpectedKey,
     link::{
         local::{Established, Side},
@@ -130,6 +130,10 @@ pub(crate) struct Peer {
     /// Smoothed time an eager byte takes here, ns a MiB.
     pub eager_ns_per_mib: u64,
 
+    /// Set while it is being let go: it may still be writing into memory of a receive of ours, which
+    /// must not be given back before it has reported.
+    pub leaving: Option<Gone>,
+
     /// Whether its lane is polled.
     pub hot: bool,
     /// Polls of its lane since something was in it.
@@ -211,6 +215,7 @@ impl Peer {
             claims_taken: 0,
             claim_generations: [0; CLAIMS as usize],
             eager_ns_per_mib: 0,
+            leaving: None,
             hot: false,
             idle_polls: 0,
         }

@@ -161,9 +161,8 @@ impl Engine {
     /// Whether anything can still come from this source.
     pub(crate) fn can_come(&self, from: Source) -> Result<()> {
         match from {
-            Source::Peer(id) if self.peers.get(id).is_none() => Err(self.peers.why_gone(id)),
+            Source::Peer(id) => self.present(id),
             Source::Any => self.nobody_left().map_or(Ok(()), Err),
-            Source::Peer(_) => Ok(()),
         }
     }
 
@@ -204,7 +203,7 @@ impl Engine {
                 }
             }
             (_, None) | (Unexpected::Lost, _) => {
-                let error = self.peers.why_gone(id);
+                let error = self.present(id).err().unwrap_or(Error::UnknownPeer { peer: id });
                 self.core.finish(key, Err(error));
             }
         }
@@ -220,7 +219,10 @@ impl Engine {
         let len = match unexpected {
             Unexpected::Whole { bytes, .. } => bytes.len() as u64,
             Unexpected::Arriving { len, .. } | Unexpected::Waiting { len, .. } => *len,
-            Unexpected::Lost => return Err(self.peers.why_gone(peer)),
+            Unexpected::Lost => {
+                self.present(peer)?;
+                return Err(Error::UnknownPeer { peer });
+            }
         };
         Ok(Some(Envelope { peer, tag, len }))
     }
@@ -229,17 +231,21 @@ impl Engine {
     /// whole and short, and nothing else is posted or stored.
     #[inline(always)]
     pub(crate) fn recv_now(&mut self, from: Source, tag: TagMatch, memory: &Scatter) -> Look {
-        if !self.core.matcher.is_idle() || self.armed {
+        if !self.core.matcher.is_idle() || self.armed && !self.driven {
             return Look::Other;
         }
         match from {
             Source::Peer(id) => match self.peers.get_mut(id) {
+                Some(peer) if peer.leaving.is_some() => Look::Other,
                 Some(peer) => recv_head(&mut self.core, peer, tag, memory),
                 None => Look::Other,
             },
             Source::Any => {
                 for &index in &self.hot {
                     let Some(peer) = self.peers.at_mut(index) else { continue };
+                    if peer.leaving.is_some() {
+                        continue;
+                    }
                     match recv_head(&mut self.core, peer, tag, memory) {
                         Look::Nothing => {}
                         found => return found,

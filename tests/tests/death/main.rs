@@ -1,0 +1,177 @@
+//! Kills a peer at random moments, and (with the feature `failpoints`) at every numbered point of
+//! the protocol. Whoever is left hears of it in every operation with the dead, goes on talking to
+//! others, and holds in the end what it held before.
+
+mod survivor;
+mod traffic;
+
+use std::time::{Duration, Instant};
+
+use pinfold_tests::{Stage, skip::is_long, stage::Player, stamp::Random};
+
+use self::{
+    survivor::{friend, survivor},
+    traffic::victim,
+};
+
+pinfold_tests::roles!(survivor, friend, victim);
+
+/// The two ways for the victim to meet the survivor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Meeting {
+    /// The victim connects.
+    Calls,
+    /// The survivor connects to it.
+    IsCalled,
+}
+
+/// Kills so many in the normal run, and in a long one.
+const RANDOM_KILLS: u64 = 800;
+const RANDOM_KILLS_LONG: u64 = 5000;
+/// The longest life of a random victim, µs.
+const LIFE_US: u64 = 25_000;
+
+/// A survivor, its friend, and all that was seen.
+struct Ward {
+    stage: Stage,
+    survivor: Player,
+    friend: Player,
+    victims: u32,
+    /// From the death to the first error at the survivor, µs.
+    delays_us: Vec<u64>,
+}
+
+impl Ward {
+    fn open(seconds: u64, how: &str) -> Ward {
+        let stage = Stage::new(seconds);
+        let mut survivor = stage.role("survivor").with("progress", how).spawn();
+        survivor.expect("ready");
+        let friend = stage.role("friend").spawn();
+        survivor.expect("has a friend");
+        Ward { stage, survivor, friend, victims: 0, delays_us: Vec::new() }
+    }
+
+    /// Brings a victim to the survivor; `failpoint` is when it kills itself.
+    fn admit(&mut self, meeting: Meeting, failpoint: Option<String>) -> Player {
+        self.victims += 1;
+        let name = format!("victim-{}", self.victims);
+        let mut casting = self.stage.role("victim").with("name", &name).with("seed", self.victims);
+        if let Some(failpoint) = failpoint {
+            casting = casting.env("PINFOLD_FAILPOINT", failpoint);
+        }
+        if meeting == Meeting::IsCalled {
+            casting = casting.with("listens", 1);
+        }
+        let mut victim = casting.spawn();
+        victim.expect("ready");
+        let calls = if meeting == Meeting::IsCalled { "call" } else { "await" };
+        self.survivor.say(format_args!("{calls} {} {name}", victim.pid()));
+        self.survivor.expect("watching");
+        victim.say("go");
+        victim
+    }
+
+    /// Hears how the survivor took the end of the last victim.
+    fn hear_the_end(&mut self) {
+        let delay = self.survivor.expect("over");
+        if let Ok(delay_us) = delay.parse() {
+            self.delays_us.push(delay_us);
+        }
+    }
+
+    fn close(mut self, what: &str) {
+        self.survivor.say("end");
+        self.survivor.end_well();
+        self.friend.end_well();
+        let delays = &mut self.delays_us;
+        delays.sort_unstable();
+        let at = |part: f64| delays.get((delays.len() as f64 * part) as usize).copied().unwrap_or(0);
+        let late = delays.iter().filter(|delay| **delay > 100_000).count();
+        eprintln!(
+            "{what}: {} victims, {} heard of; from death to error: median {} us, p99 {} us, \
+             most {} us, {late} after more than 100 ms",
+            self.victims,
+            delays.len(),
+            at(0.5),
+            at(0.99),
+            delays.last().copied().unwrap_or(0),
+        );
+        // Nothing is late by much, however busy the machine.
+        assert!(delays.last().is_none_or(|most| *most < 2_000_000), "{delays:?}");
+    }
+}
+
+fn random_kills(how: &str, kills: u64) {
+    let mut ward = Ward::open(60 + kills / 4, how);
+    let mut random = Random::new(kills);
+    for _ in 0..kills {
+        let meeting = random.pick(&[Meeting::Calls, Meeting::IsCalled]);
+        let mut victim = ward.admit(meeting, None);
+        let life = Duration::from_micros(random.below(LIFE_US));
+        let end = Instant::now() + life;
+        std::thread::sleep(life.saturating_sub(Duration::from_micros(200)));
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        victim.kill();
+        assert!(victim.was_killed(), "the victim ended before its time");
+        ward.hear_the_end();
+    }
+    ward.close(&format!("random kills, {how}"));
+}
+
+#[test]
+fn at_random() {
+    random_kills("inline", if is_long() { RANDOM_KILLS_LONG } else { RANDOM_KILLS });
+}
+
+#[test]
+fn at_random_with_a_thread_that_drives() {
+    random_kills("dedicated", if is_long() { RANDOM_KILLS_LONG } else { RANDOM_KILLS } / 4);
+}
+
+/// Each point, met in both ways, the first time it is reached and later ones.
+#[cfg(feature = "failpoints")]
+mod points {
+    use std::collections::BTreeSet;
+
+    use pinfold::failpoint::Point;
+
+    use super::{Meeting, Ward};
+
+    const COUNTS: [u32; 3] = [1, 3, 20];
+
+    fn at_points(how: &str, meeting: Meeting) -> BTreeSet<&'static str> {
+        let mut ward = Ward::open(300, how);
+        let mut reached = BTreeSet::new();
+        for point in Point::ALL {
+            for count in COUNTS {
+                let failpoint = format!("{}:{count}", point.name());
+                let mut victim = ward.admit(meeting, Some(failpoint));
+                let killed = victim.was_killed();
+                ward.hear_the_end();
+                if !killed {
+                    // A later count is not reached either.
+                    break;
+                }
+                reached.insert(point.name());
+            }
+        }
+        ward.close(&format!("numbered points, {meeting:?}, {how}"));
+        reached
+    }
+
+    #[test]
+    fn at_every_point() {
+        let mut reached = at_points("inline", Meeting::Calls);
+        reached.append(&mut at_points("inline", Meeting::IsCalled));
+        let missed: Vec<_> =
+            Point::ALL.iter().filter(|point| !reached.contains(point.name())).collect();
+        assert!(missed.is_empty(), "no victim came to {missed:?}");
+    }
+
+    #[test]
+    fn at_every_point_with_a_thread_that_drives() {
+        at_points("dedicated", Meeting::Calls);
+    }
+}
