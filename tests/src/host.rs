@@ -5,7 +5,7 @@
 //! system calls on memory that the caller found mapped in this very process. Tests that scribble
 //! over shared memory do it to memory that the library reaches as untrusted anyway.
 
-use std::io;
+use std::{io, sync::Mutex};
 
 use pinfold::{OwnedBuf, OwnedBufMut};
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -121,4 +121,73 @@ pub fn unshare_mounts() -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     Ok(())
+}
+
+/// Filled into memory that nobody may touch any more.
+const DEAD: u8 = 0xdd;
+
+/// What became of the bytes of dropped [`Mortal`]s.
+static GRAVES: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
+
+/// A buffer whose memory is not given back when it is dropped but kept under watch: whoever
+/// still reads it reads nonsense, and whoever still writes it is found out by
+/// [`check_graves`].
+pub struct Mortal(Box<[u8]>);
+
+impl Mortal {
+    /// A buffer with these bytes.
+    pub fn new(bytes: Vec<u8>) -> Mortal {
+        Mortal(bytes.into_boxed_slice())
+    }
+
+    /// The bytes.
+    pub fn get(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.0);
+        bytes.fill(DEAD);
+        GRAVES.lock().expect("no panic").push(bytes);
+    }
+}
+
+// SAFETY: a box's contents do not move with it, and nothing else reaches them while it is owned.
+unsafe impl OwnedBuf for Mortal {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.0.as_ptr(), self.0.len())
+    }
+}
+
+// SAFETY: as above.
+unsafe impl OwnedBufMut for Mortal {
+    fn bytes_mut(&mut self) -> (*mut u8, usize) {
+        (self.0.as_mut_ptr(), self.0.len())
+    }
+}
+
+/// Bytes lying in graves.
+pub fn bytes_in_graves() -> usize {
+    GRAVES.lock().expect("no panic").iter().map(|grave| grave.len()).sum()
+}
+
+/// Gives the graves' memory back.
+///
+/// # Panics
+/// If any of it was written after its buffer was dropped.
+#[track_caller]
+pub fn check_graves() {
+    for grave in GRAVES.lock().expect("no panic").drain(..) {
+        // The writer would be another process or a raw pointer: what the compiler knows of the
+        // bytes does not count.
+        let grave = std::hint::black_box(grave);
+        for (page, bytes) in grave.chunks(4096).enumerate() {
+            if bytes != &[DEAD; 4096][..bytes.len()] {
+                let at = bytes.iter().position(|byte| *byte != DEAD).unwrap_or(0);
+                panic!("byte {} of a dropped buffer of {} was written", 4096 * page + at, grave.len());
+            }
+        }
+    }
 }

@@ -362,3 +362,6 @@ fn cpu<S: Subject>(
     outcome.hops_ns.1 = stage.sync.hop_ns()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,9 +53,8 @@ pub(crate) fn rows(
     let mut keys: Vec<(Cell, Class)> = records.iter().map(|r| (cell_of(r), r.class)).collect();
     keys.sort();
     keys.dedup();
-    let settled = |cell: Cell| {
-        keys.iter().any(|&(other, class)| other == cell && class != Class::Mixed)
-    };
+    let settled =
+        |cell: Cell| keys.iter().any(|&(other, class)| other == cell && class != Class::Mixed);
     let wanted = keys.iter().filter(|&&(cell, class)| class != Class::Mixed || !settled(cell));
     wanted.map(|&(cell, class)| row(records, cell, class, &path_taken)).collect()
 }

@@ -165,7 +165,16 @@ impl Pair {
     ) -> (Pair, Stage) {
         let watch = Watch::new(&control, cores::only_one(cores));
         let sync = Sync::new(page, side, watch.clone());
-        let pair = Pair { control, side, watch, peer_pid, cores, child: None, outcome: None, meeting: None };
+        let pair = Pair {
+            control,
+            side,
+            watch,
+            peer_pid,
+            cores,
+            child: None,
+            outcome: None,
+            meeting: None,
+        };
         (pair, Stage::new(sync))
     }
 

@@ -141,16 +141,31 @@ pub(crate) fn steps(wish: &Wish, subjects: &[Id]) -> Vec<Step> {
     steps
 }
 
-/// Shares the time that is left among the steps that are left.
+/// Shares the time among the rows.
+///
+/// Each row has its part of the time, by its number of steps. On a machine where steps take
+/// longer than they should, rows get fewer rounds, but each gets one as long as there is time
+/// at all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     total: Duration,
 }
 
+/// What to do with the next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Take this long for it.
+    Take(Duration),
+    /// Its row has had its time: leave it out.
+    Skip,
+    /// All the time is up.
+    Stop,
+}
+
 /// The most one step takes: more samples would not say more.
 const STEP_MAX: Duration = Duration::from_millis(250);
 /// The least a step is worth doing for, as long as there is time at all.
-const STEP_MIN: Duration = Duration::from_micros(500);
+const STEP_MIN: Duration = Duration::from_millis(1);
 
 impl Budget {
     /// `total` for everything.
@@ -158,12 +173,19 @@ impl Budget {
         Budget { total }
     }
 
-    /// How long the next step may take, when `elapsed` has passed and `left` steps remain, this
-    /// one included. `None` when the time is up.
-    pub(crate) fn next(&self, elapsed: Duration, left: usize) -> Option<Duration> {
-        let rest = self.total.checked_sub(elapsed)?;
-        let share = rest / u32::try_from(left.max(1)).unwrap_or(u32::MAX);
-        (!rest.is_zero()).then(|| share.clamp(STEP_MIN, STEP_MAX).min(rest))
+    /// What to do with `steps[at]` when `elapsed` has passed.
+    pub(crate) fn next(&self, elapsed: Duration, steps: &[Step], at: usize) -> Turn {
+        if elapsed >= self.total {
+            return Turn::Stop;
+        }
+        let step = &steps[at];
+        let left = steps[at..].iter().take_while(|other| other.cell == step.cell).count();
+        let row_end = self.total.mul_f64((at + left) as f64 / steps.len() as f64);
+        let share = row_end.saturating_sub(elapsed) / u32::try_from(left).unwrap_or(u32::MAX);
+        if share < STEP_MIN && step.round > 0 {
+            return Turn::Skip;
+        }
+        Turn::Take(share.clamp(STEP_MIN, STEP_MAX).min(self.total - elapsed))
     }
 }
 
@@ -240,30 +262,59 @@ mod tests {
         assert!(steps(&wish, &[]).is_empty());
     }
 
+    /// Runs the whole plan where each step takes `slowness` times what it should, and at least
+    /// `least`. What passed, and how many steps each row had.
+    fn simulate(total: Duration, slowness: f64, least: Duration) -> (Duration, Vec<usize>) {
+        let (wish, budget) = (wish(), Budget::new(total));
+        let steps = steps(&wish, &wish.subjects());
+        let mut elapsed = Duration::ZERO;
+        let mut done = vec![0; wish.cells().len()];
+        for (at, step) in steps.iter().enumerate() {
+            match budget.next(elapsed, &steps, at) {
+                Turn::Take(share) => {
+                    assert!(share <= STEP_MAX && elapsed + share <= total);
+                    elapsed += share.mul_f64(slowness).max(least);
+                    done[wish.cells().iter().position(|cell| *cell == step.cell).unwrap()] += 1;
+                }
+                Turn::Skip => {}
+                Turn::Stop => break,
+            }
+        }
+        (elapsed, done)
+    }
+
     #[test]
     fn the_budget_is_kept() {
-        // Whatever the steps really take, as long as each keeps its share, the total holds.
         let total = Duration::from_secs(25);
-        let budget = Budget::new(total);
-        let steps = steps(&wish(), &wish().subjects()).len();
-        let mut elapsed = Duration::ZERO;
-        let mut done = 0;
-        while let Some(share) = (done < steps).then(|| budget.next(elapsed, steps - done)).flatten()
-        {
-            assert!(share <= STEP_MAX);
-            elapsed += share;
-            done += 1;
+        let (wish, subjects) = (wish(), wish().subjects());
+        let rounds = |done: &[usize]| -> Vec<usize> {
+            let able =
+                |cell: &Cell| subjects.iter().filter(|id| id.can(cell.what, cell.size)).count();
+            done.iter().zip(wish.cells()).map(|(done, cell)| done / able(&cell)).collect()
+        };
+        // As planned: all rounds, all of the time and no more.
+        let (elapsed, done) = simulate(total, 1.0, Duration::ZERO);
+        assert!(elapsed <= total && elapsed > total.mul_f64(0.9), "{elapsed:?}");
+        assert!(rounds(&done).iter().all(|&rounds| rounds == 5));
+        // Twice as slow, or with a great least: fewer rounds, but some for every row.
+        for (slowness, least) in [(2.0, 0), (1.0, 100)] {
+            let (elapsed, done) = simulate(total, slowness, Duration::from_millis(least));
+            assert!(elapsed <= total + Duration::from_millis(500), "{elapsed:?}");
+            assert!(rounds(&done).iter().all(|&rounds| rounds >= 1), "{:?}", rounds(&done));
         }
-        assert_eq!(done, steps);
-        assert!(elapsed <= total);
-        // A step that overran shortens the others; nothing goes on after the end.
-        let late = budget.next(Duration::from_secs(20), 100).unwrap();
-        assert_eq!(late, Duration::from_millis(50));
-        assert_eq!(budget.next(total, 100), None);
-        assert_eq!(budget.next(total + Duration::from_secs(1), 100), None);
-        assert_eq!(
-            budget.next(total - Duration::from_micros(1), 1),
-            Some(Duration::from_micros(1))
-        );
+        // Hopelessly slow: it ends all the same.
+        let (elapsed, _) = simulate(total, 1.0, Duration::from_secs(2));
+        assert!(elapsed <= total + Duration::from_secs(2));
+    }
+
+    #[test]
+    fn nothing_goes_on_after_the_end() {
+        let wish = wish();
+        let steps = steps(&wish, &wish.subjects());
+        let budget = Budget::new(Duration::from_secs(25));
+        assert_eq!(budget.next(Duration::from_secs(25), &steps, 0), Turn::Stop);
+        assert_eq!(budget.next(Duration::from_secs(99), &steps, 0), Turn::Stop);
+        let last = budget.next(Duration::from_micros(24_999_900), &steps, 0);
+        assert_eq!(last, Turn::Take(Duration::from_micros(100)));
     }
 }

@@ -14,7 +14,7 @@ use super::{
     machine::Machine,
     pace,
     pair::Pair,
-    plan::{self, Budget, Cell, Step, What, Wish},
+    plan::{self, Budget, Cell, Step, Turn, What, Wish},
     record::Collected,
     subject::{Bench, Id},
     watchdog,
@@ -97,25 +97,41 @@ impl Runner<'_> {
         let bar = progress::steps(steps.len() as u64);
         let mut collected = Collected::default();
         let mut hops_ns = Vec::new();
+        let (mut skipped, mut shown) = (0, None);
         for (at, step) in steps.iter().enumerate() {
-            let Some(allowance) = budget.next(start.elapsed(), steps.len() - at) else {
-                notes.push(format!(
-                    "time was up after {at} of {} turns: some rows are missing or rest on fewer \
-                     rounds; allow more with --seconds, or ask for less",
-                    steps.len()
-                ));
-                break;
+            // A row's records go out when the next row begins.
+            if let (true, Some(cell)) = (output.json, shown.filter(|&cell| cell != step.cell)) {
+                print_json(&collected, cell)?;
+            }
+            shown = Some(step.cell);
+            let allowance = match budget.next(start.elapsed(), &steps, at) {
+                Turn::Take(allowance) => allowance,
+                Turn::Skip => {
+                    skipped += 1;
+                    bar.inc(1);
+                    continue;
+                }
+                Turn::Stop => {
+                    skipped += steps.len() - at;
+                    break;
+                }
             };
             self.doing = describe(step);
             bar.set_message(self.doing.clone());
             self.step(step, allowance, &mut collected, &mut hops_ns)?;
             bar.inc(1);
-            let last = steps.get(at + 1).is_none_or(|next| next.cell != step.cell);
-            if last && output.json {
-                print_json(&collected, step.cell)?;
-            }
         }
         bar.finish_and_clear();
+        if let (true, Some(cell)) = (output.json, shown) {
+            print_json(&collected, cell)?;
+        }
+        if skipped > 0 {
+            notes.push(format!(
+                "there was no time for {skipped} of {} turns, so some rows rest on fewer rounds or \
+                 are missing: the machine is busy, or --seconds allows too few",
+                steps.len()
+            ));
+        }
         let machine = Machine::look(self.pair.cores());
         let took = start.elapsed();
         Ok(Findings { machine, collected, hops_ns, notes, touched: wish.touched, took })

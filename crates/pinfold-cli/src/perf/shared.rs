@@ -58,24 +58,6 @@ impl Shared {
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.map.len() / LINE) }
     }
 
-    /// Fetches a line into this core's cache, to be written soon; a hint.
-    #[inline]
-    pub(crate) fn prefetch_to_write(&self, line: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let line: *const Line = &self.lines()[line];
-            // SAFETY: a prefetch changes no memory, no register and no flag, and never faults;
-            // 64-bit processors without this one take it as a no-op. The intrinsic would need a
-            // target feature, without which it fetches the line to be read only.
-            unsafe {
-                std::arch::asm!("prefetchw [{}]", in(reg) line,
-                    options(nostack, preserves_flags, readonly));
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = line;
-    }
-
     /// The first half of the first word of a line, for a futex. Such a line's first word is
     /// used in this way only.
     #[inline]

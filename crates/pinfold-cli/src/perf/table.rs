@@ -92,9 +92,10 @@ fn summary(text: &mut String, what: What, rows: &[&Row], color: bool) {
         let named = |record: Option<&Record>| {
             record.map_or("-".into(), |r| format!("{} {:4}", value(r), r.subject.name()))
         };
-        let pinfold = row.pinfold.as_ref().map_or("-".into(), |record| {
-            format!("{} {:6}", value(record), row.path.unwrap_or(""))
-        });
+        let pinfold = row
+            .pinfold
+            .as_ref()
+            .map_or("-".into(), |record| format!("{} {:6}", value(record), row.path.unwrap_or("")));
         let against_best = match row.against_best() {
             Some(ratio) => painted(&format!("{:>8}", ratio_text(ratio)), ratio, color),
             None => format!("{:>8}", "-"),

@@ -315,6 +315,25 @@ fn a_sender_that_goes_after_its_last_record_is_not_missed() {
 }
 
 #[test]
+fn a_caller_that_goes_without_a_word_is_not_the_sender() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "abc").unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let address = address();
+    let endpoint = Endpoint::listen(&address).unwrap();
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| receive(&endpoint, directory(out.path())));
+        for _ in 0..3 {
+            drop(Puppet::connect(&address));
+        }
+        transmit(&Endpoint::new().unwrap(), &address, std::slice::from_ref(&file)).unwrap();
+        assert_eq!(receiver.join().unwrap().unwrap(), Totals { files: 1, bytes: 3 });
+    });
+    assert_eq!(fs::read(out.path().join("file")).unwrap(), b"abc");
+}
+
+#[test]
 fn a_second_sender_is_turned_away() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");

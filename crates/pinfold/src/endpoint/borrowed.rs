@@ -16,13 +16,16 @@ use super::{
         post::{self, Look, Now},
     },
     matching::{Source, TagMatch},
+    message::Received,
     scatter::Scatter,
     shared::Shared,
 };
 use crate::{Error, Path, PeerId, Receipt, Result, wire::descriptor::INLINE_MAX};
 
 /// Polls of the lanes before a receive is posted: a message that is about to come needs no entry.
-const FIRST_POLLS: u32 = 200;
+const FIRST_POLLS: u32 = 400;
+/// The first of them follow each other without a pause.
+const EAGER_POLLS: u32 = 200;
 
 /// An operation whose memory is borrowed by the current call.
 struct Borrowed<'a> {
@@ -127,7 +130,7 @@ pub(crate) fn recv_into(
     from: Source,
     tag: TagMatch,
     buf: &mut [u8],
-) -> Result<Arrived> {
+) -> Result<Received> {
     // SAFETY: borrowed until the operation has ended, in `recv_scatter`.
     let memory = unsafe { Scatter::one(buf.as_mut_ptr(), buf.len()) };
     recv_scatter(shared, from, tag, memory)
@@ -138,7 +141,7 @@ pub(crate) fn recv_vectored(
     from: Source,
     tag: TagMatch,
     parts: &mut [IoSliceMut<'_>],
-) -> Result<Arrived> {
+) -> Result<Received> {
     let parts = parts.iter_mut().map(|part| (part.as_mut_ptr(), part.len()));
     // SAFETY: as in `recv_into`.
     let memory = unsafe { Scatter::many(parts) };
@@ -151,21 +154,24 @@ fn recv_scatter(
     from: Source,
     tag: TagMatch,
     memory: Scatter,
-) -> Result<Arrived> {
+) -> Result<Received> {
     let key = {
         let mut engine = shared.enter();
         engine.check()?;
         engine.turn();
-        for _ in 0..FIRST_POLLS {
+        for poll in 0..FIRST_POLLS {
             match engine.recv_now(from, tag, &memory) {
                 Look::Took(result) => return result,
+                // A pause lasts as long as a cache line takes from a near core: none at first.
+                Look::Nothing if poll < EAGER_POLLS => std::hint::black_box(()),
                 Look::Nothing => pinfold_sys::clock::relax(),
                 Look::Other => break,
             }
         }
         engine.post_recv(from, tag, Some(memory))?
     };
-    post::arrived(Borrowed { shared, key: Some(key) }.wait())
+    let done = Borrowed { shared, key: Some(key) }.wait();
+    post::arrived(done).map(|arrived| Received::from(&arrived))
 }
 
 pub(crate) fn recv(

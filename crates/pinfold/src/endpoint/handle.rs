@@ -229,8 +229,7 @@ impl Endpoint {
         tag: impl Into<TagMatch>,
         buf: &mut [u8],
     ) -> Result<Received> {
-        let arrived = borrowed::recv_into(self.shared(), from.into(), tag.into(), buf)?;
-        Ok(Received::from(&arrived))
+        borrowed::recv_into(self.shared(), from.into(), tag.into(), buf)
     }
 
     /// As [`Endpoint::recv_into`], into memory in several parts.
@@ -243,8 +242,7 @@ impl Endpoint {
         tag: impl Into<TagMatch>,
         parts: &mut [IoSliceMut<'_>],
     ) -> Result<Received> {
-        let arrived = borrowed::recv_vectored(self.shared(), from.into(), tag.into(), parts)?;
-        Ok(Received::from(&arrived))
+        borrowed::recv_vectored(self.shared(), from.into(), tag.into(), parts)
     }
 
     /// Waits for a matching message, whatever its length.

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Deref};
 
 use super::engine::op::{Arrived, Bytes};
-use crate::{PeerId, Receipt};
+use crate::{Error, PeerId, Receipt, Result};
 
 /// What a receive into the caller's memory says of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,20 @@ pub struct Received {
     pub len: u64,
     /// How it came.
     pub receipt: Receipt,
+}
+
+impl Received {
+    /// This, or the error that the message was longer than its room.
+    #[inline(always)]
+    pub(crate) fn checked(self) -> Result<Received> {
+        if self.receipt.bytes < self.len { Err(self.truncated()) } else { Ok(self) }
+    }
+
+    #[cold]
+    fn truncated(self) -> Error {
+        let Received { peer, tag, len, receipt } = self;
+        Error::Truncated { len, capacity: receipt.bytes, peer, tag, receipt }
+    }
 }
 
 impl From<&Arrived> for Received {

@@ -128,6 +128,11 @@ impl Scatter {
     pub(crate) fn drain(&self, lane: &LaneRx, piece: Piece, at: u64) -> Result<u64, Violation> {
         let fits = u64::from(piece.len).min(self.len.saturating_sub(at)) as u32;
         let mut piece = Piece { offset: piece.offset, len: fits };
+        if let [part] = self.parts.as_slice() {
+            // SAFETY: `at + fits` is inside the one part; writable by the invariant.
+            unsafe { lane.drain(piece, part.ptr.add(at as usize))? };
+            return Ok(u64::from(fits));
+        }
         let mut done = 0;
         while piece.len > 0 {
             let parts = self.range(at + done, u64::from(piece.len));
@@ -146,7 +151,24 @@ impl Scatter {
     }
 
     /// Copies `bytes` to `at..`, as much as there is room for.
+    #[inline]
     pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> u64 {
+        if let [part] = self.parts.as_slice() {
+            let room = part.len.saturating_sub(at as usize);
+            let len = bytes.len().min(room);
+            if len > 0 {
+                // SAFETY: as below; `at + len` is inside the one part.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), part.ptr.add(at as usize), len);
+                }
+            }
+            return len as u64;
+        }
+        self.write_parts(at, bytes)
+    }
+
+    #[cold]
+    fn write_parts(&self, at: u64, bytes: &[u8]) -> u64 {
         let mut done = 0u64;
         while (done as usize) < bytes.len() {
             let parts = self.range(at + done, bytes.len() as u64 - done);

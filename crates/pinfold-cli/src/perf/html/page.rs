@@ -176,7 +176,8 @@ fn table_of(page: &mut String, names: &[&str], rows: impl Iterator<Item = Vec<Fi
     for row in rows {
         page.push_str("<tr>");
         for (class, text) in row {
-            let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+            let class =
+                if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
             let _ = write!(page, "<td{class}>{}</td>", escaped(&text));
         }
         page.push_str("</tr>\n");

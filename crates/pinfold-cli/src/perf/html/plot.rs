@@ -57,7 +57,10 @@ pub(super) fn over_size(records: &[Record], what: What, class: Class) -> Option<
             .margin(10)
             .x_label_area_size(34)
             .y_label_area_size(78)
-            .build_cartesian_2d((least..most * 1.1).log_scale(), (low / 1.3..high * 1.3).log_scale())?;
+            .build_cartesian_2d(
+                (least..most * 1.1).log_scale(),
+                (low / 1.3..high * 1.3).log_scale(),
+            )?;
         chart
             .configure_mesh()
             .axis_style(AXIS)
@@ -107,10 +110,12 @@ pub(super) fn bars(records: &[Record], what: What, size: usize, class: Class) ->
             let start = left as i32;
             let bar = [(start, top + 4), (start + long, top + row as i32 - 4)];
             area.draw(&Rectangle::new(bar, colour(record.id()).filled()))?;
-            let style = |h| {
-                ("sans-serif", 14).into_text_style(area).pos(Pos::new(h, VPos::Center))
-            };
-            area.draw(&Text::new(record.id().to_string(), (start - 8, middle), style(HPos::Right)))?;
+            let style = |h| ("sans-serif", 14).into_text_style(area).pos(Pos::new(h, VPos::Center));
+            area.draw(&Text::new(
+                record.id().to_string(),
+                (start - 8, middle),
+                style(HPos::Right),
+            ))?;
             let value = table::value(record);
             area.draw(&Text::new(value, (start + long + 8, middle), style(HPos::Left)))?;
         }

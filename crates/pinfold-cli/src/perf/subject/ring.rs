@@ -14,27 +14,24 @@ use super::{Messages, Subject};
 use crate::perf::{
     fail::Result,
     pair::Pair,
-    shared::{LINE, Shared},
+    shared::{LINE, Line, Shared},
     sync::{Side, Watch},
 };
 
-/// Slots in a direction.
-const SLOTS: u64 = 64;
-static AHEAD: std::sync::LazyLock<u64> =
-    std::sync::LazyLock::new(|| std::env::var("AHEAD").map_or(0, |v| v.parse().unwrap()));
-static BATCH: std::sync::LazyLock<u64> =
-    std::sync::LazyLock::new(|| std::env::var("BATCH").map_or(32, |v| v.parse().unwrap()));
+/// Slots in a direction: few enough that they stay in the innermost cache, where a line is
+/// passed on soonest.
+const SLOTS: usize = 128;
 /// Bytes that fit into a slot beside its sequence word.
 const SLOT_BYTES: usize = 56;
-/// Bytes of the chunk area of a direction: half of what an inner cache of today holds.
+/// Bytes of the chunk area of a direction.
 const AREA_BYTES: usize = 512 << 10;
-/// How far a receiver of many lets the sender get ahead before it takes as many at once, so that
-/// the lines travel side by side and not one after the other.
-const BATCH_: u64 = 32;
+/// How many messages a receiver of many waits for before it takes them all at once, so that
+/// their lines travel side by side and not one after the other.
+const BATCH: usize = 16;
 
 /// First line of the slots in a direction; before it, the line with the consumer's progress.
 const FIRST_SLOT: usize = 2;
-const DIRECTION_BYTES: usize = (FIRST_SLOT + SLOTS as usize) * LINE + AREA_BYTES;
+const DIRECTION_BYTES: usize = (FIRST_SLOT + SLOTS) * LINE + AREA_BYTES;
 const BYTES: usize = (2 * DIRECTION_BYTES).next_multiple_of(4096);
 
 /// One end of one direction.
@@ -53,6 +50,30 @@ pub(super) struct Ring {
     watch: Watch,
     out: End,
     into: End,
+}
+
+/// How a message is cut.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// Bytes in a chunk.
+    bytes: usize,
+    /// Chunks that may be in use at once.
+    room: u64,
+}
+
+impl Cut {
+    /// For messages of `size` bytes: chunks short enough that the copies in and out overlap, long
+    /// enough that a chunk's slot costs little beside it; and so few of them that they stay in a
+    /// cache.
+    fn of(size: usize) -> Cut {
+        let (bytes, room) = match size {
+            0..=SLOT_BYTES => (SLOT_BYTES, SLOTS as u64),
+            57..=4096 => (1 << 10, 8),
+            4097..=65536 => (4 << 10, 16),
+            _ => (16 << 10, 32),
+        };
+        Cut { bytes, room }
+    }
 }
 
 impl Ring {
@@ -74,8 +95,9 @@ impl Ring {
     }
 
     #[inline]
-    fn slot(&self, end: &End, number: u64) -> &[AtomicU64; 8] {
-        &self.shared.lines()[end.base + FIRST_SLOT + (number % SLOTS) as usize].0
+    fn slots(&self, end: &End) -> &[Line] {
+        let first = end.base + FIRST_SLOT;
+        &self.shared.lines()[first..first + SLOTS]
     }
 
     #[inline]
@@ -83,80 +105,33 @@ impl Ring {
         &self.shared.lines()[end.base].0[0]
     }
 
-    /// Where chunk `number` lies, and how many chunks of this size there are.
-    #[inline]
-    fn chunk(end: &End, number: u64, bytes: usize) -> usize {
-        let chunks = (AREA_BYTES / bytes) as u64;
-        (end.base + FIRST_SLOT) * LINE + SLOTS as usize * LINE + (number % chunks) as usize * bytes
-    }
-
-    /// Whether the producer may use another slot, if `room` may be in use at once.
-    #[inline]
-    fn has_room(&mut self, room: u64) -> bool {
-        if self.out.next - self.out.taken < room {
-            return true;
-        }
-        // Pairs with the release in `publish`: what was taken has been copied out.
-        self.out.taken = self.progress(&self.out).load(Ordering::Acquire);
-        self.out.next - self.out.taken < room
-    }
-
+    /// Waits until the producer may use the next slot, if `room` may be in use at once.
     #[inline]
     fn wait_for_room(&mut self, room: u64) -> Result<()> {
-        if self.has_room(room) {
+        if self.out.next - self.out.taken < room {
             return Ok(());
         }
         let (next, word) = (self.out.next, self.progress(&self.out));
+        // Pairs with the release in `publish`: what was taken has been copied out.
         self.watch.until(|| next - word.load(Ordering::Acquire) < room)?;
         self.out.taken = self.progress(&self.out).load(Ordering::Acquire);
         Ok(())
     }
 
-    /// Writes a message of at most [`SLOT_BYTES`] into the next slot, which is free.
+    /// Whether there is room now.
     #[inline]
-    fn push(&mut self, message: &[u8]) {
-        let slot = self.slot(&self.out, self.out.next);
-        if message.len() == 8 {
-            slot[1].store(word_of(&message[..8]), Ordering::Relaxed);
-            slot[0].store(self.out.next + 1, Ordering::Release);
-            self.out.next += 1;
-            return;
+    fn has_room(&mut self, room: u64) -> bool {
+        if self.out.next - self.out.taken >= room {
+            self.out.taken = self.progress(&self.out).load(Ordering::Acquire);
         }
-        let words = message.chunks_exact(8);
-        let rest = words.remainder();
-        for (bytes, word) in words.zip(&slot[1..]) {
-            word.store(word_of(bytes), Ordering::Relaxed);
-        }
-        if !rest.is_empty() {
-            slot[1 + message.len() / 8].store(word_of(rest), Ordering::Relaxed);
-        }
-        // Releases the bytes: pairs with the acquire in `arrived`.
-        slot[0].store(self.out.next + 1, Ordering::Release);
-        self.out.next += 1;
-        let ahead = (self.out.next + *AHEAD) % SLOTS;
-        self.shared.prefetch_to_write(self.out.base + FIRST_SLOT + ahead as usize);
+        self.out.next - self.out.taken < room
     }
 
-    /// Whether slot `number` has been filled.
+    /// Waits until slot `number` has been filled.
     #[inline]
-    fn arrived(&self, number: u64) -> bool {
-        self.slot(&self.into, number)[0].load(Ordering::Acquire) == number + 1
-    }
-
-    /// Copies the next slot, which has arrived, out.
-    #[inline]
-    fn pop(&mut self, into: &mut [u8]) {
-        let slot = self.slot(&self.into, self.into.next);
-        if into.len() == 8 {
-            into.copy_from_slice(&slot[1].load(Ordering::Relaxed).to_le_bytes());
-            self.into.next += 1;
-            return;
-        }
-        for (bytes, word) in into.chunks_mut(8).zip(&slot[1..]) {
-            let word = word.load(Ordering::Relaxed).to_le_bytes();
-            bytes.copy_from_slice(&word[..bytes.len()]);
-        }
-        self.into.next += 1;
+    fn wait_for(&self, number: u64) -> Result<()> {
+        let word = &slot(self.slots(&self.into), number)[0];
+        self.watch.until(|| word.load(Ordering::Acquire) == number + 1)
     }
 
     /// Lets the producer have back what was taken, once it is `step` slots.
@@ -168,78 +143,119 @@ impl Ring {
         }
     }
 
-    /// Copies one chunk in; there is room.
+    /// Where chunk `number` lies, if there are `room` of `bytes` bytes.
     #[inline]
-    fn push_chunk(&mut self, bytes: &[u8], chunk_bytes: usize) {
-        self.shared.copy_in(Ring::chunk(&self.out, self.out.next, chunk_bytes), bytes);
-        let slot = self.slot(&self.out, self.out.next);
-        slot[0].store(self.out.next + 1, Ordering::Release);
-        self.out.next += 1;
+    fn chunk_at(end: &End, number: u64, cut: Cut) -> usize {
+        (end.base + FIRST_SLOT + SLOTS) * LINE + (number % cut.room) as usize * cut.bytes
     }
 
-    /// Copies one chunk out; it has arrived.
+    /// Copies one part of a message in, for which there is room.
     #[inline]
-    fn pop_chunk(&mut self, into: &mut [u8], chunk_bytes: usize) {
-        self.shared.copy_out(Ring::chunk(&self.into, self.into.next, chunk_bytes), into);
-        self.into.next += 1;
-        self.publish(1);
+    fn push(&mut self, part: &[u8], cut: Cut) {
+        let number = self.out.next;
+        if part.len() <= SLOT_BYTES {
+            fill(slot(self.slots(&self.out), number), number, part);
+        } else {
+            self.shared.copy_in(Ring::chunk_at(&self.out, number, cut), part);
+            // Releases the bytes: pairs with the acquire in `wait_for`.
+            slot(self.slots(&self.out), number)[0].store(number + 1, Ordering::Release);
+        }
+        self.out.next = number + 1;
+    }
+
+    /// Copies one part of a message out, which has arrived.
+    #[inline]
+    fn pop(&mut self, part: &mut [u8], cut: Cut) {
+        let number = self.into.next;
+        self.into.next = number + 1;
+        if part.len() <= SLOT_BYTES {
+            empty(slot(self.slots(&self.into), number), part);
+            self.publish(SLOTS as u64 / 4);
+        } else {
+            self.shared.copy_out(Ring::chunk_at(&self.into, number, cut), part);
+            self.publish(1);
+        }
     }
 }
 
 #[inline]
-fn word_of(bytes: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(word)
+fn slot(slots: &[Line], number: u64) -> &[AtomicU64; 8] {
+    &slots[number as usize % SLOTS].0
 }
 
-/// Bytes in a chunk of a message of `size` bytes: short enough that the copies in and out
-/// overlap, long enough that a chunk's slot costs little beside it.
+/// Writes a message of at most [`SLOT_BYTES`] into a free slot.
 #[inline]
-fn chunk_bytes(size: usize) -> usize {
-    match size {
-        0..=4096 => 1 << 10,
-        4097..=65536 => 4 << 10,
-        _ => 16 << 10,
+fn fill(slot: &[AtomicU64; 8], number: u64, message: &[u8]) {
+    let words = message.chunks_exact(8);
+    let (rest, at) = (words.remainder(), 1 + message.len() / 8);
+    for (bytes, word) in words.zip(&slot[1..]) {
+        let mut value = [0; 8];
+        value.copy_from_slice(bytes);
+        word.store(u64::from_le_bytes(value), Ordering::Relaxed);
     }
+    if !rest.is_empty() {
+        let mut value = [0; 8];
+        value[..rest.len()].copy_from_slice(rest);
+        slot[at].store(u64::from_le_bytes(value), Ordering::Relaxed);
+    }
+    // Releases the bytes: pairs with the acquire in `wait_for`.
+    slot[0].store(number + 1, Ordering::Release);
 }
 
-/// How many chunks may be in use at once.
+/// Copies a message of at most [`SLOT_BYTES`] out of a slot that has arrived.
 #[inline]
-fn room(chunk_bytes: usize) -> u64 {
-    ((AREA_BYTES / chunk_bytes) as u64).min(SLOTS)
+fn empty(slot: &[AtomicU64; 8], into: &mut [u8]) {
+    let mut words = into.chunks_exact_mut(8);
+    let mut from = slot[1..].iter();
+    for (bytes, word) in (&mut words).zip(&mut from) {
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+    let rest = words.into_remainder();
+    if let (false, Some(word)) = (rest.is_empty(), from.next()) {
+        let value = word.load(Ordering::Relaxed).to_le_bytes();
+        rest.copy_from_slice(&value[..rest.len()]);
+    }
 }
 
 impl Subject for Ring {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        if message.len() <= SLOT_BYTES {
-            self.wait_for_room(SLOTS)?;
-            self.push(message);
-            return Ok(());
-        }
-        let bytes = chunk_bytes(message.len());
-        for chunk in message.chunks(bytes) {
-            self.wait_for_room(room(bytes))?;
-            self.push_chunk(chunk, bytes);
+        let cut = Cut::of(message.len());
+        for part in message.chunks(cut.bytes) {
+            self.wait_for_room(cut.room)?;
+            self.push(part, cut);
         }
         Ok(())
     }
 
     #[inline]
     fn recv(&mut self, into: &mut [u8]) -> Result<()> {
-        if into.len() <= SLOT_BYTES {
-            let next = self.into.next;
-            self.watch.until(|| self.arrived(next))?;
-            self.pop(into);
-            self.publish(SLOTS / 4);
-            return Ok(());
+        let cut = Cut::of(into.len());
+        for part in into.chunks_mut(cut.bytes) {
+            self.wait_for(self.into.next)?;
+            self.pop(part, cut);
         }
-        let bytes = chunk_bytes(into.len());
-        for chunk in into.chunks_mut(bytes) {
-            let next = self.into.next;
-            self.watch.until(|| self.arrived(next))?;
-            self.pop_chunk(chunk, bytes);
+        Ok(())
+    }
+
+    fn stream_out(&mut self, messages: &Messages, count: usize) -> Result<()> {
+        if messages.size() > SLOT_BYTES {
+            return (0..count).try_for_each(|number| self.send(messages.get(number)));
+        }
+        let mut done = 0;
+        while done < count {
+            self.wait_for_room(SLOTS as u64)?;
+            let room = SLOTS - (self.out.next - self.out.taken) as usize;
+            let some = room.min(count - done);
+            // Nothing but the slots is written in here: other stores would queue up behind the
+            // lines that are still on their way.
+            let (first, slots) = (self.out.next, self.slots(&self.out));
+            for at in 0..some {
+                let number = first + at as u64;
+                fill(slot(slots, number), number, messages.get(done + at));
+            }
+            self.out.next += some as u64;
+            done += some;
         }
         Ok(())
     }
@@ -248,16 +264,17 @@ impl Subject for Ring {
         if into.size() > SLOT_BYTES {
             return (0..count).try_for_each(|number| self.recv(into.get_mut(number)));
         }
-        let mut number = 0;
-        while number < count {
-            let batch = (*BATCH).min((count - number) as u64);
-            let last = self.into.next + batch - 1;
-            self.watch.until(|| self.arrived(last))?;
-            for _ in 0..batch {
-                self.pop(into.get_mut(number));
-                number += 1;
+        let mut done = 0;
+        while done < count {
+            let some = BATCH.min(count - done);
+            self.wait_for(self.into.next + some as u64 - 1)?;
+            let (first, slots) = (self.into.next, self.slots(&self.into));
+            for at in 0..some {
+                empty(slot(slots, first + at as u64), into.get_mut(done + at));
             }
-            self.publish(SLOTS / 4);
+            self.into.next += some as u64;
+            self.publish(SLOTS as u64 / 4);
+            done += some;
         }
         self.publish(1);
         Ok(())
@@ -265,34 +282,24 @@ impl Subject for Ring {
 
     fn exchange(&mut self, out: &Messages, into: &mut Messages, count: usize) -> Result<()> {
         let size = out.size();
-        let small = size <= SLOT_BYTES;
-        let bytes = if small { size } else { chunk_bytes(size) };
-        let room = if small { SLOTS } else { room(bytes) };
+        let cut = Cut::of(size);
         let watch = self.watch.clone();
         let mut patience = watch.patience();
+        // Messages done, and bytes of the next one.
         let (mut sent, mut received) = ((0, 0), (0, 0));
         while sent.0 < count || received.0 < count {
             let mut moved = false;
-            if sent.0 < count && self.has_room(room) {
-                let end = size.min(sent.1 + bytes);
-                let chunk = &out.get(sent.0)[sent.1..end];
-                if small {
-                    self.push(chunk)
-                } else {
-                    self.push_chunk(chunk, bytes)
-                }
+            if sent.0 < count && self.has_room(cut.room) {
+                let end = size.min(sent.1 + cut.bytes);
+                self.push(&out.get(sent.0)[sent.1..end], cut);
                 sent = if end == size { (sent.0 + 1, 0) } else { (sent.0, end) };
                 moved = true;
             }
-            if received.0 < count && self.arrived(self.into.next) {
-                let end = size.min(received.1 + bytes);
-                let chunk = &mut into.get_mut(received.0)[received.1..end];
-                if small {
-                    self.pop(chunk);
-                    self.publish(SLOTS / 4);
-                } else {
-                    self.pop_chunk(chunk, bytes);
-                }
+            let next = self.into.next;
+            let word = &slot(self.slots(&self.into), next)[0];
+            if received.0 < count && word.load(Ordering::Acquire) == next + 1 {
+                let end = size.min(received.1 + cut.bytes);
+                self.pop(&mut into.get_mut(received.0)[received.1..end], cut);
                 received = if end == size { (received.0 + 1, 0) } else { (received.0, end) };
                 moved = true;
             }
@@ -302,5 +309,34 @@ impl Subject for Ring {
         }
         self.publish(1);
         Ok(())
+    }
+}
+
+const _: () = assert!(SLOTS.is_power_of_two() && BATCH <= SLOTS / 4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_fits() {
+        for size in [1, 56, 57, 4096, 4097, 65536, 65537, 1 << 30] {
+            let cut = Cut::of(size);
+            assert!(cut.room <= SLOTS as u64, "a chunk has a slot of its own");
+            assert!(size <= SLOT_BYTES || cut.bytes * cut.room as usize <= AREA_BYTES);
+        }
+    }
+
+    #[test]
+    fn slots_carry_any_length() {
+        let slot: [AtomicU64; 8] = Default::default();
+        for len in 0..=SLOT_BYTES {
+            let message: Vec<u8> = (1..=len as u8).collect();
+            fill(&slot, 41, &message);
+            assert_eq!(slot[0].load(Ordering::Relaxed), 42);
+            let mut out = vec![0; len];
+            empty(&slot, &mut out);
+            assert_eq!(out, message);
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     peer::{Inbound, MESSAGE_COST, Peer, Sink},
 };
 use crate::{
-    Error, Path, Receipt, Refusal, Result,
+    Error, Path, Receipt, Received, Refusal,
     failpoint::{self, Point},
     link::shm::ring::Violation,
     wire::descriptor::{
@@ -118,7 +118,8 @@ impl Core {
         self.counters.count_received(receipt.path, receipt.bytes);
         self.counters.copied_user += receipt.copied_user;
         self.counters.copied_kernel += receipt.copied_kernel;
-        self.finish(key, checked(arrived).map(Done::Arrived));
+        let checked = Received::from(&arrived).checked();
+        self.finish(key, checked.map(|_| Done::Arrived(arrived)));
     }
 
     /// The first piece of a message that came without asking.
@@ -334,20 +335,6 @@ impl Core {
             op.stage = RecvStage::Streaming { peer: peer.id };
         }
     }
-}
-
-/// An arrived message, or the error that it was longer than its room.
-pub(crate) fn checked(arrived: Arrived) -> Result<Arrived> {
-    if arrived.receipt.bytes < arrived.len {
-        return Err(Error::Truncated {
-            len: arrived.len,
-            capacity: arrived.receipt.bytes,
-            peer: arrived.peer,
-            tag: arrived.tag,
-            receipt: arrived.receipt,
-        });
-    }
-    Ok(arrived)
 }
 
 /// Appends a piece to kept bytes; there is room, reserved when the first came.

@@ -10,6 +10,7 @@ use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
         matching::{Source, TagMatch},
+        message::Received,
         scatter::Scatter,
     },
     link::shm::ring::Violation,
@@ -37,7 +38,7 @@ pub(crate) enum Now {
 /// What a look at the heads of the lanes found.
 pub(crate) enum Look {
     /// The message, received.
-    Took(Result<Arrived>),
+    Took(Result<Received>),
     /// Nothing has come.
     Nothing,
     /// Something that needs the ordinary way.
@@ -325,8 +326,7 @@ fn recv_head(core: &mut Core, peer: &mut Peer, tag: TagMatch, memory: &Scatter) 
     }
     core.counters.count_received(receipt.path, receipt.bytes);
     core.counters.copied_user += receipt.copied_user;
-    let arrived = Arrived { peer: peer.id, tag: got_tag, len, receipt, bytes: None };
-    Look::Took(super::inbound::checked(arrived))
+    Look::Took(Received { peer: peer.id, tag: got_tag, len, receipt }.checked())
 }
 
 /// What a send's result is, of what an operation ended with.

@@ -7,7 +7,7 @@ use super::{
     budget::Budget,
     bulk::Bulk,
     ring::{RingRx, RingTx, Violation},
-    segment::{MappedRing, Segment},
+    segment::{MappedRing, Segment, Word},
 };
 use crate::{
     sync::{AtomicU32, AtomicU64, LightFence, Ordering},
@@ -37,6 +37,7 @@ pub(crate) struct LaneTx {
     segment: Arc<Segment>,
     way: Direction,
     fence: LightFence,
+    bell: Word<AtomicU32>,
     /// Bytes of the endpoint's budget that growing took.
     budgeted: usize,
 }
@@ -49,6 +50,7 @@ impl LaneTx {
             segment: Arc::clone(segment),
             way,
             fence,
+            bell: segment.keep32(way.bell_at()),
             budgeted: 0,
         }
     }
@@ -178,7 +180,7 @@ impl LaneTx {
     /// Whether the consumer asked to be rung for what has just been pushed.
     #[inline(always)]
     pub(crate) fn must_ring(&self) -> bool {
-        bell::must_ring(self.segment.word32(self.way.bell_at()), self.fence)
+        bell::must_ring(&self.bell, self.fence)
     }
 
     /// Asks the consumer to ring when it frees room. Effective after the heavy fence.
@@ -254,6 +256,8 @@ pub(crate) struct LaneRx {
     segment: Arc<Segment>,
     way: Direction,
     fence: LightFence,
+    space_bell: Word<AtomicU32>,
+    released_word: Word<AtomicU64>,
     released: u64,
     released_published: u64,
 }
@@ -265,6 +269,8 @@ impl LaneRx {
             segment: Arc::clone(segment),
             way,
             fence,
+            space_bell: segment.keep32(way.space_bell_at()),
+            released_word: segment.keep64(way.cursor_at() + RELEASED_AT),
             released: 0,
             released_published: 0,
         }
@@ -311,12 +317,10 @@ impl LaneRx {
     pub(crate) fn publish(&mut self) -> bool {
         if self.released != self.released_published {
             self.released_published = self.released;
-            self.segment
-                .word64(self.way.cursor_at() + RELEASED_AT)
-                .store(self.released, Ordering::Release);
+            self.released_word.store(self.released, Ordering::Release);
         }
         self.ring.publish();
-        bell::must_ring(self.segment.word32(self.way.space_bell_at()), self.fence)
+        bell::must_ring(&self.space_bell, self.fence)
     }
 
     /// Says what an eager byte takes here, ns a MiB.

@@ -104,6 +104,16 @@ impl Segment {
         self.mapping.release(range)
     }
 
+    /// The word at `at`, to keep.
+    pub(crate) fn keep64(self: &Arc<Segment>, at: usize) -> Word<AtomicU64> {
+        Word::new(self, self.word64(at))
+    }
+
+    /// The 32-bit word at `at`, to keep.
+    pub(crate) fn keep32(self: &Arc<Segment>, at: usize) -> Word<AtomicU32> {
+        Word::new(self, self.word32(at))
+    }
+
     /// The descriptor ring of `way`.
     pub(crate) fn ring(self: &Arc<Segment>, way: Direction) -> MappedRing {
         // SAFETY: in bounds, see `layout`.
@@ -111,6 +121,31 @@ impl Segment {
         // SAFETY: in bounds, see `layout`.
         let consumed = unsafe { self.mapping.as_ptr().add(way.cursor_at()) };
         MappedRing { slots: slots.cast(), consumed: consumed.cast(), _segment: Arc::clone(self) }
+    }
+}
+
+/// A word of a segment that is looked at for every message: its address, found once.
+pub(crate) struct Word<T> {
+    word: *const T,
+    _segment: Arc<Segment>,
+}
+
+// SAFETY: the pointer leads to an atomic in a mapping that `_segment` keeps alive on any thread.
+unsafe impl<T: Sync> Send for Word<T> {}
+
+impl<T> Word<T> {
+    fn new(segment: &Arc<Segment>, word: &T) -> Word<T> {
+        Word { word, _segment: Arc::clone(segment) }
+    }
+}
+
+impl<T> std::ops::Deref for Word<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: made from a reference into the segment, which is alive.
+        unsafe { &*self.word }
     }
 }
 

@@ -1,0 +1,288 @@
+//! `pinfold perf` from outside: its options, its JSON, its page, and how it ends.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+fn pinfold() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pinfold"));
+    command.arg("perf").env_remove("NO_COLOR");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    pinfold().args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Parses and checks every line of `--json`.
+fn records(out: &[u8]) -> Vec<Value> {
+    let records: Vec<Value> =
+        text(out).lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    for record in &records {
+        let mut names: Vec<&str> = record.as_object().unwrap().keys().map(|k| &**k).collect();
+        names.sort_unstable();
+        let promised =
+            ["class", "median", "n", "p99", "path", "size", "subject", "touched", "unit", "what"];
+        assert_eq!(names, promised);
+        let one_of = |name: &str, allowed: &[&str]| {
+            assert!(allowed.contains(&record[name].as_str().unwrap()), "{record}");
+        };
+        one_of("what", &["latency", "bandwidth", "bidirectional", "rate", "cpu"]);
+        one_of("subject", &["pinfold", "memcpy", "cma", "pipe", "unix", "tcp", "line", "ring"]);
+        one_of("class", &["near", "far", "mixed"]);
+        let unit = match record["what"].as_str().unwrap() {
+            "latency" | "cpu" => "ns",
+            "rate" => "M/s",
+            _ => "MB/s",
+        };
+        assert_eq!(record["unit"], unit);
+        assert_eq!(record["path"].is_string(), record["subject"] == "pinfold", "{record}");
+        assert!(record["n"].as_u64().unwrap() > 0);
+        assert!(record["median"].as_f64().unwrap() >= 0.0);
+        assert!(record["p99"].as_f64().unwrap() >= 0.0);
+    }
+    records
+}
+
+fn has(records: &[Value], name: &str, value: &str) -> bool {
+    records.iter().any(|record| record[name] == value)
+}
+
+#[test]
+fn a_quick_run_measures_everything() {
+    let page = std::env::temp_dir().join(format!("pinfold-perf-{}.html", std::process::id()));
+    let start = Instant::now();
+    let done = pinfold()
+        .args(["--json", "--quick", "--rounds", "1", "--sizes", "8,5000", "--html"])
+        .arg(&page)
+        .output()
+        .unwrap();
+    assert!(start.elapsed() < Duration::from_secs(30), "--quick promises 30 seconds");
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let records = records(&done.stdout);
+    for what in ["latency", "bandwidth", "bidirectional", "rate", "cpu"] {
+        assert!(has(&records, "what", what), "{what}: {}", text(&done.stderr));
+    }
+    // What a filter forbids is named, not passed over; the rest is always there.
+    for subject in ["pinfold", "memcpy", "pipe", "unix", "line", "ring"] {
+        assert!(has(&records, "subject", subject), "{subject}: {}", text(&done.stderr));
+    }
+    for subject in ["cma", "tcp"] {
+        let named = text(&done.stderr).contains(subject);
+        assert!(has(&records, "subject", subject) || named, "{subject}");
+    }
+    for path in ["inline", "eager", "auto"] {
+        assert!(has(&records, "path", path), "{path}: {}", text(&done.stderr));
+    }
+    assert!(records.iter().all(|record| record["touched"] == false));
+    let html = fs::read_to_string(&page).unwrap();
+    let _ = fs::remove_file(&page);
+    assert!(html.starts_with("<!DOCTYPE html>") && html.contains("<svg"));
+    assert!(!html.contains("http"), "the page needs nothing from elsewhere");
+}
+
+#[test]
+fn touched_messages_are_said_to_be() {
+    let done =
+        run(&["--json", "--touch", "--rounds", "1", "--seconds", "2", "--sizes", "64,70000"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let records = records(&done.stdout);
+    assert!(!records.is_empty());
+    assert!(records.iter().all(|record| record["touched"] == true));
+}
+
+#[test]
+fn a_table_is_for_people() {
+    let done = run(&[
+        "--what",
+        "latency,cpu",
+        "--sizes",
+        "8",
+        "--rounds",
+        "1",
+        "--seconds",
+        "1",
+        "--full",
+    ]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let out = text(&done.stdout);
+    for part in ["LATENCY", "PROCESSOR TIME", "vs best", "8 B", "pinfold inline", "samples"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(!out.contains('\x1b'), "no colours unless on a terminal");
+    assert!(!out.contains("BANDWIDTH"));
+}
+
+#[test]
+fn nonsense_is_refused_with_2() {
+    for args in [
+        &["--sizes", "0"][..],
+        &["--sizes", "many"],
+        &["--what", "luck"],
+        &["--seconds", "0"],
+        &["--seconds", "-1"],
+        &["--cores", "1"],
+        &["--cores", "99999,99998"],
+        &["--subjects", "line", "--what", "rate"],
+        &["--listen", "local:x", "--connect", "local:x"],
+        &["--listen", "local:x", "--sizes", "8"],
+        &["--rounds", "0"],
+    ] {
+        let done = run(args);
+        assert_eq!(done.status.code(), Some(2), "{args:?}: {}", text(&done.stderr));
+        assert!(!done.stderr.is_empty() && done.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn failures_end_with_1_and_a_reason() {
+    for (args, reason) in [
+        (&["--connect", "nowhere"][..], "not an address"),
+        (&["--html", "/nowhere/x.html", "--what", "rate", "--seconds", "0.2"], "/nowhere/x.html"),
+    ] {
+        let done = run(args);
+        assert_eq!(done.status.code(), Some(1), "{args:?}");
+        assert!(text(&done.stderr).contains(reason), "{}", text(&done.stderr));
+    }
+}
+
+/// The child that `parent` started.
+fn child_of(parent: u32) -> Option<i32> {
+    let path = format!("/proc/{parent}/task/{parent}/children");
+    fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// Starts a run that would take half a minute, and waits until it has results.
+fn started(args: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = pinfold()
+        .args(["--json", "--seconds", "30"])
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert!(line.starts_with('{'), "{line}");
+    (child, out)
+}
+
+fn ends_within(child: &mut Child, patience: Duration) -> Option<std::process::ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() < patience {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
+}
+
+#[test]
+fn a_killed_second_process_ends_the_run_with_an_error() {
+    for subject in ["ring", "pipe", "unix", "tcp", "cma", "pinfold"] {
+        // Two rows of seconds each: the first one's results say that it is under way.
+        let (mut child, _out) = started(&[
+            "--subjects",
+            &format!("memcpy,{subject}"),
+            "--what",
+            "latency,bandwidth,cpu",
+            "--sizes",
+            "1,64K",
+            "--rounds",
+            "40",
+        ]);
+        let Some(second) = child_of(child.id()) else {
+            // No CONFIG_PROC_CHILDREN: nothing to kill by.
+            let _ = child.kill();
+            let _ = child.wait();
+            return;
+        };
+        let second = rustix::process::Pid::from_raw(second).unwrap();
+        rustix::process::kill_process(second, rustix::process::Signal::KILL).unwrap();
+        let status = ends_within(&mut child, Duration::from_secs(10));
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let status = status.unwrap_or_else(|| panic!("{subject}: hangs: {said}"));
+        assert_eq!(status.code(), Some(1), "{subject}: {said}");
+        assert!(said.contains("killed by signal 9"), "{subject}: {said}");
+        assert!(said.contains("while measuring"), "{subject}: {said}");
+    }
+}
+
+#[test]
+fn a_killed_first_process_takes_the_second_along() {
+    let (mut child, _out) = started(&[
+        "--subjects",
+        "memcpy,pinfold,ring",
+        "--sizes",
+        "1,64K",
+        "--what",
+        "latency",
+        "--rounds",
+        "40",
+    ]);
+    let second = child_of(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let Some(second) = second else { return };
+    let start = Instant::now();
+    let alive = || {
+        let stat = fs::read_to_string(format!("/proc/{second}/stat")).unwrap_or_default();
+        // A zombie waits for whoever adopted it, and holds nothing.
+        !stat.is_empty() && !stat.contains(") Z ")
+    };
+    while alive() {
+        assert!(start.elapsed() < Duration::from_secs(10), "the second process goes on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn two_terminals_meet() {
+    let address = format!("local:perf-test-{}", std::process::id());
+    let mut listener =
+        pinfold().args(["--listen", &address]).stderr(Stdio::piped()).spawn().unwrap();
+    let done = run(&[
+        "--connect",
+        &address,
+        "--json",
+        "--rounds",
+        "1",
+        "--seconds",
+        "2",
+        "--sizes",
+        "8,4K",
+        "--what",
+        "latency,bandwidth",
+    ]);
+    let status = ends_within(&mut listener, Duration::from_secs(10));
+    let mut said = String::new();
+    listener.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(done.status.success(), "{} {said}", text(&done.stderr));
+    assert!(status.is_some_and(|status| status.success()), "{said}");
+    let records = records(&done.stdout);
+    for subject in ["pinfold", "pipe", "unix", "line", "ring"] {
+        assert!(has(&records, "subject", subject), "{subject}: {}", text(&done.stderr));
+    }
+    assert!(said.contains(&address), "{said}");
+}
+
+#[test]
+fn nobody_at_the_address_is_an_error() {
+    let done = run(&["--connect", &format!("local:perf-nobody-{}", std::process::id())]);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(text(&done.stderr).contains("no endpoint listens"), "{}", text(&done.stderr));
+}
