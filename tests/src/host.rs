@@ -5,7 +5,7 @@
 //! system calls on memory that the caller found mapped in this very process. Tests that scribble
 //! over shared memory do it to memory that the library reaches as untrusted anyway.
 
-use std::{io, sync::Mutex};
+use std::{io, os::fd::BorrowedFd, sync::Mutex};
 
 use pinfold::{OwnedBuf, OwnedBufMut};
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -186,8 +186,30 @@ pub fn check_graves() {
         for (page, bytes) in grave.chunks(4096).enumerate() {
             if bytes != &[DEAD; 4096][..bytes.len()] {
                 let at = bytes.iter().position(|byte| *byte != DEAD).unwrap_or(0);
-                panic!("byte {} of a dropped buffer of {} was written", 4096 * page + at, grave.len());
+                panic!(
+                    "byte {} of a dropped buffer of {} was written",
+                    4096 * page + at,
+                    grave.len()
+                );
             }
         }
     }
+}
+
+/// Sends a packet, with descriptors, over a socket of this process given by number.
+///
+/// # Errors
+/// What `sendmsg(2)` said.
+pub fn send_raw(socket: i32, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    // SAFETY: callers take the number from `/proc/self/fd` and close nothing meanwhile.
+    let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+    let mut space = vec![std::mem::MaybeUninit::uninit(); 512];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)), "too many");
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(socket, &[io::IoSlice::new(bytes)], &mut control, flags)?;
+    Ok(())
 }

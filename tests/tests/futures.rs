@@ -53,7 +53,15 @@ fn whim(round: u64) -> Whim {
     let mut flip = || random.below(2) == 0;
     let (sends, leaks, message, polled, awaited) = (flip(), flip(), flip(), flip(), flip());
     let turns = random.pick(&[0, 0, 1, 2, 5, 20, 100, 1000]);
-    Whim { sends, leaks: leaks && round % 4 == 0, message, polled, awaited, turns, len: random.pick(&LENGTHS) }
+    Whim {
+        sends,
+        leaks: leaks && round % 4 == 0,
+        message,
+        polled,
+        awaited,
+        turns,
+        len: random.pick(&LENGTHS),
+    }
 }
 
 /// Tags above those of the rounds.
@@ -274,9 +282,8 @@ fn left(_: &Args) {
     for round in 0..PARTINGS {
         let peer = endpoint.accept_timeout(PATIENCE).unwrap();
         let into = endpoint.recv_owned(peer, 1, Mortal::new(vec![0; PART]));
-        let out = [2, 3, 4].map(|tag| {
-            endpoint.send_owned(peer, tag, Mortal::new(stamp::bytes(2 * PART, round)))
-        });
+        let out = [2, 3, 4]
+            .map(|tag| endpoint.send_owned(peer, tag, Mortal::new(stamp::bytes(2 * PART, round))));
         let in_time = "an operation with one who left goes on";
         let mut into = into;
         let (result, buffer) = into.wait_timeout(PATIENCE).expect(in_time);
@@ -285,10 +292,9 @@ fn left(_: &Args) {
                 stamp::check(buffer.get(), round);
                 whole += 1;
             }
-            Err(error) => assert!(
-                error.is_peer_gone() || matches!(error, Error::Transfer { .. }),
-                "{error}"
-            ),
+            Err(error) => {
+                assert!(error.is_peer_gone() || matches!(error, Error::Transfer { .. }), "{error}")
+            }
         }
         drop(buffer);
         for mut request in out {

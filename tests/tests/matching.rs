@@ -16,8 +16,24 @@ use pinfold_tests::{
 };
 
 pinfold_tests::roles!(
-    masked_hub, masked_leaf, probing, probed, cutting, cut, ordered, ordering, in_parts, of_parts,
-    taking, taken, huge_sink, huge_source, posting, answering, keeping, piling
+    masked_hub,
+    masked_leaf,
+    probing,
+    probed,
+    cutting,
+    cut,
+    ordered,
+    ordering,
+    in_parts,
+    of_parts,
+    taking,
+    taken,
+    huge_sink,
+    huge_source,
+    posting,
+    answering,
+    keeping,
+    piling
 );
 
 const GO: u64 = u64::MAX;
@@ -88,9 +104,8 @@ fn masked_hub(_: &Args) {
         leaves.push(endpoint.accept_timeout(role::PATIENCE).unwrap());
     }
     // By number of the leaf.
-    leaves.sort_by_cached_key(|leaf| {
-        endpoint.recv(*leaf, TagMatch::masked(0, 0xff)).unwrap().tag()
-    });
+    leaves
+        .sort_by_cached_key(|leaf| endpoint.recv(*leaf, TagMatch::masked(0, 0xff)).unwrap().tag());
     let leaf_of = |peer| leaves.iter().position(|leaf| *leaf == peer).unwrap() as u64;
 
     // All of it unexpected.
@@ -277,8 +292,7 @@ fn truncation() {
     stage.play([stage.role("cut"), stage.role("cutting")]);
 }
 
-const CUT_LENGTHS: [usize; 10] =
-    [1, 8, 56, 57, 2048, 2049, 9000, 100_000, 300_001, (2 << 20) + 5];
+const CUT_LENGTHS: [usize; 10] = [1, 8, 56, 57, 2048, 2049, 9000, 100_000, 300_001, (2 << 20) + 5];
 /// `None`: as the library likes.
 const CUT_BY: [Option<Path>; 3] = [None, Some(Path::Eager), Some(Path::Cma)];
 
@@ -327,7 +341,13 @@ fn cut(_: &Args) {
                     };
                     let what = format!("{len} bytes by {by:?} into {room}, posted: {is_posted}");
                     match result {
-                        Err(Error::Truncated { len: true_len, capacity, peer: from, tag, receipt }) => {
+                        Err(Error::Truncated {
+                            len: true_len,
+                            capacity,
+                            peer: from,
+                            tag,
+                            receipt,
+                        }) => {
                             assert_eq!((true_len, capacity), (len as u64, room as u64), "{what}");
                             assert_eq!((from, tag), (peer, 1), "{what}");
                             assert_eq!(receipt.bytes, room as u64, "{what}");
@@ -423,7 +443,8 @@ fn ordered(_: &Args) {
                     memory
                 }
                 1 => {
-                    let (received, memory) = endpoint.recv_owned(peer, matching, vec![0; len]).wait();
+                    let (received, memory) =
+                        endpoint.recv_owned(peer, matching, vec![0; len]).wait();
                     assert_eq!(received.unwrap().tag, order_tag(class), "batch {batch}");
                     memory
                 }
@@ -482,7 +503,9 @@ fn parts() -> Vec<(Vec<usize>, Vec<usize>)> {
     for _ in 0..60 {
         let mut some = |most: u64| -> Vec<usize> {
             let count = random.below(200);
-            (0..count).map(|_| if random.below(4) == 0 { 0 } else { random.below(most) as usize }).collect()
+            (0..count)
+                .map(|_| if random.below(4) == 0 { 0 } else { random.below(most) as usize })
+                .collect()
         };
         let (from, to) = (some(9000), some(20_000));
         all.push((from, to));
@@ -509,8 +532,7 @@ fn of_parts(args: &Args) {
     let (endpoint, peer) = role::connect(Endpoint::builder().paths(part_paths(args)), "parts");
     for (i, (from, _)) in parts().into_iter().enumerate() {
         let memory = stamp::bytes(from.iter().sum(), i as u64);
-        let pieces: Vec<IoSlice> =
-            split(&memory, &from).into_iter().map(IoSlice::new).collect();
+        let pieces: Vec<IoSlice> = split(&memory, &from).into_iter().map(IoSlice::new).collect();
         let receipt = endpoint.send_vectored(peer, i as u64, &pieces).unwrap();
         assert_eq!(receipt.bytes, memory.len() as u64);
     }

@@ -6,8 +6,7 @@ use async_executor::LocalExecutor;
 use futures_lite::future;
 use pinfold::{Endpoint, Path, PathSet, PeerId, Receipt, Refusal, Result, TagMatch};
 use pinfold_tests::{
-    Aligned, Args, Stage, block_on,
-    role,
+    Aligned, Args, Stage, block_on, role,
     stamp::{self, Random, mix},
 };
 

@@ -85,7 +85,8 @@ impl Ward {
         self.friend.end_well();
         let delays = &mut self.delays_us;
         delays.sort_unstable();
-        let at = |part: f64| delays.get((delays.len() as f64 * part) as usize).copied().unwrap_or(0);
+        let at =
+            |part: f64| delays.get((delays.len() as f64 * part) as usize).copied().unwrap_or(0);
         let late = delays.iter().filter(|delay| **delay > 100_000).count();
         eprintln!(
             "{what}: {} victims, {} heard of; from death to error: median {} us, p99 {} us, \

@@ -130,9 +130,10 @@ pub(crate) fn run<S: Subject>(subject: &mut S, stage: &mut Stage, spec: &Spec) -
 
     let receives = matches!(spec.what, What::Latency | What::Bidirectional) || !stage.is_first();
     if receives && subject.carries_bytes() && !spec.touched {
-        let (other, used) =
-            (spec.first_number(other(side)), (spec.samples * spec.per_sample) as usize);
-        stage.into.check(other, used).map_err(|wrong| stage.wrong(spec, wrong))?;
+        // Every burst begins with the first memory again.
+        let used = spec.per_sample.max(spec.warm_up) as usize;
+        let checked = stage.into.check(spec.first_number(other(side)), used);
+        checked.map_err(|wrong| stage.wrong(spec, wrong))?;
     }
     outcome.path = subject.path_taken();
     Ok(outcome)

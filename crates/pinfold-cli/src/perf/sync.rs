@@ -135,6 +135,8 @@ pub(crate) struct Sync {
     pub(crate) watch: Watch,
     barriers: u64,
     acks: u64,
+    /// The bounced word at the end of the last probe.
+    bounced: u64,
 }
 
 // One line per writer and purpose.
@@ -143,15 +145,24 @@ const BOUNCED: usize = 4;
 const ACKED: usize = 6;
 const TOUCHED: usize = 8;
 
-/// Round trips in one group of the probe. A group takes 3 to 10 µs.
-const HOP_ROUND_TRIPS: u64 = 32;
-/// Groups in the probe; their median counts, so that one interrupt does not.
-const HOP_GROUPS: u64 = 7;
+/// Round trips in one group of the probe: a microsecond or three.
+const HOP_ROUND_TRIPS: u64 = 8;
+/// Groups in the probe; their median counts, so that interrupts do not.
+const HOP_GROUPS: usize = 27;
+/// Groups after which a probe may end early, on a machine so busy that it took too long already.
+const HOP_GROUPS_MIN: usize = 3;
+/// What is too long.
+const HOP_LONG: Duration = Duration::from_millis(1);
+
+/// What the two lowest bits of the bounced word say: there it goes; there it comes back; over.
+const PING: u64 = 1;
+const PONG: u64 = 0;
+const OVER: u64 = 2;
 
 impl Sync {
     /// Over a page of [`BYTES`].
     pub(crate) fn new(shared: Shared, side: Side, watch: Watch) -> Sync {
-        Sync { shared: Rc::new(shared), side, watch, barriers: 0, acks: 0 }
+        Sync { shared: Rc::new(shared), side, watch, barriers: 0, acks: 0, bounced: 0 }
     }
 
     fn word(&self, line: usize) -> &AtomicU64 {
@@ -201,31 +212,97 @@ impl Sync {
     /// process gets the time of one hop in nanoseconds, the second 0.
     pub(crate) fn hop_ns(&mut self) -> Result<f64> {
         self.barrier()?;
+        match self.side {
+            Side::First => self.bounce(),
+            Side::Second => self.bounce_back().map(|()| 0.0),
+        }
+    }
+
+    fn bounce(&mut self) -> Result<f64> {
+        let mut groups = Vec::with_capacity(HOP_GROUPS);
+        let began = Instant::now();
         let word = self.word(BOUNCED);
-        let mut value = word.load(Ordering::Acquire);
-        // Between two barriers both have read the same value before either changes it.
-        self.barrier()?;
-        let word = self.word(BOUNCED);
-        let mut groups = [0.0; HOP_GROUPS as usize];
-        for group in &mut groups {
+        let mut value = self.bounced;
+        while groups.len() < HOP_GROUPS {
             let start = clock::ticks();
             for _ in 0..HOP_ROUND_TRIPS {
-                value += 2;
-                match self.side {
-                    Side::First => {
-                        word.store(value - 1, Ordering::Release);
-                        self.watch.until(|| word.load(Ordering::Acquire) == value)?;
-                    }
+                value += 4;
+                word.store(value | PING, Ordering::Release);
+                self.watch.until(|| word.load(Ordering::Acquire) == value | PONG)?;
+            }
+            groups.push(clock::ticks() - start);
+            if groups.len() >= HOP_GROUPS_MIN && began.elapsed() > HOP_LONG {
+                break;
+            }
+        }
+        value += 4;
+        word.store(value | OVER, Ordering::Release);
+        self.bounced = value;
+        groups.sort_unstable();
+        let ticks = groups[groups.len() / 2];
+        Ok(stats::ps(ticks) as f64 / 1000.0 / (2 * HOP_ROUND_TRIPS) as f64)
+    }
+
+    fn bounce_back(&mut self) -> Result<()> {
+        let word = self.word(BOUNCED);
+        let mut seen = self.bounced;
+        loop {
+            self.watch.until(|| word.load(Ordering::Acquire) != seen)?;
+            seen = word.load(Ordering::Acquire);
+            if seen & 3 == OVER {
+                self.bounced = seen;
+                return Ok(());
+            }
+            seen &= !3;
+            word.store(seen | PONG, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_keep_step() {
+        let (first, second) = Control::pair().unwrap();
+        let (_, file) = Shared::create("pinfold-test", BYTES).unwrap();
+        let again = file.try_clone().unwrap();
+        let go = |control, file: OwnedFd, side| {
+            let control = Control::new(control);
+            let shared = Shared::open(&file, BYTES).unwrap();
+            let mut sync = Sync::new(shared, side, Watch::new(&control, true));
+            let mut hops = Vec::new();
+            for _ in 0..3 {
+                hops.push(sync.hop_ns().unwrap());
+                match side {
+                    Side::First => sync.wait_for_ack().unwrap(),
                     Side::Second => {
-                        self.watch.until(|| word.load(Ordering::Acquire) == value - 1)?;
-                        word.store(value, Ordering::Release);
+                        sync.publish_touch(7);
+                        sync.ack();
                     }
                 }
+                sync.barrier().unwrap();
             }
-            let ticks = clock::ticks() - start;
-            *group = stats::ps(ticks) as f64 / 1000.0 / (2 * HOP_ROUND_TRIPS) as f64;
-        }
-        groups.sort_by(f64::total_cmp);
-        Ok(if self.side == Side::First { groups[groups.len() / 2] } else { 0.0 })
+            (hops, sync.read_touch())
+        };
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| go(second, again, Side::Second));
+            let (hops, touch) = go(first, file, Side::First);
+            assert!(hops.iter().all(|&hop| hop > 0.0) && touch == 7);
+            assert_eq!(second.join().unwrap().0, [0.0; 3]);
+        });
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_other_side_is_gone() {
+        let (first, second) = Control::pair().unwrap();
+        let control = Control::new(first);
+        let watch = Watch::new(&control, true);
+        assert!(matches!(watch.until(|| true), Ok(())));
+        drop(second);
+        assert!(matches!(watch.until(|| false), Err(Fail::Gone)));
+        let mut patience = watch.patience();
+        assert!((0..1 << 20).find_map(|_| patience.again().err()).is_some());
     }
 }

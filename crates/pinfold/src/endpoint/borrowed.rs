@@ -24,6 +24,8 @@ use crate::{Error, Path, PeerId, Receipt, Result, wire::descriptor::INLINE_MAX};
 
 /// Polls of the lanes before a receive is posted: a message that is about to come needs no entry.
 const FIRST_POLLS: u32 = 400;
+/// Pauses before a stream's next message is looked for again.
+const STREAM_PAUSES: u32 = 8;
 /// The first of them follow each other without a pause.
 const EAGER_POLLS: u32 = 200;
 
@@ -161,7 +163,17 @@ fn recv_scatter(
         engine.turn();
         for poll in 0..FIRST_POLLS {
             match engine.recv_now(from, tag, &memory) {
-                Look::Took(result) => return result,
+                Look::Took(result) => {
+                    engine.in_a_row = engine.in_a_row.saturating_add(1);
+                    return result;
+                }
+                // In a stream, looking at once takes the line from under the sender, which then
+                // writes one message a hop; a moment later several are there.
+                Look::Nothing if poll == 0 && engine.is_streaming() => {
+                    for _ in 0..STREAM_PAUSES {
+                        pinfold_sys::clock::relax();
+                    }
+                }
                 // A pause lasts as long as a cache line takes from a near core: none at first.
                 Look::Nothing if poll < EAGER_POLLS => std::hint::black_box(()),
                 Look::Nothing => pinfold_sys::clock::relax(),

@@ -52,6 +52,8 @@ use crate::{
 
 /// Descriptors taken from one lane before the next lane's turn.
 const LANE_TURN: u32 = 64;
+/// Messages received in a row that make a stream.
+const STREAM_FROM: u32 = 16;
 /// Consumed descriptors that the sender is told of at the latest.
 const PUBLISH_AFTER: u64 = 16;
 /// Between looks at the sockets while polling: a death or a call from a quiet peer is noticed
@@ -73,6 +75,8 @@ pub(crate) struct Engine {
     grants: Budget,
     pub spin: SpinPolicy,
     fork: ForkMark,
+    /// Messages received in a row, with nothing sent between.
+    pub in_a_row: u32,
     polls: u32,
     events_at: u64,
     /// A thread is in, or about to go into, its sleep on the endpoint's descriptor.
@@ -128,6 +132,7 @@ impl Engine {
             newcomers: VecDeque::new(),
             spin: SpinPolicy::default(),
             fork,
+            in_a_row: 0,
             polls: 0,
             events_at: 0,
             asleep: false,
@@ -197,6 +202,12 @@ impl Engine {
             moved |= self.look_around();
         }
         moved
+    }
+
+    /// Whether messages come in a stream, not as answers.
+    #[inline(always)]
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.in_a_row >= STREAM_FROM
     }
 
     /// Counts a call that took the short way, so that a caller whose messages are always there

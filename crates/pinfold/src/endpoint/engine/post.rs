@@ -55,6 +55,7 @@ impl Engine {
         len: usize,
         word: impl Fn(usize) -> u64,
     ) -> Result<Option<Receipt>> {
+        self.in_a_row = 0;
         let (peer, core) = self.peer_mut(id)?;
         if !peer.out.is_empty() || !peer.control.is_empty() || !peer.permissions.may(Path::Inline) {
             return Ok(None);

@@ -42,6 +42,19 @@ fn after(seq: u16) -> u16 {
     if seq == u16::MAX { 1 } else { seq + 1 }
 }
 
+/// Slots ahead of the one being written whose lines the producer asks for. Lines that are on their
+/// way at the same time share the hop; the stores alone would have only one or two under way.
+const FETCH_AHEAD: u32 = 4;
+
+/// Begins to fetch a slot for writing.
+#[inline(always)]
+fn fetch(slot: &Slot) {
+    #[cfg(not(loom))]
+    pinfold_sys::clock::prefetch_to_write(std::ptr::from_ref(slot));
+    #[cfg(loom)]
+    let _ = slot;
+}
+
 /// The producing end.
 pub(crate) struct RingTx<M> {
     memory: M,
@@ -124,6 +137,9 @@ impl<M: RingMemory> RingTx<M> {
         self.seq = after(self.seq);
         self.produced += 1;
         self.index = if wraps { 0 } else { self.index + 1 };
+        if self.index + FETCH_AHEAD < self.capacity {
+            fetch(self.memory.slot(self.index + FETCH_AHEAD));
+        }
         if grows {
             self.capacity = self.capacity_next;
         }
