@@ -104,6 +104,11 @@ pub fn skip(reason: impl std::fmt::Display) {
     say(format_args!("skip {reason}"));
 }
 
+/// Has the director put something in the test's output.
+pub fn note(line: impl std::fmt::Display) {
+    say(format_args!("note {line}"));
+}
+
 /// Listens at `local:NAME` with `builder`, says `ready`, and waits for one peer.
 pub fn listen(builder: Builder, name: &str) -> (Endpoint, PeerId) {
     let endpoint = builder.listen(&format!("local:{name}")).build().expect("to listen");

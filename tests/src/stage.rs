@@ -137,9 +137,10 @@ impl Casting<'_> {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 // Whatever libtest prints of its own has no mark.
                 let Some((_, line)) = line.split_once(MARK) else { continue };
-                match line.strip_prefix("skip ") {
-                    Some(reason) => skip(reason),
-                    None => drop(tell.send(line.to_owned())),
+                match line.split_once(' ') {
+                    Some(("skip", reason)) => skip(reason),
+                    Some(("note", note)) => println!("{note}"),
+                    _ => drop(tell.send(line.to_owned())),
                 }
             }
         });

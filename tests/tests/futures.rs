@@ -201,7 +201,7 @@ fn steady(args: &Args) {
     }
     endpoint.recv(peer, GO).unwrap();
     endpoint.send(peer, GO, b"").unwrap();
-    eprintln!("{came} abandoned sends came, {withdrawn} were withdrawn");
+    role::note(format_args!("{came} abandoned sends came, {withdrawn} were withdrawn"));
     assert!(came > 0 && withdrawn > 0, "{came} came, {withdrawn} withdrawn");
     check_graves();
 }
@@ -306,7 +306,7 @@ fn left(_: &Args) {
         assert!(endpoint.peer(peer).is_none());
         check_graves();
     }
-    eprintln!("{whole} of {PARTINGS} messages were whole");
+    role::note(format_args!("{whole} of {PARTINGS} messages were whole"));
 }
 
 // Scopes.

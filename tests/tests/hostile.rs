@@ -3,14 +3,14 @@
 //! leaks, and what it exchanges with an honest peer meanwhile stays intact.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fs,
     os::fd::{AsFd, RawFd},
     thread,
     time::{Duration, Instant},
 };
 
-use pinfold::{Endpoint, Error, Path, PeerId, Progress, Source, TagMatch};
+use pinfold::{Endpoint, Error, Path, PeerId, Progress, SendRequest, Source, TagMatch};
 use pinfold_tests::{
     Args, Baseline, Stage,
     baseline::{Mapped, segments, status_bytes},
@@ -43,20 +43,20 @@ fn play(attacks: &[&str], how: &str) {
     victim.expect("ready");
     let mut honest = stage.role("honest").spawn();
     honest.expect("ready");
-    let rounds = if is_long() { 40 } else { 4 };
+    let rounds = if is_long() { 60 } else { 8 };
     for round in 0..rounds {
         for attack in attacks {
             let seed = mix(round) >> 32;
             let mut attacker =
                 stage.role("attacker").with("how", attack).with("seed", seed).spawn();
-            // Some are killed in the act, some go, and some are told to by the victim's cutting
-            // them off; whichever it is, the others live.
+            // Some are killed in the act, some kill themselves, and some crash when their own
+            // endpoint is cut off and lets the memory go; whichever it is, the others live.
             attacker.expect("attacking");
             if round % 2 == 0 {
                 thread::sleep(ATTACK / 2);
                 attacker.kill();
             }
-            attacker.was_killed();
+            attacker.end();
         }
     }
     let mut stranger = stage.role("stranger").spawn();
@@ -96,7 +96,8 @@ fn victim(args: &Args) {
     let hostile = TagMatch::masked(HOSTILE, !HOSTILE);
     let mut from_hostile = endpoint.recv_message(Source::Any, hostile);
     let mut to_honest = VecDeque::new();
-    let mut to_hostile = VecDeque::new();
+    let mut to_hostile = VecDeque::<SendRequest<Vec<u8>>>::new();
+    let mut ends = BTreeMap::<String, u32>::new();
     let (mut came, mut refused, mut met) = (0u64, 0u64, 0u64);
     for turn in 0u64.. {
         if let Some(result) = from_honest.try_wait() {
@@ -136,6 +137,14 @@ fn victim(args: &Args) {
             Err(Error::Timeout(_)) => {}
             Err(error) => panic!("{error}"),
         }
+        to_hostile.retain_mut(|request| match request.try_wait() {
+            Some((Err(Error::PeerGone { how, .. }), _)) => {
+                *ends.entry(how.to_string()).or_insert(0) += 1;
+                false
+            }
+            Some(_) => false,
+            None => true,
+        });
         while to_hostile.len() > 32 {
             to_hostile.pop_front();
         }
@@ -144,8 +153,13 @@ fn victim(args: &Args) {
     for request in to_honest {
         request.wait().0.expect("the honest peer listens");
     }
-    eprintln!("met {met} attackers, {came} of their messages came, {refused} did not");
+    role::note(format_args!("met {met} attackers, {came} of their messages came, {refused} did not"));
+    for (end, count) in &ends {
+        role::note(format_args!("{count} sends ended: {end}"));
+    }
     assert!(met > 0 && came > 0, "met {met}, {came} came");
+    let caught = ends.keys().filter(|end| end.contains("broke the protocol")).count();
+    assert!(caught > 1, "hardly anything was found out: {ends:?}");
     // Whoever is dead is gone without a trace.
     let end = Instant::now() + PATIENCE;
     while endpoint.peers().len() > 1 {
@@ -156,6 +170,7 @@ fn victim(args: &Args) {
     let grown = status_bytes("VmRSS").saturating_sub(memory_before);
     assert!(grown < 200 << 20, "{grown} bytes of memory are left behind");
     // The honest peer goes last.
+    endpoint.send(honest, BYE, b"").unwrap();
     assert!(endpoint.recv(honest, HOSTILE).unwrap_err().is_peer_gone());
 }
 
@@ -176,11 +191,12 @@ fn honest(_: &Args) {
         count += 1;
     };
     while told.try_recv().is_err() {
-        let len = random.pick(&[0, 8, 56, 57, 1000, 9000, 70_000, 300_000, 1_500_000]);
+        let len = random.pick(&[0, 8, 8, 56, 57, 57, 1000, 1000, 9000, 9000, 70_000, 300_000]);
         exchange(random.next() >> 2, len);
     }
     exchange(BYE, 100);
-    eprintln!("{count} honest exchanges");
+    endpoint.recv_timeout(victim, BYE, PATIENCE).expect("the victim says goodbye");
+    role::note(format_args!("{count} honest exchanges"));
 }
 
 // The attackers. They know the layout of a segment as anybody can read it.
@@ -193,35 +209,48 @@ const CONTROL: [usize; 2] = [0, 1024];
 const LINE: usize = 64;
 
 fn attacker(args: &Args) {
-    let how = args.text("how");
     let mut random = Random::new(args.number("seed"));
+    let end = Instant::now() + ATTACK;
+    say("attacking");
+    while Instant::now() < end {
+        assault(args.text("how"), &mut random, end);
+    }
+    // Without a word of goodbye from whatever is left.
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
+        .expect("kill");
+}
+
+/// One connection, until it is cut off or time is up.
+fn assault(how: &str, random: &mut Random, end: Instant) {
+    let before = segments();
     let (endpoint, victim) = role::connect(Endpoint::builder().label("attacker"), "victim");
-    let [segment] = segments()[..] else { panic!("one segment") };
+    let segment = segments().into_iter().find(|segment| !before.contains(segment));
+    let segment = segment.expect("a new segment");
     // Something in every state.
     let mut kept = Vec::new();
     for len in [8, 2000, 200_000] {
         kept.push(endpoint.send_owned(victim, HOSTILE, stamp::bytes(len, 2)));
     }
     let into = endpoint.recv_owned(victim, HOSTILE, vec![0; 150_000]);
-    say("attacking");
     match how {
         "closed" => {
             for control in CONTROL {
                 scribble(segment.at + control + 2 * LINE + LINE / 2, 1);
             }
-            thread::sleep(ATTACK);
+            thread::sleep(ATTACK / 4);
         }
-        "socket" => garble_socket(&mut random),
+        "socket" => garble_socket(random, end),
         "silence" => thread::sleep(ATTACK),
         "claims" => {
             // Ordinary traffic, while another thread plays with what both sides share.
-            let end = Instant::now() + ATTACK;
+            let seed = random.next();
             let player = thread::spawn(move || {
-                let mut random = random;
-                while Instant::now() < end {
+                let mut random = Random::new(seed);
+                while Instant::now() < end && !is_cut_off(segment) {
                     let control = random.pick(&CONTROL);
                     let line = 3 + random.below(8) as usize;
-                    let word = random.pick(&[0, 1, 1 << 24, u64::MAX, mix(random.clone().next())]);
+                    let word = random.next();
+                    let word = random.pick(&[0, 1, 1 << 24, u64::MAX, word]);
                     scribble(segment.at + control + line * LINE, word);
                     spin(random.below(3000));
                 }
@@ -230,24 +259,48 @@ fn attacker(args: &Args) {
             player.join().expect("no panic");
         }
         how => {
-            let end = Instant::now() + ATTACK;
-            while Instant::now() < end {
+            // Half of the time only once everything before has been taken.
+            let patient = random.below(2) == 0;
+            while Instant::now() < end && !is_cut_off(segment) {
+                if patient || how == "forge" {
+                    let waiting = Instant::now() + Duration::from_millis(3);
+                    while consumed(segment) < newest(segment).0 && Instant::now() < waiting {
+                        let _ = endpoint.progress();
+                    }
+                }
                 match how {
-                    "anywhere" => scribble_in(&mut random, segment, 0, segment.len),
-                    "control" => scribble_in(&mut random, segment, 0, 4096),
-                    "rings" => scribble_in(&mut random, segment, 4096, 132 << 10),
-                    "headers" => twist_header(&mut random, segment),
-                    "forge" => forge(&mut random, segment),
+                    "anywhere" => scribble_in(random, segment, 0, segment.len),
+                    "control" => scribble_in(random, segment, 0, 4096),
+                    "rings" => scribble_in(random, segment, 4096, 132 << 10),
+                    "headers" => twist_header(random, segment),
+                    "forge" => forge(random, segment),
                     other => panic!("{other}?"),
                 }
                 spin(random.below(2000));
             }
         }
     }
-    // Whatever our own endpoint makes of it: without a word of goodbye.
-    std::mem::forget((into, kept));
-    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
-        .expect("kill");
+    // Most connections stay; others are closed by an endpoint that knows of nothing.
+    if random.below(8) != 0 {
+        std::mem::forget((into, kept, endpoint));
+    }
+}
+
+/// Whether the victim has said that it closes.
+fn is_cut_off(segment: Mapped) -> bool {
+    peek(segment.at + 2 * LINE + LINE / 2) & 0xffff_ffff != 0
+}
+
+/// How many of our descriptors the victim says it has taken.
+fn consumed(segment: Mapped) -> u64 {
+    peek(segment.at + CONTROL[1])
+}
+
+/// The number of the last descriptor towards the victim, and its slot.
+fn newest(segment: Mapped) -> (u64, usize) {
+    let ring = segment.at + RINGS[1];
+    let slots = (0..SLOTS).map(|slot| (peek(ring + slot * SLOT) & 0xffff, slot));
+    slots.max().expect("there are slots")
 }
 
 fn spin(ns: u64) {
@@ -304,11 +357,7 @@ fn odd_number(random: &mut Random) -> u64 {
 /// Adds a descriptor of its own behind the last one, with a fresh number.
 fn forge(random: &mut Random, segment: Mapped) {
     let ring = segment.at + RINGS[1];
-    let newest = (0..SLOTS)
-        .map(|slot| (peek(ring + slot * SLOT) & 0xffff, slot))
-        .max()
-        .expect("there are slots");
-    let (number, slot) = newest;
+    let (number, slot) = newest(segment);
     let wraps = peek(ring + slot * SLOT) >> 20 & 1 == 1;
     let slot = if wraps || slot + 1 == SLOTS { 0 } else { slot + 1 };
     let at = ring + slot * SLOT;
@@ -348,8 +397,7 @@ fn sockets() -> Vec<RawFd> {
 }
 
 /// Packets of any length, and descriptors that nobody asked for.
-fn garble_socket(random: &mut Random) {
-    let end = Instant::now() + ATTACK;
+fn garble_socket(random: &mut Random, end: Instant) {
     let gift = fs::File::open("/dev/null").expect("/dev/null");
     while Instant::now() < end {
         for socket in sockets() {

@@ -281,7 +281,7 @@ fn probing(_: &Args) {
             assert!(matches!(request.wait(), Err(Error::Cancelled)));
         }
     }
-    eprintln!("{whole} of 200 arrived");
+    role::note(format_args!("{whole} of 200 arrived"));
 }
 
 // Truncation.

@@ -69,7 +69,17 @@ fn a_quick_run_measures_everything() {
     let _alone = alone();
     let page = std::env::temp_dir().join(format!("pinfold-perf-{}.html", std::process::id()));
     let done = pinfold()
-        .args(["--json", "--quick", "--rounds", "1", "--sizes", "8,5000", "--html"])
+        .args([
+            "--json",
+            "--quick",
+            "--seconds",
+            "8",
+            "--rounds",
+            "1",
+            "--sizes",
+            "8,5000",
+            "--html",
+        ])
         .arg(&page)
         .output()
         .unwrap();
@@ -171,10 +181,10 @@ fn child_of(parent: u32) -> Option<i32> {
     fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// Starts a run that would take half a minute, and waits until it has results.
+/// Starts a run that would take ten seconds, and waits until it has results.
 fn started(args: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = pinfold()
-        .args(["--json", "--seconds", "30"])
+        .args(["--json", "--seconds", "10"])
         .args(args)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -204,7 +214,7 @@ fn ends_within(child: &mut Child, patience: Duration) -> Option<std::process::Ex
 fn a_killed_second_process_ends_the_run_with_an_error() {
     let _alone = alone();
     for subject in ["ring", "pipe", "unix", "tcp", "cma", "pinfold"] {
-        // Two rows of seconds each: the first one's results say that it is under way.
+        // Rows of a second or more each: the first one's results say that it is under way.
         let (mut child, _out) = started(&[
             "--subjects",
             &format!("memcpy,{subject}"),

@@ -181,6 +181,6 @@ fn names(what: &str, error: Error, who: &str) {
     let right = error.is_peer_gone() || matches!(error, Error::Transfer { .. });
     assert!(right && error.to_string().contains(who), "{what}: {error}");
     if !error.is_peer_gone() {
-        eprintln!("{what}: {error}");
+        role::note(format_args!("{what}: {error}"));
     }
 }

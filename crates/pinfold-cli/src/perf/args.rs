@@ -26,7 +26,7 @@ const SIZE_MAX: usize = 4 << 30;
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct PerfArgs {
-    /// Take at most 30 seconds, with fewer sizes
+    /// Fewer sizes and rounds, in at most 30 seconds
     #[arg(long)]
     quick: bool,
 
@@ -57,8 +57,8 @@ pub(crate) struct PerfArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
 
-    /// Seconds to take in all
-    #[arg(long, value_name = "S", conflicts_with = "quick")]
+    /// Seconds to take in all [default: 90]
+    #[arg(long, value_name = "S")]
     seconds: Option<f64>,
 
     /// The processors for the two processes, such as 0,2

@@ -6,7 +6,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -21,6 +21,9 @@ use crate::{
     sync::biased::{BiasedLock, Guard},
 };
 
+/// Between looks whether the driving thread has ended.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
+
 /// How long closing waits for peers that do not take their answers.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -29,8 +32,8 @@ pub(crate) struct Shared {
     pub epoll: Arc<Epoll>,
     /// What a caller waits on: `epoll`, and the engine's bell.
     pub pollable: Epoll,
-    /// Whether the thread that drives the endpoint has been started.
-    driver: OnceLock<()>,
+    /// The thread that drives the endpoint, once it has been started.
+    driver: OnceLock<Option<JoinHandle<()>>>,
     /// Tells it to end.
     stop: AtomicBool,
     crowded: bool,
@@ -94,9 +97,10 @@ impl Shared {
                     shared.drive();
                 }
             });
-            if let Err(error) = spawned {
-                result = Err(Error::os("clone", "the endpoint's thread", error));
-            }
+            spawned
+                .inspect_err(|_| self.enter().driven = false)
+                .map_err(|error| result = Err(Error::os("clone", "the endpoint's thread", error)))
+                .ok()
         });
         result
     }
@@ -122,6 +126,21 @@ impl Shared {
         let mut engine = self.enter();
         engine.kick = true;
         engine.core.wakes.any = true;
+        drop(engine);
+        self.see_driver_off();
+    }
+
+    /// Waits until the driving thread, which holds the endpoint's descriptors, has ended. Not for
+    /// ever: it may be running a waker that waits for the caller.
+    fn see_driver_off(&self) {
+        let Some(Some(driver)) = self.driver.get() else { return };
+        let end = Instant::now() + FLUSH;
+        while !driver.is_finished()
+            && driver.thread().id() != thread::current().id()
+            && Instant::now() < end
+        {
+            thread::sleep(LOOK_AGAIN);
+        }
     }
 }
 

@@ -50,6 +50,8 @@ pub(super) fn over_size(records: &[Record], what: What, class: Class) -> Option<
     if least >= most {
         return None;
     }
+    // Sizes are powers of two: so are the labels.
+    let at = |size: f64| size.log2();
     let (low, high) = bounds(here.iter().map(|r| r.median))?;
     let value = move |v: &f64| table::with_unit(what, 1, *v);
     draw(|area| {
@@ -58,7 +60,7 @@ pub(super) fn over_size(records: &[Record], what: What, class: Class) -> Option<
             .x_label_area_size(34)
             .y_label_area_size(78)
             .build_cartesian_2d(
-                (least..most * 1.1).log_scale(),
+                at(least) - 0.2..at(most) + 0.2,
                 (low / 1.3..high * 1.3).log_scale(),
             )?;
         chart
@@ -67,12 +69,15 @@ pub(super) fn over_size(records: &[Record], what: What, class: Class) -> Option<
             .bold_line_style(AXIS.mix(0.35))
             .light_line_style(TRANSPARENT)
             .label_style(("sans-serif", 13))
-            .x_label_formatter(&|size| units::bytes(size.round() as usize))
+            .x_label_formatter(&|at| units::bytes(at.exp2().round() as usize))
             .y_label_formatter(&value)
             .draw()?;
         for id in subjects(&here) {
-            let mut points: Vec<(f64, f64)> =
-                here.iter().filter(|r| r.id() == id).map(|r| (r.size as f64, r.median)).collect();
+            let mut points: Vec<(f64, f64)> = here
+                .iter()
+                .filter(|r| r.id() == id)
+                .map(|r| (at(r.size as f64), r.median))
+                .collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             let strong = id == Id::pinfold(Route::Auto);
             let style = colour(id).stroke_width(if strong { 4 } else { 2 });

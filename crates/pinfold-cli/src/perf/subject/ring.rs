@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{Messages, Subject};
+use super::{Messages, Subject, Waiting};
 use crate::perf::{
     fail::Result,
     pair::Pair,
@@ -89,9 +89,13 @@ impl Ring {
                 Shared::open(&file, BYTES)?
             }
         };
+        Ok(Ring::new(shared, pair.side(), pair.watch()))
+    }
+
+    fn new(shared: Shared, side: Side, watch: Watch) -> Ring {
         let end = |direction| End { base: direction * DIRECTION_BYTES / LINE, next: 0, taken: 0 };
-        let (out, into) = if pair.side() == Side::First { (0, 1) } else { (1, 0) };
-        Ok(Ring { shared, watch: pair.watch(), out: end(out), into: end(into) })
+        let (out, into) = if side == Side::First { (0, 1) } else { (1, 0) };
+        Ring { shared, watch, out: end(out), into: end(into) }
     }
 
     #[inline]
@@ -170,11 +174,10 @@ impl Ring {
         self.into.next = number + 1;
         if part.len() <= SLOT_BYTES {
             empty(slot(self.slots(&self.into), number), part);
-            self.publish(SLOTS as u64 / 4);
         } else {
             self.shared.copy_out(Ring::chunk_at(&self.into, number, cut), part);
-            self.publish(1);
         }
+        self.publish(if cut.bytes == SLOT_BYTES { SLOTS as u64 / 4 } else { 1 });
     }
 }
 
@@ -280,6 +283,13 @@ impl Subject for Ring {
         Ok(())
     }
 
+    fn set_waiting(&mut self, _waiting: Waiting) -> Result<()> {
+        // A run begins, perhaps with messages of another size that may use fewer slots at once:
+        // nothing that was taken may be held back.
+        self.publish(1);
+        Ok(())
+    }
+
     fn exchange(&mut self, out: &Messages, into: &mut Messages, count: usize) -> Result<()> {
         let size = out.size();
         let cut = Cut::of(size);
@@ -316,7 +326,10 @@ const _: () = assert!(SLOTS.is_power_of_two() && BATCH <= SLOTS / 4);
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use super::*;
+    use crate::perf::control::Control;
 
     #[test]
     fn every_message_fits() {
@@ -325,6 +338,45 @@ mod tests {
             assert!(cut.room <= SLOTS as u64, "a chunk has a slot of its own");
             assert!(size <= SLOT_BYTES || cut.bytes * cut.room as usize <= AREA_BYTES);
         }
+    }
+
+    #[test]
+    fn any_size_may_follow_any_other() {
+        const SIZES: [usize; 9] = [8, 5000, 1, 4100, 56, 65540, 57, 70000, 4097];
+        let (first, second) = Control::pair().unwrap();
+        let (_, file) = Shared::create("pinfold-test", BYTES).unwrap();
+        let again = file.try_clone().unwrap();
+        let go = |control, file: OwnedFd, side| {
+            let control = Control::new(control);
+            let shared = Shared::open(&file, BYTES).unwrap();
+            let mut ring = Ring::new(shared, side, Watch::new(&control, true));
+            let (mut out, mut into) = (Messages::new(), Messages::new());
+            for (round, size) in SIZES.into_iter().cycle().take(40).enumerate() {
+                ring.set_waiting(Waiting::Spin).unwrap();
+                out.shape(size, 4);
+                into.shape(size, 4);
+                out.fill(round as u64);
+                for _ in 0..20 {
+                    if side == Side::First {
+                        ring.send(out.get(0)).unwrap();
+                        ring.recv(into.get_mut(0)).unwrap();
+                        ring.stream_out(&out, 300).unwrap();
+                    } else {
+                        ring.recv(into.get_mut(0)).unwrap();
+                        ring.send(out.get(0)).unwrap();
+                        ring.stream_in(&mut into, 300).unwrap();
+                    }
+                    into.check(round as u64, 1).unwrap();
+                    ring.exchange(&out, &mut into, 9).unwrap();
+                    into.check(round as u64, 4).unwrap();
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| go(second, again, Side::Second));
+            go(first, file, Side::First);
+            second.join().unwrap();
+        });
     }
 
     #[test]
