@@ -28,13 +28,16 @@ macro_rules! roles {
         /// Where the processes of this file's tests begin; does nothing in the test run itself.
         #[test]
         fn role() {
-            $crate::role::play(&[$((stringify!($role), $role as fn(&$crate::Args))),*]);
+            $crate::role::play(&[$((stringify!($role), $role as $crate::role::Role)),*]);
         }
     };
 }
 
+/// What a process of a test does.
+pub type Role = fn(&Args);
+
 /// Plays the role that the environment asks for, if any, and ends the process.
-pub fn play(roles: &[(&str, fn(&Args))]) {
+pub fn play(roles: &[(&str, Role)]) {
     let Ok(wanted) = env::var(ROLE) else { return };
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).expect("prctl");
     let (_, role) = roles.iter().find(|(name, _)| *name == wanted).expect("a role of this file");

@@ -55,7 +55,7 @@ fn whim(round: u64) -> Whim {
     let turns = random.pick(&[0, 0, 1, 2, 5, 20, 100, 1000]);
     Whim {
         sends,
-        leaks: leaks && round % 4 == 0,
+        leaks: leaks && round.is_multiple_of(4),
         message,
         polled,
         awaited,
@@ -336,8 +336,8 @@ fn scoping(_: &Args) {
         let mut theirs = vec![0; len];
         let mut never = vec![9; len];
         endpoint.scope(|s| {
-            mem::forget(s.recv_into(peer, tag, &mut theirs).unwrap());
-            mem::forget(s.recv_into(peer, 77, &mut never).unwrap());
+            let _ = s.recv_into(peer, tag, &mut theirs).unwrap();
+            let _ = s.recv_into(peer, 77, &mut never).unwrap();
             let _ = s.send(peer, tag, &ours).unwrap();
             // It has come for certain once this has.
             let mark = endpoint.recv(peer, 78).unwrap();
@@ -349,8 +349,8 @@ fn scoping(_: &Args) {
         let mut theirs = vec![0; len];
         let panic = catch_unwind(AssertUnwindSafe(|| {
             endpoint.scope(|s| {
-                mem::forget(s.recv_into(peer, tag, &mut theirs).unwrap());
-                mem::forget(s.send(peer, 50 + tag, &ours).unwrap());
+                let _ = s.recv_into(peer, tag, &mut theirs).unwrap();
+                let _ = s.send(peer, 50 + tag, &ours).unwrap();
                 for _ in 0..i {
                     endpoint.progress().unwrap();
                 }

@@ -153,7 +153,9 @@ fn victim(args: &Args) {
     for request in to_honest {
         request.wait().0.expect("the honest peer listens");
     }
-    role::note(format_args!("met {met} attackers, {came} of their messages came, {refused} did not"));
+    role::note(format_args!(
+        "met {met} attackers, {came} of their messages came, {refused} did not"
+    ));
     for (end, count) in &ends {
         role::note(format_args!("{count} sends ended: {end}"));
     }

@@ -592,7 +592,7 @@ fn taking(_: &Args) {
         let message = endpoint.recv(peer, i as u64).unwrap();
         assert_eq!((message.peer(), message.tag(), message.len()), (peer, i as u64, len));
         assert_eq!(message.receipt().bytes, len as u64);
-        assert_eq!(format!("{message:?}").contains("Message"), true);
+        assert!(format!("{message:?}").contains("Message"));
         let bytes: Vec<u8> = message.into_vec();
         stamp::check(&bytes, len as u64);
         let again: Vec<u8> = endpoint.recv(peer, i as u64).unwrap().into();

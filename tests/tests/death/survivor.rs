@@ -131,7 +131,7 @@ fn meet(endpoint: &Endpoint, calls: bool, pid: u32, name: &str, number: u64) -> 
     let short = endpoint.send_owned(victim, NEVER, vec![1; 30]);
     let long = endpoint.send_owned(victim, NEVER, vec![1; 700_000]);
     let wide = endpoint.recv_message(Source::Any, NEVER);
-    let blocked = (number % 3 == 0).then(|| {
+    let blocked = number.is_multiple_of(3).then(|| {
         let endpoint = endpoint.clone();
         thread::spawn(move || endpoint.recv(victim, NEVER + 1).map(drop))
     });

@@ -27,7 +27,7 @@ impl Machine {
         let factor = if path == Path::Cma { self.cma } else { self.eager };
         let noise = 0.9 + 0.2 * self.random();
         self.count += 1;
-        let stall = if self.count % 37 == 0 { 100.0 } else { 1.0 };
+        let stall = if self.count.is_multiple_of(37) { 100.0 } else { 1.0 };
         (CostModel::DEFAULT.predict(path, len) * factor * noise * stall) as u64
     }
 
