@@ -310,7 +310,7 @@ fn receive(endpoint: &Endpoint, peer: PeerId, case: Case, mode: Mode) -> Receipt
             endpoint.send(peer, GO, &[]).unwrap();
         }
     };
-    let into_own = case.number / 2.is_multiple_of(2);
+    let into_own = (case.number / 2).is_multiple_of(2);
     let mut memory = Aligned::new(case.len, case.to);
     if mode == Mode::Blocking {
         go();
