@@ -68,20 +68,6 @@ fn reading() -> (u64, u64) {
     (ticks, ns)
 }
 
-/// Begins to bring the cache line at `at` here for writing, if the processor can; touches nothing.
-#[inline(always)]
-#[allow(unsafe_code)]
-pub fn prefetch_to_write<T>(at: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch is a hint; it faults on no address and changes no memory or flag.
-    // 64-bit processors without the instruction take it as no operation (AMD64 manual, vol. 3).
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

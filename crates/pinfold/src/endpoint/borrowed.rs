@@ -13,21 +13,15 @@ use std::{
 use super::{
     engine::{
         op::{Arrived, Done, OpKey},
-        post::{self, Look, Now},
+        post,
+        quick::{Look, Now},
     },
     matching::{Source, TagMatch},
     message::Received,
-    scatter::Scatter,
+    scatter::{Part, Scatter},
     shared::Shared,
 };
-use crate::{Error, Path, PeerId, Receipt, Result, wire::descriptor::INLINE_MAX};
-
-/// Polls of the lanes before a receive is posted: a message that is about to come needs no entry.
-const FIRST_POLLS: u32 = 400;
-/// Pauses before a stream's next message is looked for again.
-const STREAM_PAUSES: u32 = 8;
-/// The first of them follow each other without a pause.
-const EAGER_POLLS: u32 = 200;
+use crate::{Error, Path, PeerId, Receipt, Result};
 
 /// An operation whose memory is borrowed by the current call.
 struct Borrowed<'a> {
@@ -54,20 +48,6 @@ impl Drop for Borrowed<'_> {
     }
 }
 
-/// The i-th eight bytes of `data`, the last ones filled up with zeros.
-#[inline(always)]
-fn word_of(data: &[u8], i: usize) -> u64 {
-    let rest = &data[i * 8..];
-    match rest.first_chunk::<8>() {
-        Some(word) => u64::from_ne_bytes(*word),
-        None => {
-            let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            u64::from_ne_bytes(word)
-        }
-    }
-}
-
 #[inline]
 pub(crate) fn send(
     shared: &Arc<Shared>,
@@ -76,16 +56,18 @@ pub(crate) fn send(
     data: &[u8],
     required: Option<Path>,
 ) -> Result<Receipt> {
-    if data.len() <= INLINE_MAX && required.is_none() {
-        let mut engine = shared.enter();
-        engine.check()?;
-        if let Some(receipt) = engine.send_now(peer, tag, data.len(), |i| word_of(data, i))? {
-            return Ok(receipt);
+    // SAFETY: borrowed until the operation has ended, below.
+    let memory = unsafe { Part::new(data.as_ptr().cast_mut(), data.len()) };
+    let mut chosen = None;
+    if required.is_none()
+        && let Some(mut engine) = shared.quick()
+    {
+        match engine.send_quick(peer, tag, memory) {
+            Now::Sent(receipt) => return Ok(receipt),
+            Now::Later(receipt) => chosen = receipt,
         }
     }
-    // SAFETY: borrowed until the operation has ended, below.
-    let memory = unsafe { Scatter::one(data.as_ptr().cast_mut(), data.len()) };
-    send_scatter(shared, peer, tag, memory, required)
+    send_scatter(shared, peer, tag, memory.into(), required, chosen)
 }
 
 pub(crate) fn send_vectored(
@@ -97,22 +79,23 @@ pub(crate) fn send_vectored(
     let parts = parts.iter().map(|part| (part.as_ptr().cast_mut(), part.len()));
     // SAFETY: borrowed until the operation has ended, below.
     let memory = unsafe { Scatter::many(parts) };
-    send_scatter(shared, peer, tag, memory, None)
+    send_scatter(shared, peer, tag, memory, None, None)
 }
 
+#[inline(never)]
 fn send_scatter(
     shared: &Arc<Shared>,
     peer: PeerId,
     tag: u64,
     memory: Scatter,
     required: Option<Path>,
+    mut chosen: Option<Receipt>,
 ) -> Result<Receipt> {
     let key = {
         let mut engine = shared.enter();
-        engine.check()?;
-        let mut chosen = None;
-        if required.is_none() {
-            match engine.send_piece_now(peer, tag, &memory)? {
+        if let (Some(part), None, None) = (memory.part(), required, chosen) {
+            // Another thread than the owner's has not tried yet.
+            match engine.send_quick(peer, tag, part) {
                 Now::Sent(receipt) => return Ok(receipt),
                 Now::Later(receipt) => chosen = receipt,
             }
@@ -134,8 +117,13 @@ pub(crate) fn recv_into(
     buf: &mut [u8],
 ) -> Result<Received> {
     // SAFETY: borrowed until the operation has ended, in `recv_scatter`.
-    let memory = unsafe { Scatter::one(buf.as_mut_ptr(), buf.len()) };
-    recv_scatter(shared, from, tag, memory)
+    let memory = unsafe { Part::new(buf.as_mut_ptr(), buf.len()) };
+    if let Some(mut engine) = shared.quick()
+        && let Look::Took(result) = engine.recv_quick(from, tag, memory)
+    {
+        return result;
+    }
+    recv_scatter(shared, from, tag, memory.into())
 }
 
 pub(crate) fn recv_vectored(
@@ -150,7 +138,7 @@ pub(crate) fn recv_vectored(
     recv_scatter(shared, from, tag, memory)
 }
 
-#[inline]
+#[inline(never)]
 fn recv_scatter(
     shared: &Arc<Shared>,
     from: Source,
@@ -159,26 +147,11 @@ fn recv_scatter(
 ) -> Result<Received> {
     let key = {
         let mut engine = shared.enter();
-        engine.check()?;
         engine.turn();
-        for poll in 0..FIRST_POLLS {
-            match engine.recv_now(from, tag, &memory) {
-                Look::Took(result) => {
-                    engine.in_a_row = engine.in_a_row.saturating_add(1);
-                    return result;
-                }
-                // In a stream, looking at once takes the line from under the sender, which then
-                // writes one message a hop; a moment later several are there.
-                Look::Nothing if poll == 0 && engine.is_streaming() => {
-                    for _ in 0..STREAM_PAUSES {
-                        pinfold_sys::clock::relax();
-                    }
-                }
-                // A pause lasts as long as a cache line takes from a near core: none at first.
-                Look::Nothing if poll < EAGER_POLLS => std::hint::black_box(()),
-                Look::Nothing => pinfold_sys::clock::relax(),
-                Look::Other => break,
-            }
+        if let Some(part) = memory.part()
+            && let Look::Took(result) = engine.recv_quick(from, tag, part)
+        {
+            return result;
         }
         engine.post_recv(from, tag, Some(memory))?
     };

@@ -18,7 +18,7 @@ use pinfold_sys::{
 use super::{config::Config, engine::Engine};
 use crate::{
     Error, Result,
-    sync::biased::{BiasedLock, Guard},
+    sync::biased::{BiasedLock, Guard, Quick},
 };
 
 /// Between looks whether the driving thread has ended.
@@ -58,6 +58,13 @@ impl Shared {
             stop: AtomicBool::new(false),
             crowded: affinity::current_cpus().len() < 2,
         }))
+    }
+
+    /// The engine, if this is the thread that made it and no other uses it. What is done with it
+    /// wants nothing woken.
+    #[inline(always)]
+    pub(crate) fn quick(&self) -> Option<Quick<'_, Engine>> {
+        self.engine.quick()
     }
 
     /// The engine, for as long as the guard lives. What it wants woken is woken when it is left.

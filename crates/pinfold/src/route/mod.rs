@@ -10,6 +10,7 @@ mod keep;
 mod learn;
 mod path;
 mod receipt;
+mod refusal;
 
 pub use choose::INLINE_MAX;
 pub(crate) use choose::{Permissions, choose, choose_strict};
@@ -17,4 +18,5 @@ pub use cost::{CostModel, Line};
 pub(crate) use keep::model;
 pub(crate) use learn::Learner;
 pub use path::{Path, PathSet};
-pub use receipt::{Receipt, Refusal};
+pub use receipt::Receipt;
+pub use refusal::Refusal;

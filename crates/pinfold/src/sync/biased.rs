@@ -22,6 +22,7 @@
 
 use std::{
     cell::UnsafeCell,
+    ops::{Deref, DerefMut},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering, compiler_fence},
@@ -67,29 +68,37 @@ impl<T> BiasedLock<T> {
         }
     }
 
+    /// Enters at once if this is the owner's thread and no other has come yet.
     #[inline(always)]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
-        if this_thread() == self.owner {
-            assert!(!self.inside.load(Ordering::Relaxed), "pinfold: endpoint entered twice");
-            self.inside.store(true, Ordering::Relaxed);
-            // Pairs with the membarrier in `revoke`, which orders this store before the load.
-            compiler_fence(Ordering::SeqCst);
-            if !self.revoked.load(Ordering::Acquire) {
-                return Guard { lock: self, held: None };
-            }
-            self.inside.store(false, Ordering::Release);
+    pub(crate) fn quick(&self) -> Option<Quick<'_, T>> {
+        if this_thread() != self.owner || self.inside.load(Ordering::Relaxed) {
+            return None;
         }
-        self.lock_slow()
+        self.inside.store(true, Ordering::Relaxed);
+        // Pairs with the membarrier in `revoke`, which orders this store before the load.
+        compiler_fence(Ordering::SeqCst);
+        let quick = Quick { lock: self };
+        // Dropping it takes the store back.
+        if self.revoked.load(Ordering::Acquire) { None } else { Some(quick) }
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        match self.quick() {
+            Some(quick) => Guard::Quick(quick),
+            None => self.lock_slow(),
+        }
     }
 
     #[cold]
     #[inline(never)]
     fn lock_slow(&self) -> Guard<'_, T> {
+        let twice = this_thread() == self.owner && self.inside.load(Ordering::Relaxed);
+        assert!(!twice, "pinfold: endpoint entered twice");
         let held = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.revoked.load(Ordering::Relaxed) {
             self.revoke();
         }
-        Guard { lock: self, held: Some(held) }
+        Guard::Held { lock: self, _held: held }
     }
 
     /// Takes the bias away. The caller holds the mutex.
@@ -102,23 +111,31 @@ impl<T> BiasedLock<T> {
     }
 }
 
-pub(crate) struct Guard<'a, T> {
+/// The owner's fast entry.
+pub(crate) struct Quick<'a, T> {
     lock: &'a BiasedLock<T>,
-    /// The mutex, if the lock is no longer biased.
-    held: Option<MutexGuard<'a, ()>>,
 }
 
-impl<T> std::ops::Deref for Guard<'_, T> {
+impl<T> Drop for Quick<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Release: what was done inside comes before a revoker that sees this.
+        self.lock.inside.store(false, Ordering::Release);
+    }
+}
+
+impl<T> Deref for Quick<'_, T> {
     type Target = T;
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: a guard exists only between entry and exit, where the value is this thread's.
+        // SAFETY: a `Quick` is given out only between entry and exit, where the value is this
+        // thread's.
         unsafe { &*self.lock.value.get() }
     }
 }
 
-impl<T> std::ops::DerefMut for Guard<'_, T> {
+impl<T> DerefMut for Quick<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`; `&mut self` keeps it to one borrow at a time.
@@ -126,12 +143,36 @@ impl<T> std::ops::DerefMut for Guard<'_, T> {
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+/// An entry of either kind.
+pub(crate) enum Guard<'a, T> {
+    Quick(Quick<'a, T>),
+    /// The bias was revoked, and this is the mutex.
+    Held {
+        lock: &'a BiasedLock<T>,
+        _held: MutexGuard<'a, ()>,
+    },
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
     #[inline(always)]
-    fn drop(&mut self) {
-        if self.held.is_none() {
-            // Release: what was done inside comes before a revoker that sees this.
-            self.lock.inside.store(false, Ordering::Release);
+    fn deref(&self) -> &T {
+        match self {
+            Guard::Quick(quick) => quick,
+            // SAFETY: the mutex is held and the bias revoked; see the invariant above.
+            Guard::Held { lock, .. } => unsafe { &*lock.value.get() },
+        }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        match self {
+            Guard::Quick(quick) => quick,
+            // SAFETY: as in `deref`; `&mut self` keeps it to one borrow at a time.
+            Guard::Held { lock, .. } => unsafe { &mut *lock.value.get() },
         }
     }
 }

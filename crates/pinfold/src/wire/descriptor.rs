@@ -8,7 +8,8 @@
 //! bits  0..16  sequence number, never 0
 //! bits 16..20  kind
 //! bit  20      wrap: the next descriptor is in slot 0
-//! bits 24..32  bytes carried inline
+//! bits 21..26  acknowledgement: descriptors of the other direction that were consumed, modulo 32
+//! bits 26..32  bytes carried inline
 //! bits 32..64  aux: the low half of a tag, or the number of a stream
 //! ```
 //!
@@ -73,7 +74,9 @@ impl Kind {
 
 const KIND_SHIFT: u32 = 16;
 const WRAP: u64 = 1 << 20;
-const LEN_SHIFT: u32 = 24;
+const ACK_SHIFT: u32 = 21;
+const ACK_MASK: u64 = 0x1f;
+const LEN_SHIFT: u32 = 26;
 const AUX_SHIFT: u32 = 32;
 
 /// A header word that was copied out of a slot.
@@ -81,15 +84,17 @@ const AUX_SHIFT: u32 = 32;
 pub(crate) struct Header(u64);
 
 impl Header {
-    /// A header without its sequence number and wrap mark, which the ring adds.
+    /// A header without its sequence number, wrap mark and acknowledgement, which the ring adds.
     #[inline]
     pub(crate) const fn new(kind: Kind, len: u8, aux: u32) -> Header {
+        debug_assert!(len < 64);
         Header((kind as u64) << KIND_SHIFT | (len as u64) << LEN_SHIFT | (aux as u64) << AUX_SHIFT)
     }
 
     #[inline]
-    pub(crate) const fn sealed(self, seq: u16, wrap: bool) -> u64 {
-        self.0 | seq as u64 | if wrap { WRAP } else { 0 }
+    pub(crate) const fn sealed(self, seq: u16, wrap: bool, consumed: u64) -> u64 {
+        let ack = (consumed & ACK_MASK) << ACK_SHIFT;
+        self.0 | seq as u64 | if wrap { WRAP } else { 0 } | ack
     }
 
     #[inline]
@@ -118,10 +123,17 @@ impl Header {
         self.0 & WRAP != 0
     }
 
+    /// How many more descriptors of the other direction its writer had consumed than `known`, at
+    /// the least: it says so modulo 32.
+    #[inline]
+    pub(crate) const fn acknowledges_beyond(self, known: u64) -> u64 {
+        (self.0 >> ACK_SHIFT).wrapping_sub(known) & ACK_MASK
+    }
+
     /// Bytes carried inline, at most what fits; whatever the peer wrote.
     #[inline]
     pub(crate) const fn inline_len(self, max: usize) -> Option<usize> {
-        let len = (self.0 >> LEN_SHIFT & 0xff) as usize;
+        let len = (self.0 >> LEN_SHIFT & 0x3f) as usize;
         if len <= max { Some(len) } else { None }
     }
 
@@ -326,9 +338,19 @@ mod tests {
         }
 
         #[test]
-        fn headers_survive(kind in 1u64..=10, len in 0u8..=56, aux: u32, seq: u16, wrap: bool) {
+        fn headers_survive(
+            kind in 1u64..=10,
+            len in 0u8..=56,
+            aux: u32,
+            seq: u16,
+            wrap: bool,
+            known in 0..u64::MAX / 2,
+            more in 0u64..100,
+        ) {
             let kind = Kind::from_bits(kind).unwrap();
-            let header = Header::from_word(Header::new(kind, len, aux).sealed(seq, wrap));
+            let word = Header::new(kind, len, aux).sealed(seq, wrap, known + more);
+            let header = Header::from_word(word);
+            prop_assert_eq!(header.acknowledges_beyond(known), more % 32);
             prop_assert_eq!(header.kind(), Some(kind));
             prop_assert_eq!(header.inline_len(INLINE_MAX), Some(usize::from(len)));
             prop_assert_eq!((header.aux(), header.seq(), header.wraps()), (aux, seq, wrap));

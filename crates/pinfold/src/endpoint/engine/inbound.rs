@@ -58,7 +58,9 @@ impl Core {
             Kind::Wrote => self.wrote(peer, header.aux(), Wrote::read(&body))?,
             Kind::Cancel => self.taken_back(peer, header.aux()),
         }
-        peer.rx.advance(header)
+        peer.rx.advance(header)?;
+        peer.tx.passed(header, peer.rx.consumed());
+        Ok(())
     }
 
     /// Counts an unmatched eager message against what the peer was granted.

@@ -5,7 +5,8 @@
 //! - [`peer`]: one connected peer.
 //! - [`table`]: all peers, and those that are gone.
 //! - [`links`]: sockets, greetings, ends of processes.
-//! - `post`: sends and receives as the caller's side sees them.
+//! - `post`: sends and receives as the caller's side sees them; `quick`: short ones that nothing
+//!   stands in the way of.
 //! - `sleep`: how the engine stops polling without missing anything.
 //!
 //! No user code runs in here: what has to (wakers, drops of buffers) is put on
@@ -19,6 +20,7 @@ pub(crate) mod op;
 mod outbound;
 pub(crate) mod peer;
 pub(crate) mod post;
+pub(crate) mod quick;
 mod sleep;
 mod table;
 
@@ -52,8 +54,6 @@ use crate::{
 
 /// Descriptors taken from one lane before the next lane's turn.
 const LANE_TURN: u32 = 64;
-/// Messages received in a row that make a stream.
-const STREAM_FROM: u32 = 16;
 /// Consumed descriptors that the sender is told of at the latest.
 const PUBLISH_AFTER: u64 = 16;
 /// Between looks at the sockets while polling: a death or a call from a quiet peer is noticed
@@ -75,8 +75,6 @@ pub(crate) struct Engine {
     grants: Budget,
     pub spin: SpinPolicy,
     fork: ForkMark,
-    /// Messages received in a row, with nothing sent between.
-    pub in_a_row: u32,
     polls: u32,
     events_at: u64,
     /// A thread is in, or about to go into, its sleep on the endpoint's descriptor.
@@ -132,7 +130,6 @@ impl Engine {
             newcomers: VecDeque::new(),
             spin: SpinPolicy::default(),
             fork,
-            in_a_row: 0,
             polls: 0,
             events_at: 0,
             asleep: false,
@@ -204,15 +201,7 @@ impl Engine {
         moved
     }
 
-    /// Whether messages come in a stream, not as answers.
-    #[inline(always)]
-    pub(crate) fn is_streaming(&self) -> bool {
-        self.in_a_row >= STREAM_FROM
-    }
-
-    /// Counts a call that took the short way, so that a caller whose messages are always there
-    /// already looks at the sockets, too.
-    #[inline(always)]
+    /// Looks at the sockets now and then, for a caller whose messages are always there already.
     pub(crate) fn turn(&mut self) {
         self.polls += 1;
         if self.polls >= POLLS_A_CLOCK {

@@ -17,6 +17,7 @@ use crate::{
     failpoint::{self, Point},
     link::shm::ring::Violation,
     route,
+    sync::Ordering,
     wire::descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece, Rts},
 };
 
@@ -24,7 +25,7 @@ use crate::{
 /// next, both from the cache.
 const PIECE_MAX: u64 = 8 << 10;
 /// Messages up to this long go as one piece.
-const PIECE_WHOLE: u64 = 8 << 10;
+pub(super) const PIECE_WHOLE: u64 = 8 << 10;
 /// Messages shorter than this say nothing about the speed of copying.
 const LEARN_FROM: u64 = 8 << 10;
 
@@ -56,7 +57,6 @@ impl Core {
     /// Sends a message of up to 56 bytes at once, if nothing stands before it.
     ///
     /// `word(i)` is the i-th eight bytes of the message. `Ok(false)`: it has to be queued.
-    #[inline(always)]
     pub(crate) fn send_inline(
         &mut self,
         peer: &mut Peer,
@@ -90,44 +90,23 @@ impl Core {
             }
         }
         failpoint::hit(Point::BeforeInline);
-        peer.tx.push_with(Header::new(Kind::Inline, len as u8, low), words, word);
+        peer.tx.push_with(Header::new(Kind::Inline, len as u8, low), |slot| {
+            for (i, place) in slot.iter().enumerate().take(words) {
+                place.store(word(i), Ordering::Relaxed);
+            }
+        });
         failpoint::hit(Point::AfterInline);
         peer.sent_cost += MESSAGE_COST + len as u64;
         Ok(true)
     }
 
-    /// Sends a message that fits one piece at once, if nothing stands before it.
-    pub(crate) fn send_one_piece(
-        &mut self,
-        peer: &mut Peer,
-        tag: u64,
-        memory: &Scatter,
-    ) -> Result<bool, Violation> {
-        let len = memory.len();
-        if len > PIECE_WHOLE
-            || !peer.tx.has_room(&mut self.lane_budget)?
-            || !self.fits_eager(peer, len)
-        {
-            return Ok(false);
-        }
-        let Some(piece) = self.lend(peer, len as u32)? else { return Ok(false) };
-        if u64::from(piece.len) < len {
-            // Not the whole: the queue's business. The range goes back with the next descriptor.
-            return Ok(false);
-        }
-        memory.fill(&peer.tx, piece, 0)?;
-        peer.tx.push(Header::new(Kind::Eager, 0, u32::MAX), &Eager { tag, len, piece }.body());
-        peer.sent_cost += MESSAGE_COST + len;
-        Ok(true)
-    }
-
     /// Whether a message of `len` bytes may go without asking.
-    fn fits_eager(&mut self, peer: &mut Peer, len: u64) -> bool {
+    pub(super) fn fits_eager(&mut self, peer: &mut Peer, len: u64) -> bool {
         // Half the window at most, so that one message does not stop all others.
         len <= peer.window / 2 && peer.has_credit(len)
     }
 
-    fn lend(&mut self, peer: &mut Peer, len: u32) -> Result<Option<Piece>, Violation> {
+    pub(super) fn lend(&mut self, peer: &mut Peer, len: u32) -> Result<Option<Piece>, Violation> {
         if len == 0 {
             return Ok(Some(Piece { offset: 0, len: 0 }));
         }

@@ -71,10 +71,23 @@ impl LaneTx {
         self.ring.push(header, body);
     }
 
-    /// As [`LaneTx::push`], word i of the body being `word(i)`.
+    /// As [`LaneTx::push`], the body being what `write` writes.
     #[inline(always)]
-    pub(crate) fn push_with(&mut self, header: Header, words: usize, word: impl Fn(usize) -> u64) {
-        self.ring.push_with(header, words, word);
+    pub(crate) fn push_with(&mut self, header: Header, write: impl FnOnce(&[AtomicU64])) {
+        self.ring.push_with(header, write);
+    }
+
+    /// Whether a descriptor can be pushed, as far as is known without looking.
+    #[inline(always)]
+    pub(crate) fn has_room_known(&self) -> bool {
+        self.ring.room_known() > 0
+    }
+
+    /// Takes note of a descriptor of the other direction, the `consumed`th that was passed there.
+    #[inline(always)]
+    pub(crate) fn passed(&mut self, header: Header, consumed: u64) {
+        self.ring.acknowledged(header);
+        self.ring.acknowledge(consumed);
     }
 
     /// Descriptors published, ever.
@@ -120,10 +133,10 @@ impl LaneTx {
         least: u32,
         budget: &mut Budget,
     ) -> Result<Option<Piece>, Violation> {
-        let number = self.ring.produced();
-        if let Some(piece) = self.bulk.lend(want, number) {
+        if let Some(piece) = self.lend_known(want) {
             return Ok(Some(piece));
         }
+        let number = self.ring.produced();
         if self.bulk.size() < BULK_BYTES_EASY {
             self.grow_bulk(want, budget);
         }
@@ -143,6 +156,13 @@ impl LaneTx {
             return Ok(self.bulk.lend(less, number));
         }
         Ok(None)
+    }
+
+    /// Lends `len` bulk bytes to the next descriptor, if that many are known to be free.
+    #[inline]
+    pub(crate) fn lend_known(&mut self, len: u32) -> Option<Piece> {
+        self.bulk.reclaim(self.ring.consumed());
+        self.bulk.lend(len, self.ring.produced())
     }
 
     #[cold]
@@ -298,6 +318,12 @@ impl LaneRx {
     #[inline(always)]
     pub(crate) fn advance(&mut self, header: Header) -> Result<(), Violation> {
         self.ring.advance(header)
+    }
+
+    /// Descriptors passed, ever.
+    #[inline(always)]
+    pub(crate) fn consumed(&self) -> u64 {
+        self.ring.consumed()
     }
 
     /// Gives `cost` of the sender's credit back.

@@ -6,8 +6,13 @@
 //! Chandranmenon, *MCRingBuffer*, IPDPS 2010; the in-slot flag of Giacomoni, Moseley and
 //! Vachharajani, *FastForward*, PPoPP 2008).
 //!
-//! The ring grows without a word to the consumer: the last descriptor of a lap says whether the
-//! next is in slot 0, and a producer that leaves the mark out has grown the ring.
+//! Every descriptor also acknowledges those of the other direction. Where messages are answered
+//! the producer so learns for nothing that its slots are free, and need not touch the line that
+//! holds the consumer's cursor.
+//!
+//! The length of a lap is the producer's business: each descriptor says whether the next is in
+//! slot 0. So the ring grows without a word to the consumer, and goes round in a few slots while
+//! the consumer keeps up.
 //!
 //! Neither side trusts the other: the consumer bounds its index, the producer bounds the cursor.
 
@@ -42,31 +47,41 @@ fn after(seq: u16) -> u16 {
     if seq == u16::MAX { 1 } else { seq + 1 }
 }
 
-/// Slots ahead of the one being written whose lines the producer asks for. Lines that are on their
-/// way at the same time share the hop; the stores alone would have only one or two under way.
-const FETCH_AHEAD: u32 = 4;
+/// A lap may end after this many slots if the consumer has taken everything before: messages and
+/// answers then go round in a few lines that both sides have in their caches, which takes half the
+/// time of lines that were last used a whole lap ago.
+const SHORT_LAP: u32 = 8;
+/// Descriptors between whole laps. A slot must not keep a sequence number until it comes again.
+const WHOLE_LAP_EVERY: u64 = 1 << 13;
 
-/// Begins to fetch a slot for writing.
-#[inline(always)]
-fn fetch(slot: &Slot) {
-    #[cfg(not(loom))]
-    pinfold_sys::clock::prefetch_to_write(std::ptr::from_ref(slot));
-    #[cfg(loom)]
-    let _ = slot;
-}
+const _: () = assert!(WHOLE_LAP_EVERY + 3 * (RING_SLOTS_MAX as u64) < u16::MAX as u64);
 
 /// The producing end.
+///
+/// Laps differ in length, so room is counted within the lap: a slot can be written when the
+/// consumer has passed the descriptor that the lap before left there. Slots beyond that lap's
+/// end were last used earlier still, and everything earlier is passed: a lap ends early only when
+/// the consumer has caught up, and a lap as long as the one before has written over all of it.
 pub(crate) struct RingTx<M> {
     memory: M,
     index: u32,
+    /// Where this lap's writable slots end.
+    limit: u32,
     seq: u16,
     /// Slots in use; a lap ends after this many.
     capacity: u32,
     /// What `capacity` becomes when this lap ends.
     capacity_next: u32,
     produced: u64,
-    /// The consumer's cursor when last read.
+    /// Descriptors that the consumer is known to be done with.
     consumed: u64,
+    /// `produced` when this lap began, and when the one before it did.
+    lap_start: u64,
+    last_lap_start: u64,
+    /// From this descriptor on no lap ends early.
+    whole_from: u64,
+    /// What every header says of the other direction: descriptors consumed there.
+    ack: u64,
 }
 
 impl<M: RingMemory> RingTx<M> {
@@ -76,18 +91,23 @@ impl<M: RingMemory> RingTx<M> {
         RingTx {
             memory,
             index: 0,
+            limit: capacity,
             seq: 1,
             capacity,
             capacity_next: capacity,
             produced: 0,
             consumed: 0,
+            lap_start: 0,
+            last_lap_start: 0,
+            whole_from: WHOLE_LAP_EVERY,
+            ack: 0,
         }
     }
 
+    /// Slots that can be filled now without another look at the consumer's cursor.
     #[inline(always)]
-    fn room_known(&self) -> u32 {
-        // In range: the cursor is checked against `produced` when it is read.
-        self.capacity - (self.produced - self.consumed) as u32
+    pub(crate) fn room_known(&self) -> u32 {
+        self.limit - self.index
     }
 
     /// Slots that can be filled now. Reads the consumer's cursor only if there seem to be none.
@@ -101,48 +121,98 @@ impl<M: RingMemory> RingTx<M> {
         Ok(self.room_known())
     }
 
-    /// Reads the consumer's cursor.
+    /// Reads the consumer's cursor. It may lag behind the acknowledgements.
     pub(crate) fn refresh(&mut self) -> Result<(), Violation> {
         // Acquire: pairs with the release in `RingRx::publish`; the consumer's reads of the slots
         // come before this side writes them again.
         let consumed = self.memory.consumed().load(Ordering::Acquire);
-        if consumed < self.consumed || consumed > self.produced {
+        if consumed > self.produced {
             return Err(Violation("its ring cursor went astray"));
         }
-        self.consumed = consumed;
+        if consumed > self.consumed {
+            self.consumed = consumed;
+            self.set_limit();
+        }
         Ok(())
+    }
+
+    /// Takes note of what a descriptor of the other direction acknowledges. Nonsense counts for
+    /// nothing; a lie harms only what the liar is sent.
+    ///
+    /// The acquire in [`RingRx::head`] that brought `header` is what orders the consumer's reads
+    /// of the slots before this side's next writes.
+    #[inline(always)]
+    pub(crate) fn acknowledged(&mut self, header: Header) {
+        let consumed = self.consumed + header.acknowledges_beyond(self.consumed);
+        if consumed <= self.produced {
+            self.consumed = consumed;
+            self.set_limit();
+        }
+    }
+
+    /// Says in every header from now on that `consumed` descriptors of the other direction are
+    /// done with.
+    #[inline(always)]
+    pub(crate) fn acknowledge(&mut self, consumed: u64) {
+        self.ack = consumed;
+    }
+
+    #[inline(always)]
+    fn set_limit(&mut self) {
+        let passed = self.consumed - self.last_lap_start;
+        let last_lap = self.lap_start - self.last_lap_start;
+        // In range: below `last_lap`, which is at most `capacity`.
+        self.limit = if passed >= last_lap { self.capacity } else { passed as u32 };
     }
 
     /// Publishes one descriptor. The caller has seen [`RingTx::room`].
     #[inline(always)]
     pub(crate) fn push(&mut self, header: Header, body: &[u64]) {
-        self.push_with(header, body.len(), |i| body[i]);
+        self.push_with(header, |slot| {
+            for (place, word) in slot.iter().zip(body) {
+                place.store(*word, Ordering::Relaxed);
+            }
+        });
     }
 
-    /// Publishes one descriptor whose body is `words` long, word i being `word(i)`.
+    /// Publishes one descriptor whose body `write` writes.
     ///
-    /// Only as many words are written; the consumer reads no more than the kind calls for.
+    /// It need not write every word: the consumer reads no more than the kind calls for.
     #[inline(always)]
-    pub(crate) fn push_with(&mut self, header: Header, words: usize, word: impl Fn(usize) -> u64) {
+    pub(crate) fn push_with(&mut self, header: Header, write: impl FnOnce(&[AtomicU64])) {
         debug_assert!(self.room_known() > 0);
-        let last = self.index + 1 == self.capacity;
-        let grows = last && self.capacity_next > self.capacity;
-        let wraps = last && !grows;
+        let next = self.index + 1;
+        let wraps = if next == self.capacity {
+            self.capacity_next == self.capacity
+        } else {
+            next >= SHORT_LAP && self.consumed == self.produced && self.produced < self.whole_from
+        };
         let slot = self.memory.slot(self.index);
-        for (i, place) in slot[1..].iter().enumerate().take(words) {
-            place.store(word(i), Ordering::Relaxed);
-        }
+        write(&slot[1..]);
         // Release: pairs with the acquire in `RingRx::head`; the body is visible with the header.
-        slot[0].store(header.sealed(self.seq, wraps), Ordering::Release);
+        slot[0].store(header.sealed(self.seq, wraps, self.ack), Ordering::Release);
         self.seq = after(self.seq);
         self.produced += 1;
-        self.index = if wraps { 0 } else { self.index + 1 };
-        if self.index + FETCH_AHEAD < self.capacity {
-            fetch(self.memory.slot(self.index + FETCH_AHEAD));
+        self.index = next;
+        if wraps || next == self.capacity {
+            self.end_lap(wraps);
         }
-        if grows {
+    }
+
+    /// Goes to slot 0, or into the slots that the ring has grown by.
+    #[inline]
+    fn end_lap(&mut self, wraps: bool) {
+        if wraps {
+            if self.index == self.capacity {
+                self.whole_from = self.produced + WHOLE_LAP_EVERY;
+            }
+            self.index = 0;
+            self.last_lap_start = self.lap_start;
+            self.lap_start = self.produced;
+        } else {
             self.capacity = self.capacity_next;
         }
+        self.set_limit();
     }
 
     /// Descriptors published, ever.
@@ -151,7 +221,7 @@ impl<M: RingMemory> RingTx<M> {
         self.produced
     }
 
-    /// Descriptors the consumer was done with when last looked.
+    /// Descriptors the consumer is known to be done with.
     #[inline(always)]
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed
@@ -224,6 +294,12 @@ impl<M: RingMemory> RingRx<M> {
         self.seq = after(self.seq);
         self.consumed += 1;
         Ok(())
+    }
+
+    /// Descriptors passed, ever.
+    #[inline(always)]
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed
     }
 
     /// Descriptors passed that the producer has not been told of.

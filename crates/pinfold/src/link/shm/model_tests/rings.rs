@@ -116,6 +116,59 @@ fn messages_go_through_a_ring_that_grows() {
     }
 }
 
+/// One side sends a message, the other answers, and so on; only the answers say what has been
+/// taken. Slots and bulk bytes are written again on their word alone.
+#[test]
+fn answers_acknowledge_messages() {
+    check(Some(3), || {
+        let there = HeapRing::new(1);
+        let back = HeapRing::new(1);
+        let bytes = Arc::new(Plain::new(u64::MAX));
+        let rounds = many(3);
+        let (their_there, their_back) = (there.clone(), back.clone());
+        let their_bytes = Arc::clone(&bytes);
+        let answerer = thread::spawn(move || {
+            let mut rx = RingRx::new(their_there);
+            let mut tx = RingTx::new(their_back, 1);
+            for number in 0..rounds {
+                let head = loop {
+                    match rx.head() {
+                        Some(head) => break head,
+                        None => thread::yield_now(),
+                    }
+                };
+                assert_eq!(head.aux(), number as u32);
+                assert_eq!(their_bytes.get(), number, "the bytes of another message");
+                rx.advance(head).unwrap();
+                tx.acknowledged(head);
+                tx.acknowledge(rx.consumed());
+                assert_eq!(tx.room_known(), 1);
+                tx.push(header(number), &[]);
+            }
+        });
+        let mut tx = RingTx::new(there, 1);
+        let mut rx = RingRx::new(back);
+        for number in 0..rounds {
+            assert_eq!(tx.room_known(), 1);
+            bytes.set(number);
+            tx.push(header(number), &[]);
+            let head = loop {
+                let over = is_over(&answerer);
+                if let Some(head) = rx.head() {
+                    break head;
+                }
+                assert!(!over, "answer {number} never came");
+                thread::yield_now();
+            };
+            assert_eq!(head.aux(), number as u32);
+            rx.advance(head).unwrap();
+            tx.acknowledged(head);
+            tx.acknowledge(rx.consumed());
+        }
+        answerer.join().unwrap();
+    });
+}
+
 /// A producer that pays no heed to the consumer: what a wrong cursor check would amount to.
 #[cfg(loom)]
 #[test]

@@ -1,0 +1,123 @@
+//! Why a path was not taken.
+
+use std::fmt;
+
+/// Why a path was not taken for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The message does not fit: the path has an upper limit on size.
+    TooLong,
+    /// The cost model expects another path to be faster for this size on this machine now.
+    Slower,
+    /// This endpoint was built without the path.
+    SwitchedOff,
+    /// The peer's endpoint was built without the path.
+    SwitchedOffByPeer,
+    /// The kernel denied it when the pair tried it: the `errno` of the trial.
+    /// `EPERM` is a security policy (ptrace scope, a user namespace, a seccomp filter),
+    /// `ENOSYS` a kernel or filter without the call, `ESRCH` another process-id namespace.
+    Denied(i32),
+    /// The receiver has no credit left for messages it has not asked for.
+    NoCredit,
+    /// The receiver asked for the message by another path.
+    Declined,
+    /// The trial read or wrote the wrong memory: the process id means another process there.
+    WrongProcess,
+}
+
+impl Refusal {
+    /// Whether the machine, not the cost model or the caller, ruled the path out.
+    pub const fn is_denial(self) -> bool {
+        matches!(self, Refusal::Denied(_) | Refusal::WrongProcess)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::TooLong => f.write_str("the message is too long for it"),
+            Refusal::Slower => f.write_str("another path is faster for this size"),
+            Refusal::SwitchedOff => f.write_str("switched off at this endpoint"),
+            Refusal::SwitchedOffByPeer => f.write_str("switched off at the peer's endpoint"),
+            Refusal::NoCredit => f.write_str("the receiver has no credit left for it"),
+            Refusal::Declined => f.write_str("the receiver asked for it by another path"),
+            Refusal::Denied(errno) => {
+                let why = std::io::Error::from_raw_os_error(*errno);
+                write!(f, "denied by the kernel for this pair of processes: {why}")
+            }
+            Refusal::WrongProcess => {
+                f.write_str("the peer's process id names another process in this namespace")
+            }
+        }
+    }
+}
+
+/// A refusal, or none, in two bytes: receipts are made for every message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Code(u16);
+
+/// Codes from here on are an `errno` more.
+const DENIED: u16 = 0x1000;
+
+impl Code {
+    pub(super) const NONE: Code = Code(0);
+
+    pub(super) const fn of(why: Refusal) -> Code {
+        Code(match why {
+            Refusal::TooLong => 1,
+            Refusal::Slower => 2,
+            Refusal::SwitchedOff => 3,
+            Refusal::SwitchedOffByPeer => 4,
+            Refusal::NoCredit => 5,
+            Refusal::Declined => 6,
+            Refusal::WrongProcess => 7,
+            // Linux has none beyond 4095 (include/linux/err.h).
+            Refusal::Denied(errno) => DENIED | (errno & 0xfff) as u16,
+        })
+    }
+
+    pub(super) const fn refusal(self) -> Option<Refusal> {
+        Some(match self.0 {
+            1 => Refusal::TooLong,
+            2 => Refusal::Slower,
+            3 => Refusal::SwitchedOff,
+            4 => Refusal::SwitchedOffByPeer,
+            5 => Refusal::NoCredit,
+            6 => Refusal::Declined,
+            7 => Refusal::WrongProcess,
+            code if code >= DENIED => Refusal::Denied((code - DENIED) as i32),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.refusal().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_survives() {
+        assert_eq!(Code::NONE.refusal(), None);
+        for why in [
+            Refusal::TooLong,
+            Refusal::Slower,
+            Refusal::SwitchedOff,
+            Refusal::SwitchedOffByPeer,
+            Refusal::NoCredit,
+            Refusal::Declined,
+            Refusal::WrongProcess,
+            Refusal::Denied(0),
+            Refusal::Denied(1),
+            Refusal::Denied(4095),
+        ] {
+            assert_eq!(Code::of(why).refusal(), Some(why));
+        }
+    }
+}
