@@ -26,6 +26,13 @@ pub struct ForkMark {
 
 const HERE: u64 = 1;
 
+/// Apart from the common case, which then needs no register saved.
+#[cold]
+#[inline(never)]
+fn is_not(pid: u32) -> bool {
+    pid != process::id()
+}
+
 // SAFETY: the page belongs to the address space, not to a thread, and is reached atomically.
 unsafe impl Send for ForkMark {}
 // SAFETY: as for `Send`.
@@ -58,7 +65,7 @@ impl ForkMark {
     pub fn is_child(&self) -> bool {
         match self.made_by {
             None => self.word().load(Ordering::Relaxed) != HERE,
-            Some(pid) => pid != process::id(),
+            Some(pid) => is_not(pid),
         }
     }
 

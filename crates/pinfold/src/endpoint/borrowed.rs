@@ -14,14 +14,14 @@ use super::{
     engine::{
         op::{Arrived, Done, OpKey},
         post,
-        quick::{Look, Now},
+        quick::Sent,
     },
     matching::{Source, TagMatch},
     message::Received,
     scatter::{Part, Scatter},
     shared::Shared,
 };
-use crate::{Error, Path, PeerId, Receipt, Result};
+use crate::{Error, Path, PeerId, Receipt, Result, route::Why, wire::descriptor::INLINE_MAX};
 
 /// An operation whose memory is borrowed by the current call.
 struct Borrowed<'a> {
@@ -49,25 +49,42 @@ impl Drop for Borrowed<'_> {
 }
 
 #[inline]
-pub(crate) fn send(
+pub(crate) fn send(shared: &Arc<Shared>, peer: PeerId, tag: u64, data: &[u8]) -> Result<Receipt> {
+    // SAFETY: borrowed until the operation has ended, below.
+    let memory = unsafe { Part::new(data.as_ptr().cast_mut(), data.len()) };
+    if data.len() <= INLINE_MAX
+        && let Some(mut engine) = shared.quick()
+        && engine.send_at_once(peer, tag, memory)
+    {
+        drop(engine);
+        return Ok(Receipt::copied(Path::Inline, data.len() as u64, Why::NOT_ASKED));
+    }
+    send_part(shared, peer, tag, memory)
+}
+
+#[inline(never)]
+fn send_part(shared: &Arc<Shared>, peer: PeerId, tag: u64, memory: Part) -> Result<Receipt> {
+    let mut chosen = None;
+    if let Some(mut engine) = shared.quick()
+        && let Some(Sent { path, why }) = engine.send_quick(peer, tag, memory, &mut chosen)
+    {
+        drop(engine);
+        return Ok(Receipt::copied(path, memory.len(), why));
+    }
+    send_scatter(shared, peer, tag, memory.into(), None, chosen)
+}
+
+/// Sends `data` by `path` and no other.
+pub(crate) fn send_by(
     shared: &Arc<Shared>,
+    path: Path,
     peer: PeerId,
     tag: u64,
     data: &[u8],
-    required: Option<Path>,
 ) -> Result<Receipt> {
     // SAFETY: borrowed until the operation has ended, below.
-    let memory = unsafe { Part::new(data.as_ptr().cast_mut(), data.len()) };
-    let mut chosen = None;
-    if required.is_none()
-        && let Some(mut engine) = shared.quick()
-    {
-        match engine.send_quick(peer, tag, memory) {
-            Now::Sent(receipt) => return Ok(receipt),
-            Now::Later(receipt) => chosen = receipt,
-        }
-    }
-    send_scatter(shared, peer, tag, memory.into(), required, chosen)
+    let memory = unsafe { Scatter::one(data.as_ptr().cast_mut(), data.len()) };
+    send_scatter(shared, peer, tag, memory, Some(path), None)
 }
 
 pub(crate) fn send_vectored(
@@ -95,9 +112,8 @@ fn send_scatter(
         let mut engine = shared.enter();
         if let (Some(part), None, None) = (memory.part(), required, chosen) {
             // Another thread than the owner's has not tried yet.
-            match engine.send_quick(peer, tag, part) {
-                Now::Sent(receipt) => return Ok(receipt),
-                Now::Later(receipt) => chosen = receipt,
+            if let Some(Sent { path, why }) = engine.send_quick(peer, tag, part, &mut chosen) {
+                return Ok(Receipt::copied(path, part.len(), why));
             }
         }
         let key = engine.post_send(peer, tag, memory, required, chosen)?;
@@ -119,9 +135,9 @@ pub(crate) fn recv_into(
     // SAFETY: borrowed until the operation has ended, in `recv_scatter`.
     let memory = unsafe { Part::new(buf.as_mut_ptr(), buf.len()) };
     if let Some(mut engine) = shared.quick()
-        && let Look::Took(result) = engine.recv_quick(from, tag, memory)
+        && let Some(took) = engine.recv_quick(from, tag, memory)
     {
-        return result;
+        return took.received();
     }
     recv_scatter(shared, from, tag, memory.into())
 }
@@ -149,9 +165,9 @@ fn recv_scatter(
         let mut engine = shared.enter();
         engine.turn();
         if let Some(part) = memory.part()
-            && let Look::Took(result) = engine.recv_quick(from, tag, part)
+            && let Some(took) = engine.recv_quick(from, tag, part)
         {
-            return result;
+            return took.received();
         }
         engine.post_recv(from, tag, Some(memory))?
     };

@@ -49,6 +49,14 @@ impl Counters {
         count.bytes += bytes;
     }
 
+    /// What the user sees. Inline messages are copied once here as they are sent; that is added
+    /// now, not for each.
+    pub(crate) fn read(&self) -> Counters {
+        let mut counters = *self;
+        counters.copied_user += self.sent[Path::Inline as usize].bytes;
+        counters
+    }
+
     #[inline(always)]
     pub(crate) fn count_received(&mut self, path: Path, bytes: u64) {
         let count = &mut self.received[path as usize];

@@ -196,7 +196,7 @@ impl Endpoint {
     /// [`Error::Transfer`], [`Error::Closed`], [`Error::Forked`].
     #[inline]
     pub fn send(&self, peer: PeerId, tag: u64, data: &[u8]) -> Result<Receipt> {
-        borrowed::send(self.shared(), peer, tag, data, None)
+        borrowed::send(self.shared(), peer, tag, data)
     }
 
     /// As [`Endpoint::send`], by `path` and no other.
@@ -204,7 +204,7 @@ impl Endpoint {
     /// # Errors
     /// [`Error::PathRefused`] if the pair cannot take it, and as [`Endpoint::send`].
     pub fn send_by(&self, path: Path, peer: PeerId, tag: u64, data: &[u8]) -> Result<Receipt> {
-        borrowed::send(self.shared(), peer, tag, data, Some(path))
+        borrowed::send_by(self.shared(), path, peer, tag, data)
     }
 
     /// As [`Endpoint::send`], of memory in several parts, as one message.
@@ -392,7 +392,7 @@ impl Endpoint {
 
     /// What the endpoint has done so far.
     pub fn counters(&self) -> Counters {
-        self.shared().enter().core.counters
+        self.shared().enter().core.counters.read()
     }
 
     /// Closes the endpoint now; all that waits on it ends with [`Error::Closed`].

@@ -19,4 +19,5 @@ pub(crate) use keep::model;
 pub(crate) use learn::Learner;
 pub use path::{Path, PathSet};
 pub use receipt::Receipt;
+pub(crate) use receipt::Why;
 pub use refusal::Refusal;

@@ -19,36 +19,53 @@ pub struct Receipt {
     pub copied_user: u64,
     /// Bytes copied by the kernel in calls of this process.
     pub copied_kernel: u64,
-    refusals: [Code; Path::ALL.len()],
+    why: Why,
+}
+
+/// Why each path that was not taken was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Why([Code; Path::ALL.len()]);
+
+impl Why {
+    pub(crate) const NOT_ASKED: Why = Why([Code::NONE; Path::ALL.len()]);
 }
 
 impl Receipt {
     /// A receipt for `bytes` over `path`, nothing copied yet.
     pub const fn new(path: Path, bytes: u64) -> Receipt {
-        Receipt {
-            path,
-            bytes,
-            copied_user: 0,
-            copied_kernel: 0,
-            refusals: [Code::NONE; Path::ALL.len()],
-        }
+        Receipt { path, bytes, copied_user: 0, copied_kernel: 0, why: Why::NOT_ASKED }
+    }
+
+    /// A receipt for `bytes` over `path`, each copied once at user level.
+    ///
+    /// Made of its parts where it is returned: to copy a receipt that was just written would wait
+    /// for all stores before it, those to memory that the peer looks at among them.
+    #[inline(always)]
+    pub(crate) const fn copied(path: Path, bytes: u64, why: Why) -> Receipt {
+        Receipt { path, bytes, copied_user: bytes, copied_kernel: 0, why }
+    }
+
+    /// Why the other paths were not taken.
+    #[inline(always)]
+    pub(crate) const fn why(&self) -> Why {
+        self.why
     }
 
     /// Why `path` was not taken; `None` for the path that was, and where nobody considered it.
     pub const fn refused(&self, path: Path) -> Option<Refusal> {
-        self.refusals[path as usize].refusal()
+        self.why.0[path as usize].refusal()
     }
 
     /// Notes why `path` was not taken.
     pub(crate) const fn refuse(&mut self, path: Path, why: Refusal) {
-        self.refusals[path as usize] = Code::of(why);
+        self.why.0[path as usize] = Code::of(why);
     }
 
     /// Notes that `path` was taken in the end, and why not the one that had been chosen.
     pub(crate) const fn took(&mut self, path: Path, why_not: Refusal) {
         if self.path as usize != path as usize {
             self.refuse(self.path, why_not);
-            self.refusals[path as usize] = Code::NONE;
+            self.why.0[path as usize] = Code::NONE;
             self.path = path;
         }
     }

@@ -90,11 +90,10 @@ impl Core {
             }
         }
         failpoint::hit(Point::BeforeInline);
-        peer.tx.push_with(Header::new(Kind::Inline, len as u8, low), |slot| {
-            for (i, place) in slot.iter().enumerate().take(words) {
-                place.store(word(i), Ordering::Relaxed);
-            }
-        });
+        for (i, place) in peer.tx.next_body().iter().enumerate().take(words) {
+            place.store(word(i), Ordering::Relaxed);
+        }
+        peer.tx.publish(Header::new(Kind::Inline, len as u8, low));
         failpoint::hit(Point::AfterInline);
         peer.sent_cost += MESSAGE_COST + len as u64;
         Ok(true)
@@ -184,7 +183,6 @@ impl Core {
                     if self.send_inline(peer, op.tag, len as usize, |i| words[i])? {
                         op.receipt.copied_user = len;
                         self.counters.count_sent(Path::Inline, len);
-                        self.counters.copied_user += len;
                         return Ok(Step::Ended(Ok(op.receipt)));
                     }
                     let insists = op.required == Some(Path::Inline);

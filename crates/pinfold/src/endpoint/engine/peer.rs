@@ -221,6 +221,12 @@ impl Peer {
         }
     }
 
+    /// Whether nothing stands before a new message.
+    #[inline(always)]
+    pub(crate) fn is_clear(&self) -> bool {
+        self.leaving.is_none() && self.out.is_empty() && self.control.is_empty()
+    }
+
     /// Whether the receiver's credit covers one more eager message of `len` bytes.
     #[inline(always)]
     pub(crate) fn has_credit(&mut self, len: u64) -> bool {

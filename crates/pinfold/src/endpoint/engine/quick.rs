@@ -20,25 +20,37 @@ use crate::{
         scatter::Part,
     },
     failpoint::{self, Point},
+    route::Why,
     wire::descriptor::{Eager, Header, INLINE_MAX, Kind},
 };
 
 /// Looks at a lane before a receive is posted: a message that is about to come needs no entry.
 const LOOKS: u32 = 200;
 
-/// What became of a send.
-pub(crate) enum Now {
-    Sent(Receipt),
-    /// It has to be posted; with what the cost model chose, if it was asked.
-    Later(Option<Receipt>),
+/// How a message was sent.
+pub(crate) struct Sent {
+    pub path: Path,
+    pub why: Why,
 }
 
-/// What a look at the heads of the lanes found.
-pub(crate) enum Look {
-    /// The message, received.
-    Took(Result<Received>),
-    /// It has to be posted.
-    Later,
+/// How a message was received.
+pub(crate) struct Took {
+    pub peer: PeerId,
+    pub tag: u64,
+    pub len: u64,
+    /// Bytes there was room for.
+    pub bytes: u64,
+    pub path: Path,
+    pub why: Why,
+}
+
+impl Took {
+    /// What the caller is told.
+    #[inline(always)]
+    pub(crate) fn received(self) -> Result<Received> {
+        let Took { peer, tag, len, bytes, path, why } = self;
+        Received { peer, tag, len, receipt: Receipt::copied(path, bytes, why) }.checked()
+    }
 }
 
 impl Engine {
@@ -47,51 +59,79 @@ impl Engine {
         !self.closed && !self.fork.is_child()
     }
 
-    /// Sends a message of one part that fits a descriptor or one piece.
-    #[inline]
-    pub(crate) fn send_quick(&mut self, id: PeerId, tag: u64, memory: Part) -> Now {
+    /// Sends a message that fits its descriptor, if room and credit are known to be there.
+    ///
+    /// There is as little to this as can be, stores above all: the processor makes stores visible
+    /// in their order, so those behind the one to the ring wait for its cache line to come over,
+    /// and once the store queue is full (64 entries, say), so does the next message.
+    #[inline(always)]
+    pub(crate) fn send_at_once(&mut self, id: PeerId, tag: u64, memory: Part) -> bool {
+        debug_assert!(memory.len() <= INLINE_MAX as u64);
+        let (core, Some(peer)) = (&mut self.core, self.peers.get_mut(id)) else { return false };
+        let cost = MESSAGE_COST + memory.len();
+        let sent_cost = peer.sent_cost + cost;
+        let goes = !self.closed
+            && !self.fork.is_child()
+            && peer.is_clear()
+            && peer.permissions.may(Path::Inline)
+            && (tag >> 32) as u32 == peer.tag_high_tx
+            && sent_cost - peer.released <= peer.window
+            && peer.tx.has_room_known();
+        if !goes {
+            return false;
+        }
+        failpoint::hit(Point::BeforeInline);
+        peer.sent_cost = sent_cost;
+        core.counters.count_sent(Path::Inline, memory.len());
+        let header = Header::new(Kind::Inline, memory.len() as u8, tag as u32);
+        memory.read_words(peer.tx.next_body());
+        peer.tx.publish(header);
+        failpoint::hit(Point::AfterInline);
+        core.ring(peer);
+        true
+    }
+
+    /// Sends a message of one part that fits a descriptor or one piece. `None`: it has to be
+    /// posted; with what the cost model chose, if it was asked.
+    pub(crate) fn send_quick(
+        &mut self,
+        id: PeerId,
+        tag: u64,
+        memory: Part,
+        chosen: &mut Option<Receipt>,
+    ) -> Option<Sent> {
         if !self.is_usable() {
-            return Now::Later(None);
+            return None;
         }
-        let (core, Some(peer)) = (&mut self.core, self.peers.get_mut(id)) else {
-            return Now::Later(None);
-        };
-        if peer.leaving.is_some() || !peer.out.is_empty() || !peer.control.is_empty() {
-            return Now::Later(None);
-        }
-        let has_room = peer.tx.has_room_known() || core.look_for_room(peer);
+        let (peer, core) = (self.peers.get_mut(id)?, &mut self.core);
+        let has_room = peer.is_clear() && peer.tx.has_room(&mut core.lane_budget) == Ok(true);
         if !has_room || !peer.has_credit(memory.len()) {
-            return Now::Later(None);
+            return None;
         }
-        if memory.len() <= INLINE_MAX as u64 {
-            core.send_quick_inline(peer, tag, memory)
-        } else {
-            core.send_quick_piece(peer, tag, memory)
+        if memory.len() > INLINE_MAX as u64 {
+            return core.send_piece(peer, tag, memory, chosen);
         }
+        let sent = self.send_at_once(id, tag, memory);
+        sent.then_some(Sent { path: Path::Inline, why: Why::NOT_ASKED })
     }
 
     /// Receives the next message of a lane into one part, if it matches, is whole and short, and
     /// nothing else is posted or stored. Waits for it a few microseconds.
-    #[inline]
-    pub(crate) fn recv_quick(&mut self, from: Source, tag: TagMatch, memory: Part) -> Look {
+    #[inline(always)]
+    pub(crate) fn recv_quick(&mut self, from: Source, tag: TagMatch, memory: Part) -> Option<Took> {
         if !self.is_usable() || !self.core.matcher.is_idle() || self.armed && !self.driven {
-            return Look::Later;
+            return None;
         }
         // Now and then the ordinary way looks at the sockets.
         self.polls += 1;
         if self.polls > POLLS_A_CLOCK {
-            return Look::Later;
+            return None;
         }
         match from {
             Source::Peer(id) => {
-                let Some(peer) = self.peers.get_mut(id) else { return Look::Later };
-                if peer.leaving.is_some() {
-                    return Look::Later;
-                }
-                match await_head(&mut self.core, peer) {
-                    Some(header) => take_head(&mut self.core, peer, header, tag, memory),
-                    None => Look::Later,
-                }
+                let peer = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none())?;
+                let header = await_head(&mut self.core, peer)?;
+                take_head(&mut self.core, peer, header, tag, memory)
             }
             Source::Any => {
                 for _ in 0..LOOKS {
@@ -103,58 +143,39 @@ impl Engine {
                     }
                     clock::relax();
                 }
-                Look::Later
+                None
             }
         }
     }
 }
 
 impl Core {
-    #[cold]
-    fn look_for_room(&mut self, peer: &mut Peer) -> bool {
-        peer.tx.has_room(&mut self.lane_budget) == Ok(true)
-    }
-
-    /// Sends a message in its descriptor. The peer has room and credit.
-    #[inline(always)]
-    fn send_quick_inline(&mut self, peer: &mut Peer, tag: u64, memory: Part) -> Now {
-        let len = memory.len();
-        if (tag >> 32) as u32 != peer.tag_high_tx || !peer.permissions.may(Path::Inline) {
-            return Now::Later(None);
-        }
-        failpoint::hit(Point::BeforeInline);
-        let header = Header::new(Kind::Inline, len as u8, tag as u32);
-        peer.tx.push_with(header, |slot| memory.read_words(slot));
-        failpoint::hit(Point::AfterInline);
-        peer.sent_cost += MESSAGE_COST + len;
-        self.ring(peer);
-        self.counters.count_sent(Path::Inline, len);
-        self.counters.copied_user += len;
-        let mut receipt = Receipt::new(Path::Inline, len);
-        receipt.copied_user = len;
-        Now::Sent(receipt)
-    }
-
     /// Sends a message as one piece, if the cost model says so. The peer has room and credit.
-    #[inline]
-    fn send_quick_piece(&mut self, peer: &mut Peer, tag: u64, memory: Part) -> Now {
+    fn send_piece(
+        &mut self,
+        peer: &mut Peer,
+        tag: u64,
+        memory: Part,
+        chosen: &mut Option<Receipt>,
+    ) -> Option<Sent> {
         let len = memory.len();
-        let Ok(mut receipt) = self.choose(peer, len) else { return Now::Later(None) };
-        let later = Now::Later(Some(receipt));
+        let receipt = self.choose(peer, len).ok()?;
         if receipt.path != Path::Eager || len > PIECE_WHOLE || !self.fits_eager(peer, len) {
-            return later;
+            *chosen = Some(receipt);
+            return None;
         }
         let piece = match peer.tx.lend_known(len as u32) {
             Some(piece) => piece,
             None => match self.lend(peer, len as u32) {
                 Ok(Some(piece)) if u64::from(piece.len) == len => piece,
                 // A shorter range goes back with the next descriptor.
-                _ => return later,
+                _ => {
+                    *chosen = Some(receipt);
+                    return None;
+                }
             },
         };
-        if memory.fill(&peer.tx, piece).is_err() {
-            return later;
-        }
+        memory.fill(&peer.tx, piece).ok()?;
         failpoint::hit(Point::BeforeEager);
         let body = Eager { tag, len, piece }.body();
         peer.tx.push(Header::new(Kind::Eager, 0, u32::MAX), &body);
@@ -163,8 +184,7 @@ impl Core {
         self.ring(peer);
         self.counters.count_sent(Path::Eager, len);
         self.counters.copied_user += len;
-        receipt.copied_user = len;
-        Now::Sent(receipt)
+        Some(Sent { path: Path::Eager, why: receipt.why() })
     }
 }
 
@@ -196,44 +216,40 @@ fn take_head(
     header: Header,
     tag: TagMatch,
     memory: Part,
-) -> Look {
-    let (got_tag, len, mut receipt);
+) -> Option<Took> {
+    let (got_tag, len, bytes, path, why);
     if header.is_inline() {
         got_tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
         // A length that no honest peer writes is for the ordinary way to judge.
-        let Some(bytes) = header.inline_len(INLINE_MAX).filter(|_| tag.matches(got_tag)) else {
-            return Look::Later;
-        };
-        len = bytes as u64;
-        receipt = Receipt::new(Path::Inline, memory.write_words(bytes, |i| peer.rx.word(i)));
+        let inline = header.inline_len(INLINE_MAX).filter(|_| tag.matches(got_tag))?;
+        len = inline as u64;
+        bytes = memory.write_words(inline, |i| peer.rx.word(i));
+        (path, why) = (Path::Inline, Why::NOT_ASKED);
     } else if header.kind() == Some(Kind::Eager) {
         let eager = Eager::read(&peer.rx.body());
         if !tag.matches(eager.tag)
             || u64::from(eager.piece.len) != eager.len
             || eager.len > peer.granted
         {
-            return Look::Later;
+            return None;
         }
         (got_tag, len) = (eager.tag, eager.len);
-        let Ok(taken) = memory.drain(&peer.rx, eager.piece) else { return Look::Later };
-        receipt = peer.receipt(Path::Eager, taken, len);
+        bytes = memory.drain(&peer.rx, eager.piece).ok()?;
+        (path, why) = (Path::Eager, peer.receipt(Path::Eager, bytes, len).why());
     } else {
-        return Look::Later;
+        return None;
     }
-    receipt.copied_user = receipt.bytes;
-    if peer.rx.advance(header).is_err() {
-        // The ordinary way finds the same and cuts the peer off.
-        return Look::Later;
-    }
+    // If that fails, the ordinary way finds the same and cuts the peer off.
+    peer.rx.advance(header).ok()?;
     peer.tx.passed(header, peer.rx.consumed());
     peer.rx.release(MESSAGE_COST + len);
     // The sender hears of slots with our next message, or when we wait; of bulk bytes, which are
     // fewer, at once if nothing more is there to take.
     let unpublished = peer.rx.unpublished();
-    if unpublished >= PUBLISH_AFTER || receipt.path == Path::Eager && peer.rx.head().is_none() {
+    if unpublished >= PUBLISH_AFTER || path == Path::Eager && peer.rx.head().is_none() {
         Engine::publish(core, peer);
     }
-    core.counters.count_received(receipt.path, receipt.bytes);
-    core.counters.copied_user += receipt.copied_user;
-    Look::Took(Received { peer: peer.id, tag: got_tag, len, receipt }.checked())
+    core.counters.count_received(path, bytes);
+    core.counters.copied_user += bytes;
+    Some(Took { peer: peer.id, tag: got_tag, len, bytes, path, why })
 }

@@ -71,10 +71,16 @@ impl LaneTx {
         self.ring.push(header, body);
     }
 
-    /// As [`LaneTx::push`], the body being what `write` writes.
+    /// The body of the descriptor that [`LaneTx::publish`] will publish.
     #[inline(always)]
-    pub(crate) fn push_with(&mut self, header: Header, write: impl FnOnce(&[AtomicU64])) {
-        self.ring.push_with(header, write);
+    pub(crate) fn next_body(&self) -> &[AtomicU64] {
+        self.ring.next_body()
+    }
+
+    /// Publishes the descriptor whose body has been written. The caller saw [`LaneTx::has_room`].
+    #[inline(always)]
+    pub(crate) fn publish(&mut self, header: Header) {
+        self.ring.publish(header);
     }
 
     /// Whether a descriptor can be pushed, as far as is known without looking.

@@ -168,18 +168,24 @@ impl<M: RingMemory> RingTx<M> {
     /// Publishes one descriptor. The caller has seen [`RingTx::room`].
     #[inline(always)]
     pub(crate) fn push(&mut self, header: Header, body: &[u64]) {
-        self.push_with(header, |slot| {
-            for (place, word) in slot.iter().zip(body) {
-                place.store(*word, Ordering::Relaxed);
-            }
-        });
+        for (place, word) in self.next_body().iter().zip(body) {
+            place.store(*word, Ordering::Relaxed);
+        }
+        self.publish(header);
     }
 
-    /// Publishes one descriptor whose body `write` writes.
+    /// The body of the descriptor that is published next. The caller has seen [`RingTx::room`].
     ///
-    /// It need not write every word: the consumer reads no more than the kind calls for.
+    /// Not every word need be written: the consumer reads no more than the kind calls for.
     #[inline(always)]
-    pub(crate) fn push_with(&mut self, header: Header, write: impl FnOnce(&[AtomicU64])) {
+    pub(crate) fn next_body(&self) -> &[AtomicU64] {
+        debug_assert!(self.room_known() > 0);
+        &self.memory.slot(self.index)[1..]
+    }
+
+    /// Publishes the descriptor whose body has been written.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self, header: Header) {
         debug_assert!(self.room_known() > 0);
         let next = self.index + 1;
         let wraps = if next == self.capacity {
@@ -187,10 +193,9 @@ impl<M: RingMemory> RingTx<M> {
         } else {
             next >= SHORT_LAP && self.consumed == self.produced && self.produced < self.whole_from
         };
-        let slot = self.memory.slot(self.index);
-        write(&slot[1..]);
+        let header = header.sealed(self.seq, wraps, self.ack);
         // Release: pairs with the acquire in `RingRx::head`; the body is visible with the header.
-        slot[0].store(header.sealed(self.seq, wraps, self.ack), Ordering::Release);
+        self.memory.slot(self.index)[0].store(header, Ordering::Release);
         self.seq = after(self.seq);
         self.produced += 1;
         self.index = next;
@@ -200,7 +205,8 @@ impl<M: RingMemory> RingTx<M> {
     }
 
     /// Goes to slot 0, or into the slots that the ring has grown by.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn end_lap(&mut self, wraps: bool) {
         if wraps {
             if self.index == self.capacity {
