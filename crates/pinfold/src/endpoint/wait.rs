@@ -85,7 +85,10 @@ impl Shared {
                     }
                     return Some(value);
                 }
-                if !engine.progress() {
+                if engine.progress() {
+                    // Something is under way: there is nothing to sleep for yet.
+                    started = 0;
+                } else {
                     clock::relax();
                 }
             }

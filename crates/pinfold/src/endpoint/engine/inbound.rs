@@ -6,6 +6,7 @@
 use pinfold_sys::clock;
 
 use super::{
+    Engine,
     core::{Core, Unexpected},
     op::{Arrived, Bytes, Done, OpKey, RecvStage, SendStage},
     peer::{Inbound, MESSAGE_COST, Peer, Sink},
@@ -60,6 +61,10 @@ impl Core {
         }
         peer.rx.advance(header)?;
         peer.tx.passed(header, peer.rx.consumed());
+        if matches!(header.kind(), Some(Kind::Eager | Kind::Data)) {
+            // Bulk bytes are few, and the sender may be waiting to use them again.
+            Engine::publish(self, peer);
+        }
         Ok(())
     }
 

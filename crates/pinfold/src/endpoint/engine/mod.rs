@@ -249,6 +249,7 @@ impl Engine {
         }
         if peer.rx.head().is_none() {
             peer.idle_polls = peer.idle_polls.saturating_add(1);
+            peer.tx.nothing_on_the_way();
             if peer.rx.unpublished() > 0 {
                 Engine::publish(&mut self.core, peer);
             }

@@ -22,10 +22,10 @@ use crate::{
 };
 
 /// Bytes of a piece at most: small enough that the receiver copies one while the sender fills the
-/// next, both from the cache.
-const PIECE_MAX: u64 = 8 << 10;
+/// next, and several fit the bytes that both sides have in their caches.
+const PIECE_MAX: u64 = 4 << 10;
 /// Messages up to this long go as one piece.
-pub(super) const PIECE_WHOLE: u64 = 8 << 10;
+pub(super) const PIECE_WHOLE: u64 = 4 << 10;
 /// Messages shorter than this say nothing about the speed of copying.
 const LEARN_FROM: u64 = 8 << 10;
 

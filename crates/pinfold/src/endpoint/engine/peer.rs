@@ -294,7 +294,9 @@ impl Peer {
     pub(crate) fn learn_cma(&mut self, len: u64, started: u64, took_ns: u64) {
         let took = took_ns.min(1 << 40);
         let added = self.lap_ns(started).saturating_sub(took);
-        self.asking_ns = added.min(self.asking_ns + self.asking_ns / 16 + 10);
+        // An average in which no one counts for much.
+        let counted = added.min(4 * self.asking_ns + 10);
+        self.asking_ns = (7 * self.asking_ns + counted) / 8;
         self.learner.observe(Path::Cma, len, took + self.asking_ns);
     }
 

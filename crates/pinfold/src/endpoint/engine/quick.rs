@@ -194,6 +194,7 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     if let Some(header) = peer.rx.head() {
         return Some(header);
     }
+    peer.tx.nothing_on_the_way();
     // There is time to say what has been taken so far.
     if peer.rx.unpublished() > 0 {
         Engine::publish(core, peer);
@@ -243,10 +244,9 @@ fn take_head(
     peer.rx.advance(header).ok()?;
     peer.tx.passed(header, peer.rx.consumed());
     peer.rx.release(MESSAGE_COST + len);
-    // The sender hears of slots with our next message, or when we wait; of bulk bytes, which are
-    // fewer, at once if nothing more is there to take.
-    let unpublished = peer.rx.unpublished();
-    if unpublished >= PUBLISH_AFTER || path == Path::Eager && peer.rx.head().is_none() {
+    // The sender hears of slots with our next message, or when we wait; of bulk bytes at once: they
+    // are few, and it may be waiting to use them again.
+    if path == Path::Eager || peer.rx.unpublished() >= PUBLISH_AFTER {
         Engine::publish(core, peer);
     }
     core.counters.count_received(path, bytes);

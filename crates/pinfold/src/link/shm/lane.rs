@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use pinfold_sys::clock;
+
 use super::{
     bell,
     budget::Budget,
-    bulk::Bulk,
+    bulk::{Bulk, HOT_BYTES},
     ring::{RingRx, RingTx, Violation},
     segment::{MappedRing, Segment, Word},
 };
@@ -24,16 +26,20 @@ use crate::{
 const RELEASED_AT: usize = 8;
 const SPEED_AT: usize = 16;
 
-/// Bulk bytes a lane takes as soon as it needs any: a few small messages, so that the
-/// consumer's cursor is not read for each.
-const BULK_BYTES_FIRST: u32 = 32 << 10;
-/// Bulk bytes beyond which a lane grows only while its consumer is really behind.
-const BULK_BYTES_EASY: u32 = 64 << 10;
+/// Looks at the cursor of a consumer that is behind before more bulk bytes come into use: about
+/// as long as it takes to copy a few kilobytes.
+const MOMENT: u32 = 64;
+/// After a moment in vain so many ranges are lent without waiting.
+const IMPATIENCE: u32 = 32;
 
 /// The sending end.
 pub(crate) struct LaneTx {
     ring: RingTx<MappedRing>,
     bulk: Bulk,
+    /// Bulk bytes that have memory; as many as are in use, or more.
+    reserved: u32,
+    /// Ranges to be lent before the consumer is waited for again.
+    impatience: u32,
     segment: Arc<Segment>,
     way: Direction,
     fence: LightFence,
@@ -47,6 +53,8 @@ impl LaneTx {
         LaneTx {
             ring: RingTx::new(segment.ring(way), RING_SLOTS_MIN),
             bulk: Bulk::new(),
+            reserved: 0,
+            impatience: 0,
             segment: Arc::clone(segment),
             way,
             fence,
@@ -130,9 +138,16 @@ impl LaneTx {
         true
     }
 
+    /// Takes note that the other direction was just seen to be empty.
+    #[inline(always)]
+    pub(crate) fn nothing_on_the_way(&mut self) {
+        self.ring.nothing_on_the_way();
+    }
+
     /// Lends up to `want` bulk bytes to the next descriptor, at least `least` of them.
     ///
-    /// `None` while the consumer holds too much; room comes with its progress.
+    /// `None` while the consumer holds too much; room comes with its progress. Waits up to a
+    /// microsecond or two for a consumer that is at work.
     pub(crate) fn lend(
         &mut self,
         want: u32,
@@ -142,26 +157,44 @@ impl LaneTx {
         if let Some(piece) = self.lend_known(want) {
             return Ok(Some(piece));
         }
-        let number = self.ring.produced();
-        if self.bulk.size() < BULK_BYTES_EASY {
-            self.grow_bulk(want, budget);
-        }
         self.ring.refresh()?;
-        self.bulk.reclaim(self.ring.consumed());
-        if let Some(piece) = self.bulk.lend(want, number) {
+        if let Some(piece) = self.lend_known(want) {
             return Ok(Some(piece));
         }
-        if self.grow_bulk(want, budget)
-            && let Some(piece) = self.bulk.lend(want, number)
-        {
-            return Ok(Some(piece));
+        if want <= self.bulk.size() && self.bulk.size() >= HOT_BYTES {
+            while self.await_consumer()? {
+                if let Some(piece) = self.lend_known(want) {
+                    return Ok(Some(piece));
+                }
+            }
+        }
+        while self.widen(want, budget) {
+            if let Some(piece) = self.lend_known(want) {
+                return Ok(Some(piece));
+            }
         }
         // A budget that is spent leaves a small ring: smaller pieces, slower, never stuck.
         let less = want.min(self.bulk.size());
         if less >= least.min(self.bulk.size()) && less > 0 {
-            return Ok(self.bulk.lend(less, number));
+            return Ok(self.lend_known(less));
         }
         Ok(None)
+    }
+
+    /// Waits a moment for the consumer to go on. Whether it did.
+    fn await_consumer(&mut self) -> Result<bool, Violation> {
+        if self.impatience > 0 {
+            self.impatience -= 1;
+            return Ok(false);
+        }
+        for _ in 0..MOMENT {
+            clock::relax();
+            if self.room_came()? {
+                return Ok(true);
+            }
+        }
+        self.impatience = IMPATIENCE;
+        Ok(false)
     }
 
     /// Lends `len` bulk bytes to the next descriptor, if that many are known to be free.
@@ -171,26 +204,31 @@ impl LaneTx {
         self.bulk.lend(len, self.ring.produced())
     }
 
+    /// Brings more bulk bytes into use, with memory where they had none.
     #[cold]
-    fn grow_bulk(&mut self, want: u32, budget: &mut Budget) -> bool {
+    fn widen(&mut self, want: u32, budget: &mut Budget) -> bool {
         let now = self.bulk.size();
-        if now == 0 {
+        // Whether it can grow just now.
+        if !self.bulk.grow(now) {
+            return false;
+        }
+        if self.reserved == 0 {
             // The first page is every lane's right; it is not part of the budget.
             let at = self.way.bulk_at();
             if self.segment.reserve(at..at + BULK_BYTES_MIN as usize).is_err() {
                 return false;
             }
-            self.bulk.grow(BULK_BYTES_MIN);
-            self.grow_bulk(want, budget);
-            return true;
+            self.reserved = BULK_BYTES_MIN;
         }
-        let next = (now * 2).max(BULK_BYTES_FIRST).max((want * 2).next_power_of_two());
-        let next = next.min(BULK_BYTES_MAX);
-        if next <= now || !self.bulk.grow(now) {
-            return false;
+        let next = (now * 2).max(HOT_BYTES).max(want.next_power_of_two()).min(BULK_BYTES_MAX);
+        if next > self.reserved {
+            let at = self.way.bulk_at() + self.reserved as usize;
+            if self.take_memory(at, (next - self.reserved) as usize, budget) {
+                self.reserved = next;
+            }
         }
-        let at = self.way.bulk_at() + now as usize;
-        self.take_memory(at, (next - now) as usize, budget) && self.bulk.grow(next)
+        let next = next.min(self.reserved);
+        next > now && self.bulk.grow(next)
     }
 
     /// Copies `piece.len` bytes from `from` into `piece`.
@@ -249,16 +287,17 @@ impl LaneTx {
 
     /// Gives bulk memory beyond the first page back, if nothing is in flight.
     pub(crate) fn trim(&mut self, budget: &mut Budget) -> Result<(), Violation> {
-        if self.bulk.size() <= BULK_BYTES_MIN || !self.is_drained()? {
+        if self.reserved <= BULK_BYTES_MIN || !self.is_drained()? {
             return Ok(());
         }
         let from = self.way.bulk_at() + BULK_BYTES_MIN as usize;
-        let to = self.way.bulk_at() + self.bulk.size() as usize;
+        let to = self.way.bulk_at() + self.reserved as usize;
         if let Err(error) = self.segment.release(from..to) {
             tracing::debug!(%error, "a lane keeps its memory");
             return Ok(());
         }
-        self.bulk.shrink(BULK_BYTES_MIN);
+        self.bulk.shrink(BULK_BYTES_MIN.min(self.bulk.size()));
+        self.reserved = BULK_BYTES_MIN;
         let bytes = to - from;
         self.budgeted -= bytes;
         budget.give(bytes);

@@ -75,6 +75,10 @@ pub(crate) struct RingTx<M> {
     produced: u64,
     /// Descriptors that the consumer is known to be done with.
     consumed: u64,
+    /// Descriptors that the descriptors of the other direction, as far as they have been read,
+    /// acknowledge at the least. They say it modulo 32 and may be older than what the cursor
+    /// said, so they are counted for themselves: each is at least as much as the one before.
+    acknowledged: u64,
     /// `produced` when this lap began, and when the one before it did.
     lap_start: u64,
     last_lap_start: u64,
@@ -97,6 +101,7 @@ impl<M: RingMemory> RingTx<M> {
             capacity_next: capacity,
             produced: 0,
             consumed: 0,
+            acknowledged: 0,
             lap_start: 0,
             last_lap_start: 0,
             whole_from: WHOLE_LAP_EVERY,
@@ -136,18 +141,30 @@ impl<M: RingMemory> RingTx<M> {
         Ok(())
     }
 
-    /// Takes note of what a descriptor of the other direction acknowledges. Nonsense counts for
-    /// nothing; a lie harms only what the liar is sent.
+    /// Takes note of what the next descriptor of the other direction acknowledges. Every one of
+    /// them has to pass here, in order. Nonsense counts for nothing; a lie harms only what the
+    /// liar is sent.
     ///
     /// The acquire in [`RingRx::head`] that brought `header` is what orders the consumer's reads
     /// of the slots before this side's next writes.
     #[inline(always)]
     pub(crate) fn acknowledged(&mut self, header: Header) {
-        let consumed = self.consumed + header.acknowledges_beyond(self.consumed);
-        if consumed <= self.produced {
-            self.consumed = consumed;
+        let acknowledged = self.acknowledged + header.acknowledges_beyond(self.acknowledged);
+        if acknowledged > self.produced {
+            return;
+        }
+        self.acknowledged = acknowledged;
+        if acknowledged > self.consumed {
+            self.consumed = acknowledged;
             self.set_limit();
         }
+    }
+
+    /// The other direction is seen to be empty. Whatever comes there from now on was written
+    /// after the cursor that was read last, and acknowledges at least as much.
+    #[inline(always)]
+    pub(crate) fn nothing_on_the_way(&mut self) {
+        self.acknowledged = self.consumed;
     }
 
     /// Says in every header from now on that `consumed` descriptors of the other direction are

@@ -29,8 +29,10 @@ enum Step {
     Pop,
     Publish,
     Refresh,
-    /// A descriptor of the other direction says what has been taken.
-    Acknowledge,
+    /// The consumer writes a descriptor in the other direction, which acknowledges.
+    Answer,
+    /// The producer reads the next of those, or sees that there is none.
+    Hear,
     /// Use more slots, and more bulk bytes.
     Grow {
         slots: u32,
@@ -46,7 +48,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => Just(Step::Pop),
         4 => Just(Step::Publish),
         1 => Just(Step::Refresh),
-        3 => Just(Step::Acknowledge),
+        3 => Just(Step::Answer),
+        3 => Just(Step::Hear),
         1 => (1u32..=SLOTS, 0u32..4096).prop_map(|(slots, bytes)| Step::Grow { slots, bytes }),
     ]
 }
@@ -74,8 +77,10 @@ struct Pair {
     bulk: Bulk,
     /// Published by the producer, not yet passed by the consumer.
     flying: VecDeque<Live>,
-    /// Passed by the consumer, not yet given back.
+    /// Passed by the consumer, which the producer does not know yet.
     held: Vec<Live>,
+    /// Descriptors of the other direction on their way, and what they acknowledge.
+    answers: VecDeque<u64>,
 }
 
 impl Pair {
@@ -90,6 +95,7 @@ impl Pair {
             bulk,
             flying: VecDeque::new(),
             held: Vec::new(),
+            answers: VecDeque::new(),
         }
     }
 
@@ -98,8 +104,16 @@ impl Pair {
         slots.map(|slot| slot[0].load(Ordering::Relaxed)).collect()
     }
 
+    /// What is known to be consumed may be used again at once.
+    fn settle(&mut self) {
+        let passed = self.rx.consumed() as usize - self.held.len();
+        let known = (self.tx.consumed() as usize).saturating_sub(passed);
+        self.held.drain(..known);
+    }
+
     fn push(&mut self, aux: u32, words: Vec<u64>, bytes: u32) -> Result<(), TestCaseError> {
         let room = self.tx.room().map_err(|Violation(why)| TestCaseError::fail(why))?;
+        self.settle();
         let live = self.flying.len() + self.held.len();
         prop_assert!(live + room as usize <= self.tx.capacity_to_come() as usize);
         if room == 0 {
@@ -147,27 +161,20 @@ impl Pair {
         match step {
             Step::Push { aux, words, bytes } => self.push(aux, words, bytes)?,
             Step::Pop => self.pop()?,
-            Step::Publish => {
-                prop_assert!(self.rx.unpublished() as usize >= self.held.len());
-                self.rx.publish();
-                self.held.clear();
-            }
-            Step::Acknowledge => {
-                let before = self.tx.consumed();
-                self.tx.acknowledged(answer(self.rx.consumed()));
-                let more = (self.rx.consumed() - before) % 32;
-                prop_assert_eq!(self.tx.consumed(), before + more);
-                // What is acknowledged may be used again at once.
-                let passed = self.rx.consumed() as usize - self.held.len();
-                let known = (self.tx.consumed() as usize).saturating_sub(passed);
-                self.held.drain(..known);
-            }
+            Step::Publish => self.rx.publish(),
             Step::Refresh => prop_assert_eq!(self.tx.refresh(), Ok(())),
+            Step::Answer => self.answers.push_back(self.rx.consumed()),
+            Step::Hear => match self.answers.pop_front() {
+                Some(consumed) => self.tx.acknowledged(answer(consumed)),
+                None => self.tx.nothing_on_the_way(),
+            },
             Step::Grow { slots, bytes } => {
                 self.tx.grow(slots.max(self.tx.capacity_to_come()));
                 self.bulk.grow(bytes.max(self.bulk.size()));
             }
         }
+        prop_assert!(self.tx.consumed() <= self.rx.consumed(), "more than was consumed");
+        self.settle();
         Ok(())
     }
 }
