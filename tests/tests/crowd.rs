@@ -7,7 +7,7 @@ use pinfold_tests::{
     Args, Baseline, Stage,
     baseline::cpu_time,
     block_on,
-    role::{self, PATIENCE, hear, say},
+    role::{PATIENCE, hear, say},
     skip,
     stage::{Player, all_end_well},
     stamp::{self, Random},
@@ -149,8 +149,8 @@ impl Meeting<'_> {
         let mut random = Random::new(self.me);
         let mut sends = VecDeque::<SendRequest<Vec<u8>>>::new();
         for number in 0..EACH {
-            let first = random.below(self.members);
-            for other in (0..self.members).map(|i| (first + i) % self.members) {
+            let (members, first) = (self.members, random.below(self.members));
+            for other in (0..members).map(|i| (first + i) % members) {
                 let Some(peer) = self.peers[other as usize] else { continue };
                 let seed = seed(self.me, other, number);
                 let bytes = stamp::bytes(length(seed), seed);
@@ -174,7 +174,8 @@ impl Meeting<'_> {
     /// Takes the next message of anybody, in one of the ways there are.
     fn hear_one(&mut self, random: &mut Random) {
         let all = TagMatch::any();
-        let (peer, tag, bytes) = match random.below(if self.me % 16 == 0 { 4 } else { 3 }) {
+        let (peer, tag, bytes) = match random.below(if self.me.is_multiple_of(16) { 4 } else { 3 })
+        {
             0 => {
                 let message = self.endpoint.recv(Source::Any, all).expect("a message");
                 (message.peer(), message.tag(), message.into_vec())
@@ -296,8 +297,7 @@ fn passer(args: &Args) {
         if me > 0 || lap > 0 {
             stamp::check(&endpoint.recv(previous, hop).expect("the token"), hop);
         }
-        let len = if hop + 1 == laps * passers { 0 } else { len };
-        if len > 0 {
+        if hop + 1 < laps * passers {
             let receipt = endpoint.send(next, hop + 1, &stamp::bytes(len, hop + 1));
             assert_eq!(receipt.expect("the next listens").bytes, len as u64);
         }

@@ -106,7 +106,9 @@ fn sweep() -> impl Iterator<Item = Case> {
     const MIB: usize = 1 << 20;
     let around = |len: usize| [len - 1, len, len + 1];
     let mut sizes = vec![0, 1, 7, 8, 9, 16 * MIB + 3];
-    for len in [48, 56, 64, 1024, 2048, 4096, 8192, 65536, 256 << 10, MIB] {
+    for len in
+        [48, 56, 64, 1024, 2048, 4096, 8192, 32 << 10, 65536, 128 << 10, 256 << 10, MIB / 2, MIB]
+    {
         sizes.extend(around(len));
     }
     let offsets = [0, 1, 7, 63];

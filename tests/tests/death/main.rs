@@ -28,6 +28,8 @@ enum Meeting {
 /// Kills so many in the normal run, and in a long one.
 const RANDOM_KILLS: u64 = 800;
 const RANDOM_KILLS_LONG: u64 = 5000;
+// The thread that drives gets a quarter as many.
+const _: () = assert!(RANDOM_KILLS + RANDOM_KILLS / 4 >= 1000);
 /// The longest life of a random victim, µs.
 const LIFE_US: u64 = 25_000;
 
@@ -118,6 +120,10 @@ fn random_kills(how: &str, kills: u64) {
         assert!(victim.was_killed(), "the victim ended before its time");
         ward.hear_the_end();
     }
+    assert_eq!(u64::from(ward.victims), kills);
+    // The others were killed before the survivor knew of them.
+    let heard = ward.delays_us.len() as u64;
+    assert!(heard > kills / 4, "only {heard} of {kills} victims had met the survivor");
     ward.close(&format!("random kills, {how}"));
 }
 
@@ -144,6 +150,7 @@ mod points {
 
     fn at_points(how: &str, meeting: Meeting) -> BTreeSet<&'static str> {
         let mut ward = Ward::open(300, how);
+        let mut kills = 0;
         let mut reached = BTreeSet::new();
         for point in Point::ALL {
             for count in COUNTS {
@@ -155,9 +162,11 @@ mod points {
                     // A later count is not reached either.
                     break;
                 }
+                kills += 1;
                 reached.insert(point.name());
             }
         }
+        assert!(kills > Point::ALL.len(), "{kills} kills at {} points", Point::ALL.len());
         ward.close(&format!("numbered points, {meeting:?}, {how}"));
         reached
     }

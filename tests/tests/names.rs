@@ -1,0 +1,311 @@
+//! Addresses, names and the directory they are in: in use, gone, left by the dead, unanswered,
+//! unsafe, malformed. Each its own error that says what to do.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{FileTypeExt, PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use pinfold::{Endpoint, Error, Progress, Result};
+use pinfold_tests::{
+    Args, Stage,
+    role::{PATIENCE, hear, say},
+    skip::is_root_or_skip,
+};
+use rustix::process::Signal;
+
+pinfold_tests::roles!(
+    holder,
+    second,
+    absent,
+    heir,
+    hasty,
+    patient,
+    late_caller,
+    malformed,
+    unsafe_place,
+);
+
+fn sockets(stage: &Stage) -> PathBuf {
+    stage.sockets(rustix::process::geteuid().as_raw())
+}
+
+/// Where this role's endpoints listen.
+fn own_directory() -> PathBuf {
+    std::env::var_os("PINFOLD_DIR").expect("set by the director").into()
+}
+
+// In use.
+
+#[test]
+fn a_name_is_one_endpoints_at_a_time() {
+    let stage = Stage::new(60);
+    let mut holder = stage.role("holder").spawn();
+    holder.expect("ready");
+    let mut second = stage.role("second").spawn();
+    second.expect("was refused");
+    holder.say("leave");
+    holder.end_well();
+    second.say("again");
+    second.end_well();
+}
+
+/// An endpoint that greets whoever calls while its program does something else.
+fn attentive(address: &str) -> Result<Endpoint> {
+    Endpoint::builder().progress(Progress::Dedicated).listen(address).build()
+}
+
+/// Holds `local:box`, until it is told to leave.
+fn holder(_: &Args) {
+    let endpoint = attentive("local:box").unwrap();
+    // Within one process, too.
+    match Endpoint::listen("local:box") {
+        Err(Error::NameInUse { name }) => assert_eq!(name, "local:box"),
+        other => panic!("{other:?}"),
+    }
+    say("ready");
+    hear();
+    drop(endpoint);
+}
+
+fn second(_: &Args) {
+    let error = Endpoint::listen("local:box").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the name local:box is in use by another endpoint; choose another name, or stop its owner"
+    );
+    match error {
+        Error::NameInUse { name } => assert_eq!(name, "local:box"),
+        other => panic!("{other:?}"),
+    }
+    // It chooses another, and reaches the owner of the first.
+    let other = Endpoint::listen("local:box2").unwrap();
+    other.connect("local:box").unwrap();
+    say("was refused");
+    hear();
+    // Its owner was stopped.
+    Endpoint::listen("local:box").unwrap();
+}
+
+// Gone.
+
+#[test]
+fn a_name_that_is_gone_is_gone_at_once() {
+    let stage = Stage::new(60);
+    stage.role("absent").spawn().end_well();
+}
+
+fn absent(_: &Args) {
+    let endpoint = Endpoint::new().unwrap();
+    let gone = |address: &str| {
+        let error = endpoint.connect(address).unwrap_err();
+        let says = format!("no endpoint listens at {address}; start the listening side first, or");
+        assert!(error.to_string().starts_with(&says), "{error}");
+        assert!(matches!(error, Error::NameGone { name } if name == address));
+    };
+    gone("local:box");
+    let other = Endpoint::listen("local:box").unwrap();
+    drop(other);
+    gone("local:box");
+    gone("local:0/no-such-name");
+    // A directory that is not there is no different.
+    fs::remove_dir_all(own_directory()).unwrap();
+    gone("local:box");
+    // For a while, if it is asked to wait; the peer may come in time.
+    let patience = Duration::from_millis(100);
+    let error = endpoint.connect_wait("local:box", patience).unwrap_err();
+    assert!(matches!(error, Error::NameGone { .. }), "{error}");
+    let late = std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_millis(200));
+        let endpoint = Endpoint::listen("local:box").unwrap();
+        endpoint.accept_timeout(PATIENCE).map(drop)
+    });
+    endpoint.connect_wait("local:box", PATIENCE).unwrap();
+    late.join().expect("no panic").unwrap();
+}
+
+#[test]
+fn the_name_of_a_dead_process_is_free() {
+    let stage = Stage::new(60);
+    let mut holder = stage.role("holder").spawn();
+    holder.expect("ready");
+    holder.kill();
+    assert!(holder.was_killed());
+    let file = sockets(&stage).join("box");
+    assert!(file.metadata().expect("the dead clean up nothing").file_type().is_socket());
+    stage.role("heir").spawn().end_well();
+    assert!(!file.exists());
+}
+
+fn heir(_: &Args) {
+    let endpoint = Endpoint::new().unwrap();
+    match endpoint.connect("local:box") {
+        Err(Error::NameGone { name }) => assert_eq!(name, "local:box"),
+        other => panic!("{other:?}"),
+    }
+    let heir = attentive("local:box").unwrap();
+    endpoint.connect("local:box").unwrap();
+    heir.accept_timeout(PATIENCE).unwrap();
+}
+
+// Unanswered.
+
+#[test]
+fn an_endpoint_that_does_not_answer_is_not_waited_for_for_ever() {
+    let stage = Stage::new(60);
+    let mut patient = stage.role("patient").spawn();
+    patient.expect("ready");
+    patient.signal(Signal::STOP);
+    let mut hasty = stage.role("hasty").spawn();
+    hasty.expect("has waited long enough");
+    patient.signal(Signal::CONT);
+    // Whoever calls later is answered later.
+    stage.role("late_caller").spawn().end_well();
+    hasty.say("look");
+    hasty.end_well();
+    patient.say("leave");
+    patient.end_well();
+}
+
+fn patient(_: &Args) {
+    let _endpoint = attentive("local:box").unwrap();
+    say("ready");
+    hear();
+}
+
+/// What is put where the memory of a call was that was given up.
+const BOXES: usize = 2000;
+
+fn hasty(_: &Args) {
+    let patience = Duration::from_millis(100);
+    let endpoint = Endpoint::builder().connect_timeout(patience).build().unwrap();
+    match endpoint.connect("local:box") {
+        Err(Error::Timeout(said)) => assert_eq!(said, patience),
+        other => panic!("{other:?}"),
+    }
+    // Of such sizes as what others may write while a call lasts.
+    let boxes: Vec<[Box<[u8; 16]>; 2]> =
+        (0..BOXES).map(|_| [(); 2].map(|()| Box::new([0x5a; 16]))).collect();
+    assert!(endpoint.peers().is_empty());
+    say("has waited long enough");
+    hear();
+    // The other side has by now seen the call. Whatever it did about it, our memory is ours.
+    for bytes in std::hint::black_box(boxes).iter().flatten() {
+        assert_eq!(**bytes, [0x5a; 16], "written by a peer");
+    }
+}
+
+fn late_caller(_: &Args) {
+    Endpoint::new().unwrap().connect("local:box").unwrap();
+}
+
+// Malformed.
+
+#[test]
+fn addresses_that_are_none() {
+    let stage = Stage::new(60);
+    stage.role("malformed").spawn().end_well();
+}
+
+fn malformed(_: &Args) {
+    let endpoint = Endpoint::new().unwrap();
+    let long = format!("local:{}", "n".repeat(65));
+    for (address, why) in [
+        ("box", "it does not begin with \"local:\""),
+        ("", "it does not begin with \"local:\""),
+        ("local:", "the name is empty"),
+        ("local:/box", "the user before the slash cannot be one"),
+        ("local:..", "the name begins with a dot"),
+        ("local:a/b/c", "the name has characters other than A-Z a-z 0-9 . _ -"),
+        ("local:b ox", "the name has characters other than A-Z a-z 0-9 . _ -"),
+        ("local:no-such-user-here/box", "there is no such user"),
+        (&long, "the name is longer than 64 characters"),
+    ] {
+        for error in [
+            Endpoint::listen(address).map(drop).unwrap_err(),
+            endpoint.connect(address).map(drop).unwrap_err(),
+            endpoint.connect_wait(address, PATIENCE).map(drop).unwrap_err(),
+        ] {
+            let text = error.to_string();
+            match error {
+                Error::BadAddress { address: said, why: reason } => {
+                    assert_eq!(said, address);
+                    assert_eq!(reason, why);
+                }
+                other => panic!("{address}: {other:?}"),
+            }
+            assert!(text.contains(&format!("{address:?} is not an address: ")), "{text}");
+            assert!(text.ends_with("; write local:NAME or local:USER/NAME"), "{text}");
+        }
+    }
+}
+
+// The directory.
+
+/// A directory of the stage's, with this mode.
+fn place(stage: &Stage, name: &str, mode: u32) -> PathBuf {
+    let place = stage.path().join(name);
+    fs::create_dir(&place).unwrap();
+    fs::set_permissions(&place, Permissions::from_mode(mode)).unwrap();
+    place
+}
+
+/// What a role is told whose endpoints are to listen there.
+fn told_of(stage: &Stage, place: &Path) -> String {
+    let mut role = stage.role("unsafe_place").env("PINFOLD_DIR", place).spawn();
+    let why = role.expect("refused");
+    role.end_well();
+    why
+}
+
+#[test]
+fn directories_that_others_could_write() {
+    let stage = Stage::new(60);
+    for mode in [0o770, 0o707, 0o750, 0o777] {
+        let place = place(&stage, &format!("mode-{mode:o}"), mode);
+        let name = place.display();
+        let expected = format!(
+            "{name} its mode {mode:04o} lets other users in where they should not be; run: \
+             chmod 700 {name}"
+        );
+        assert_eq!(told_of(&stage, &place), expected);
+        // What the error says is the cure.
+        fs::set_permissions(&place, Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(told_of(&stage, &place), "nothing");
+    }
+    let real = place(&stage, "real", 0o700);
+    let link = stage.path().join("link");
+    symlink(&real, &link).unwrap();
+    let why = told_of(&stage, &link);
+    assert!(why.starts_with(&link.display().to_string()), "{why}");
+}
+
+#[test]
+fn directories_of_others() {
+    if !is_root_or_skip("a directory of another user's") {
+        return;
+    }
+    let stage = Stage::new(60);
+    let theirs = place(&stage, "theirs", 0o700);
+    std::os::unix::fs::chown(&theirs, Some(65534), Some(65534)).unwrap();
+    let why = told_of(&stage, &theirs);
+    assert!(why.contains("belongs to user 65534 (nobody), not to user 0 (root)"), "{why}");
+    assert!(why.ends_with(&format!("run: rm -r {}", theirs.display())), "{why}");
+}
+
+fn unsafe_place(_: &Args) {
+    let listened = attentive("local:box");
+    let connected = Endpoint::new().unwrap().connect("local:box");
+    match (listened, connected) {
+        (Ok(_), Ok(_)) => say("refused nothing"),
+        (Err(Error::NotAllowed { name, why }), Err(second)) => {
+            let text = Error::NotAllowed { name: name.clone(), why: why.clone() }.to_string();
+            assert_eq!(text, format!("access to {name} refused: {why}"));
+            assert!(matches!(second, Error::NotAllowed { .. }), "{second:?}");
+            say(format_args!("refused {name} {why}"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
