@@ -2,15 +2,16 @@
 
 use std::{fmt::Display, process::ExitCode};
 
+use crate::progress::say;
+
 /// Says on stderr why the command failed, and gives the status for it (1).
 pub(crate) fn failed(why: impl Display) -> ExitCode {
-    eprintln!("pinfold: {why}");
+    say(why);
     ExitCode::FAILURE
 }
 
 /// Says on stderr what is wrong with the command line, and gives the status for it (2).
 pub(crate) fn usage(why: impl Display) -> ExitCode {
-    eprintln!("pinfold: {why}");
-    eprintln!("Try 'pinfold help' for the options.");
+    say(format_args!("{why}\nTry 'pinfold help' for the options."));
     ExitCode::from(2)
 }

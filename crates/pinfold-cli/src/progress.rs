@@ -1,8 +1,17 @@
-//! Progress on stderr, for a person who waits. Nothing is drawn where stderr is no terminal.
+//! What is said on stderr. Progress, for a person who waits, is drawn on a terminal only.
 
-use std::{io::IsTerminal, time::Duration};
+use std::{
+    fmt::Display,
+    io::{IsTerminal, Write},
+    time::Duration,
+};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Prints a line on stderr. Should that be closed, there is nobody to tell.
+pub(crate) fn say(text: impl Display) {
+    let _ = writeln!(std::io::stderr().lock(), "pinfold: {text}");
+}
 
 /// A bar over `steps` steps, with what is being done beside it.
 ///

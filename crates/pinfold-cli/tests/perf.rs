@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::Read,
     process::{Child, Command, Output, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -149,6 +149,7 @@ fn nonsense_is_refused_with_2() {
         &["--what", "luck"],
         &["--seconds", "0"],
         &["--seconds", "-1"],
+        &["--quick", "--seconds", "60"],
         &["--cores", "1"],
         &["--cores", "99999,99998"],
         &["--subjects", "line", "--what", "rate"],
@@ -181,20 +182,37 @@ fn child_of(parent: u32) -> Option<i32> {
     fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// Starts a run that would take ten seconds, and waits until it has results.
-fn started(args: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
+/// Processor time that a process has used, in clock ticks.
+fn ticks_of(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // After the name, which may have anything in it: the 12th and 13th field, proc_pid_stat(5).
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
+}
+
+/// Starts a run that would take ten seconds, and waits until its second process measures: it has
+/// worked for longer than any set-up takes. `None` where children cannot be found.
+fn started(args: &[&str]) -> (Child, Option<i32>) {
     let mut child = pinfold()
         .args(["--json", "--seconds", "10"])
         .args(args)
-        .stdout(Stdio::piped())
+        .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    assert!(line.starts_with('{'), "{line}");
-    (child, out)
+    if fs::metadata("/proc/thread-self/children").is_err() {
+        // No CONFIG_PROC_CHILDREN.
+        return (child, None);
+    }
+    loop {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it measured");
+        if let Some(second) = child_of(child.id())
+            && ticks_of(second) > 50
+        {
+            return (child, Some(second));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn ends_within(child: &mut Child, patience: Duration) -> Option<std::process::ExitStatus> {
@@ -214,8 +232,7 @@ fn ends_within(child: &mut Child, patience: Duration) -> Option<std::process::Ex
 fn a_killed_second_process_ends_the_run_with_an_error() {
     let _alone = alone();
     for subject in ["ring", "pipe", "unix", "tcp", "cma", "pinfold"] {
-        // Rows of a second or more each: the first one's results say that it is under way.
-        let (mut child, _out) = started(&[
+        let (mut child, second) = started(&[
             "--subjects",
             &format!("memcpy,{subject}"),
             "--what",
@@ -225,8 +242,8 @@ fn a_killed_second_process_ends_the_run_with_an_error() {
             "--rounds",
             "40",
         ]);
-        let Some(second) = child_of(child.id()) else {
-            // No CONFIG_PROC_CHILDREN: nothing to kill by.
+        let Some(second) = second else {
+            eprintln!("SKIPPED: the second process cannot be found here");
             let _ = child.kill();
             let _ = child.wait();
             return;
@@ -246,7 +263,7 @@ fn a_killed_second_process_ends_the_run_with_an_error() {
 #[test]
 fn a_killed_first_process_takes_the_second_along() {
     let _alone = alone();
-    let (mut child, _out) = started(&[
+    let (mut child, second) = started(&[
         "--subjects",
         "memcpy,pinfold,ring",
         "--sizes",
@@ -256,10 +273,11 @@ fn a_killed_first_process_takes_the_second_along() {
         "--rounds",
         "40",
     ]);
-    let second = child_of(child.id());
     child.kill().unwrap();
     child.wait().unwrap();
-    let Some(second) = second else { return };
+    let Some(second) = second else {
+        return eprintln!("SKIPPED: the second process cannot be found here");
+    };
     let start = Instant::now();
     let alive = || {
         let stat = fs::read_to_string(format!("/proc/{second}/stat")).unwrap_or_default();

@@ -34,7 +34,7 @@ fn obey(pair: &mut Pair, stage: &mut Stage) -> Result<()> {
                     return Err(Fail::Protocol(format!("subject {}", spec.subject)));
                 };
                 stage.label = id.to_string().into();
-                let busy = watchdog::busy();
+                let busy = watchdog::busy(&format!("{} of {id}", spec.what.name()));
                 let outcome = bench.run(stage, &spec)?;
                 drop(busy);
                 pair.done(outcome.cpu_ns)?;

@@ -9,9 +9,11 @@ use super::{
 };
 
 /// Seconds that everything takes, unless told otherwise.
-const SECONDS: f64 = 90.0;
+const SECONDS: f64 = 150.0;
 /// The same with `--quick`, which promises 30: what is left is for starting up and ending.
 const QUICK_SECONDS: f64 = 24.0;
+/// When a run with `--quick` is given up that has come to a halt.
+const QUICK_LIMIT: Duration = Duration::from_secs(28);
 /// The longest message there is memory for, twice.
 const SIZE_MAX: usize = 4 << 30;
 
@@ -57,7 +59,7 @@ pub(crate) struct PerfArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
 
-    /// Seconds to take in all [default: 90]
+    /// Seconds to take in all [default: 150; with --quick 24, and no more than that]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
 
@@ -104,7 +106,21 @@ Examples:
 
 Near and far: a virtual machine's cores move, and what passes between them takes 3 to 5 times
 longer when they are far apart. Every run is bracketed by a probe of that distance, and compared
-only with others of its class: near, far, or mixed where it changed meanwhile.";
+only with others of its class: near, far, or mixed where it changed meanwhile.
+
+Fields of a line of --json, which come when all is measured:
+  what           latency, rate, bandwidth, bidirectional (both directions, their sum) or cpu
+  subject, path  who: pinfold by the path inline, eager, cma or auto (it chooses); memcpy, cma,
+                 pipe, unix, tcp, line or ring by the path null
+  size, touched  bytes in a message; whether each was written before and read after it went
+  class          near, far or mixed
+  median, p99    over n samples, in unit: ns, MB/s (10^6 bytes) or M/s (10^6 messages); p99 is
+                 what 99 % of the samples reached or bettered
+
+Exit status:
+  0  everything was measured, and every run's contents were right
+  1  the measurement failed: wrong contents, the other process gone, output that cannot be written
+  2  the command line makes no sense";
 
 /// What this process is to do.
 pub(crate) enum Role {
@@ -169,9 +185,14 @@ impl PerfArgs {
     /// How long everything may take.
     ///
     /// # Errors
-    /// [`Fail::Usage`] if that is no time.
+    /// [`Fail::Usage`] if that is no time, or more than `--quick` promises.
     pub(crate) fn time(&self) -> Result<Duration> {
         let seconds = match self.seconds {
+            Some(seconds) if self.quick && seconds > QUICK_SECONDS => {
+                return Err(Fail::Usage(format!(
+                    "--quick takes {QUICK_SECONDS} seconds at most; leave it out to take more"
+                )));
+            }
             Some(seconds) => seconds,
             None if self.quick => QUICK_SECONDS,
             None => SECONDS,
@@ -180,6 +201,11 @@ impl PerfArgs {
             Ok(time) if !time.is_zero() => Ok(time),
             _ => Err(Fail::Usage(format!("--seconds {seconds}: give a positive number"))),
         }
+    }
+
+    /// When a measurement that has come to a halt is given up, at the latest.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        self.quick.then_some(QUICK_LIMIT)
     }
 
     /// The processors asked for.

@@ -1,12 +1,13 @@
 //! One run of one subject: warm-up, probe, the timed part, probe, check. Both processes execute
-//! [`run`] with the same [`Spec`] at the same time.
+//! [`run`] with the same [`Spec`] at the same time. Between samples the first process looks at
+//! the clock, so that a run on a busy machine ends in time all the same.
 //!
 //! Payloads. Untouched: the memory is written before and checked after each run, outside the
 //! timed part, and stays as it is in between. Touched: every message is written anew before it
 //! is sent, and read and checked after it has arrived; what that takes is not counted, what it
 //! does to the caches is.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use pinfold_sys::clock;
 use rustix::time::{ClockId, clock_gettime};
@@ -24,6 +25,8 @@ use super::{
 
 /// Bytes of the messages that are under way at once in each direction when both are busy.
 const WINDOW_BYTES: usize = 256 << 10;
+/// Longer messages, bytes, fill both directions one at a time.
+const OVERLAP_BYTES: usize = 4 << 20;
 
 /// What both processes do in one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,11 +39,11 @@ pub(crate) struct Spec {
     pub(crate) touched: bool,
     /// No two runs have the same; what messages contain follows from it.
     pub(crate) run: u64,
-    /// Messages (round trips for latency) before the timed part.
+    /// Samples before the timed part, at most.
     pub(crate) warm_up: u64,
-    /// Samples in the timed part.
+    /// Samples in the timed part, at most.
     pub(crate) samples: u64,
-    /// Messages (round trips for latency) in a sample.
+    /// Messages (round trips for latency) in a sample: the time is looked at between samples.
     pub(crate) per_sample: u64,
 }
 
@@ -57,7 +60,10 @@ impl Spec {
             What::Latency => 1,
             _ if self.touched => self.per_sample.next_power_of_two() as usize,
             // A few at a time each way, so that neither direction waits for the other.
-            What::Bidirectional => 1 << (WINDOW_BYTES / self.size.max(1)).clamp(1, 64).ilog2(),
+            What::Bidirectional => {
+                let least = if self.size <= OVERLAP_BYTES { 4 } else { 1 };
+                1 << (WINDOW_BYTES / self.size.max(1)).clamp(least, 64).ilog2()
+            }
             _ => 1,
         }
     }
@@ -70,6 +76,8 @@ pub(crate) struct Outcome {
     pub(crate) hops_ns: (f64, f64),
     /// Picoseconds per message, one for each sample.
     pub(crate) times: Vec<u64>,
+    /// Messages in the timed part.
+    pub(crate) messages: u64,
     /// Processor time of this process in the timed part, nanoseconds.
     pub(crate) cpu_ns: u64,
     /// The path that messages took, where there is a choice.
@@ -83,12 +91,27 @@ pub(crate) struct Stage {
     pub(crate) into: Messages,
     /// Names the subject in errors.
     pub(crate) label: Rc<str>,
+    /// When the first process ends a run that takes longer than planned, in [`clock::ticks`].
+    pub(crate) deadline: u64,
 }
 
 impl Stage {
     /// With no memory yet.
     pub(crate) fn new(sync: Sync) -> Stage {
-        Stage { sync, out: Messages::new(), into: Messages::new(), label: "".into() }
+        let label = "".into();
+        Stage { sync, out: Messages::new(), into: Messages::new(), label, deadline: u64::MAX }
+    }
+
+    /// Has runs end soon after `time` from now.
+    pub(crate) fn allow(&mut self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.deadline = clock::ticks().saturating_add(us.saturating_mul(clock::ticks_per_us()));
+    }
+
+    /// Whether a run has taken as long as it may.
+    #[inline]
+    pub(crate) fn is_late(&self) -> bool {
+        clock::ticks() >= self.deadline
     }
 
     /// A message was wrong.
@@ -131,7 +154,7 @@ pub(crate) fn run<S: Subject>(subject: &mut S, stage: &mut Stage, spec: &Spec) -
     let receives = matches!(spec.what, What::Latency | What::Bidirectional) || !stage.is_first();
     if receives && subject.carries_bytes() && !spec.touched {
         // Every burst begins with the first memory again.
-        let used = spec.per_sample.max(spec.warm_up) as usize;
+        let used = spec.per_sample as usize;
         let checked = stage.into.check(spec.first_number(other(side)), used);
         checked.map_err(|wrong| stage.wrong(spec, wrong))?;
     }
@@ -146,6 +169,41 @@ fn other(side: Side) -> Side {
     }
 }
 
+/// How many samples one part of a run has: as many as planned, fewer when it takes too long.
+///
+/// The first process decides, one sample ahead, so that the second never waits for a decision.
+struct Course {
+    left: u64,
+    /// First: what was decided last.
+    next: bool,
+}
+
+impl Course {
+    /// Of at most `samples`, and at least one unless that is none.
+    fn new(stage: &mut Stage, samples: u64) -> Course {
+        let next = samples > 0;
+        if stage.is_first() {
+            stage.sync.grant(next);
+        }
+        Course { left: samples, next }
+    }
+
+    /// Whether there is another sample, which then begins.
+    #[inline]
+    fn goes_on(&mut self, stage: &mut Stage) -> Result<bool> {
+        if !stage.is_first() {
+            return stage.sync.granted();
+        }
+        if !self.next {
+            return Ok(false);
+        }
+        self.left -= 1;
+        self.next = self.left > 0 && !stage.is_late();
+        stage.sync.grant(self.next);
+        Ok(true)
+    }
+}
+
 /// Messages to and fro. A sample is half the time of its round trips.
 fn latency<S: Subject>(
     subject: &mut S,
@@ -154,15 +212,17 @@ fn latency<S: Subject>(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let mut touch = Touch::new(spec, stage);
-    round_trips(subject, stage, spec, &mut touch, spec.warm_up)?;
+    let mut course = Course::new(stage, spec.warm_up);
+    while course.goes_on(stage)? {
+        round_trips(subject, stage, spec, &mut touch)?;
+    }
     outcome.hops_ns.0 = stage.sync.hop_ns()?;
-    if stage.is_first() {
-        for _ in 0..spec.samples {
-            let ticks = round_trips(subject, stage, spec, &mut touch, spec.per_sample)?;
+    let mut course = Course::new(stage, spec.samples);
+    while course.goes_on(stage)? {
+        let ticks = round_trips(subject, stage, spec, &mut touch)?;
+        if stage.is_first() {
             outcome.times.push(stats::ps(ticks) / (2 * spec.per_sample));
         }
-    } else {
-        round_trips(subject, stage, spec, &mut touch, spec.samples * spec.per_sample)?;
     }
     outcome.hops_ns.1 = stage.sync.hop_ns()?;
     Ok(())
@@ -202,7 +262,7 @@ impl Touch {
     }
 }
 
-/// Does `count` round trips; the first side gets the ticks they took, less what either side
+/// Does the round trips of one sample; the first side gets the ticks they took, less what either side
 /// spent on writing and reading its payload.
 #[inline]
 fn round_trips<S: Subject>(
@@ -210,12 +270,12 @@ fn round_trips<S: Subject>(
     stage: &mut Stage,
     spec: &Spec,
     touch: &mut Touch,
-    count: u64,
 ) -> Result<u64> {
     if touch.active {
         touch.checks = subject.carries_bytes();
-        return touched_round_trips(subject, stage, spec, touch, count);
+        return touched_round_trips(subject, stage, spec, touch);
     }
+    let count = spec.per_sample;
     let start = clock::ticks();
     if stage.is_first() {
         for _ in 0..count {
@@ -236,10 +296,9 @@ fn touched_round_trips<S: Subject>(
     stage: &mut Stage,
     spec: &Spec,
     touch: &mut Touch,
-    count: u64,
 ) -> Result<u64> {
     let mut sum = 0;
-    for _ in 0..count {
+    for _ in 0..spec.per_sample {
         if stage.is_first() {
             touch.write(stage);
             let start = clock::ticks();
@@ -289,12 +348,14 @@ fn stream<S: Subject>(
     flow: Flow<S>,
 ) -> Result<()> {
     let mut number = 0;
-    if spec.warm_up > 0 {
-        burst(subject, stage, spec, &mut number, spec.warm_up, flow)?;
+    let mut course = Course::new(stage, spec.warm_up);
+    while course.goes_on(stage)? {
+        burst(subject, stage, spec, &mut number, flow)?;
     }
     outcome.hops_ns.0 = stage.sync.hop_ns()?;
-    for _ in 0..spec.samples {
-        let ticks = burst(subject, stage, spec, &mut number, spec.per_sample, flow)?;
+    let mut course = Course::new(stage, spec.samples);
+    while course.goes_on(stage)? {
+        let ticks = burst(subject, stage, spec, &mut number, flow)?;
         if stage.is_first() {
             outcome.times.push(stats::ps(ticks) / spec.per_sample);
         }
@@ -303,23 +364,23 @@ fn stream<S: Subject>(
     Ok(())
 }
 
-/// One burst of `count` messages, the first of them `number` messages after the run's first.
+/// One burst, the first of its messages `number` messages after the run's first.
 fn burst<S: Subject>(
     subject: &mut S,
     stage: &mut Stage,
     spec: &Spec,
     number: &mut u64,
-    count: u64,
     flow: Flow<S>,
 ) -> Result<u64> {
     let side = stage.sync.side;
+    let count = spec.per_sample as usize;
     if spec.touched {
         stage.out.fill(spec.first_number(side) + *number);
         // Nobody starts before both have written.
         stage.sync.barrier()?;
     }
     let start = clock::ticks();
-    flow(subject, stage, count as usize)?;
+    flow(subject, stage, count)?;
     if side == Side::First {
         stage.sync.wait_for_ack()?;
     } else {
@@ -329,7 +390,7 @@ fn burst<S: Subject>(
     let receives = spec.what == What::Bidirectional || side == Side::Second;
     if spec.touched && receives && subject.carries_bytes() {
         let first = spec.first_number(other(side)) + *number;
-        stage.into.check(first, count as usize).map_err(|wrong| stage.wrong(spec, wrong))?;
+        stage.into.check(first, count).map_err(|wrong| stage.wrong(spec, wrong))?;
     }
     // The memories are written anew, and so differ, in every burst.
     *number += stage.out.count() as u64;
@@ -345,7 +406,8 @@ fn cpu<S: Subject>(
 ) -> Result<()> {
     let mut number = 0;
     outcome.hops_ns.0 = stage.sync.hop_ns()?;
-    for _ in 0..spec.samples {
+    let mut course = Course::new(stage, spec.samples);
+    while course.goes_on(stage)? {
         if spec.touched {
             stage.out.fill(spec.first_number(stage.sync.side) + number);
         }
@@ -353,6 +415,7 @@ fn cpu<S: Subject>(
         let start = cpu_ns();
         one_way(subject, stage, spec.per_sample as usize)?;
         outcome.cpu_ns += cpu_ns() - start;
+        outcome.messages += spec.per_sample;
         if spec.touched && !stage.is_first() {
             let first = spec.first_number(Side::First) + number;
             let checked = stage.into.check(first, spec.per_sample as usize);

@@ -9,9 +9,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Hops below this many nanoseconds are near.
-pub(crate) const NEAR_BELOW_NS: f64 = 90.0;
+pub(crate) const NEAR_BELOW_NS: f64 = 80.0;
 /// Hops from this many nanoseconds on are far; between the two it is neither.
-pub(crate) const FAR_FROM_NS: f64 = 110.0;
+pub(crate) const FAR_FROM_NS: f64 = 120.0;
 
 /// The distance between the cores before and after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -63,13 +63,13 @@ mod tests {
     #[test]
     fn labels() {
         assert_eq!(Class::of(45.0, 55.0), Class::Near);
-        assert_eq!(Class::of(89.9, 89.9), Class::Near);
-        assert_eq!(Class::of(165.0, 110.0), Class::Far);
+        assert_eq!(Class::of(79.9, 79.9), Class::Near);
+        assert_eq!(Class::of(165.0, 120.0), Class::Far);
         assert_eq!(Class::of(1e6, 200.0), Class::Far);
         assert_eq!(Class::of(45.0, 165.0), Class::Mixed);
         assert_eq!(Class::of(165.0, 45.0), Class::Mixed);
         assert_eq!(Class::of(100.0, 100.0), Class::Mixed);
-        assert_eq!(Class::of(90.0, 45.0), Class::Mixed);
+        assert_eq!(Class::of(80.0, 45.0), Class::Mixed);
     }
 
     #[test]

@@ -55,6 +55,12 @@ impl Machine {
     }
 }
 
+/// How much memory programs may still take, bytes, if the kernel says so.
+pub(crate) fn available_bytes() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    field(&meminfo, "MemAvailable").map(kib)
+}
+
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_once(':').map(|(_, value)| value.trim())

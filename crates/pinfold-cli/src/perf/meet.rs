@@ -22,6 +22,7 @@ use super::{
     control::Control,
     fail::{Fail, Result},
 };
+use crate::progress::say;
 
 /// The tag of the message that names the socket.
 const TAG: u64 = 0x7065_7266;
@@ -41,7 +42,7 @@ pub(crate) struct Met {
 /// Waits at `address` for the process that measures.
 pub(crate) fn listen_at(address: &str) -> Result<Met> {
     let endpoint = Endpoint::builder().listen(address).label("pinfold perf").build()?;
-    eprintln!("Waiting. In another terminal: pinfold perf --connect {address}");
+    say(format_args!("waiting; in another terminal: pinfold perf --connect {address}"));
     let peer = endpoint.accept()?;
     let name = format!("pinfold-perf-{}-{}", std::process::id(), pinfold_sys::clock::now_ns());
     let listener = socket()?;

@@ -48,7 +48,7 @@ use self::{
     fail::{Fail, Result},
     pair::Pair,
 };
-use crate::exit;
+use crate::{exit, progress::say};
 
 /// Runs `pinfold perf`.
 pub(crate) fn run(args: PerfArgs) -> ExitCode {
@@ -65,7 +65,7 @@ pub(crate) fn run(args: PerfArgs) -> ExitCode {
 
 fn act(args: &PerfArgs) -> Result<()> {
     let start = Instant::now();
-    watchdog::start();
+    watchdog::start(args.limit());
     let (wish, time, cores, output) = (args.wish()?, args.time()?, args.cores()?, args.output());
     let (mut pair, mut stage) = match args.role() {
         Role::Start => Pair::start(cores)?,
@@ -76,14 +76,14 @@ fn act(args: &PerfArgs) -> Result<()> {
         }
         Role::Listen(address) => {
             let (mut pair, mut stage) = Pair::with_caller(meet::listen_at(&address)?)?;
-            eprintln!("Measuring with process {}.", pair.peer_pid());
+            say(format_args!("measuring with process {}", pair.peer_pid()));
             answer::serve(&mut pair, &mut stage)?;
-            eprintln!("Done. The results are with the other side.");
+            say("done; the results are with the other side");
             return Ok(());
         }
         Role::Connect(address) => Pair::with_listener(meet::connect_to(&address)?, cores)?,
     };
-    let findings = run::measure(&mut pair, &mut stage, &wish, time, start, &output)?;
+    let findings = run::measure(&mut pair, &mut stage, &wish, time, start)?;
     if let Some(file) = &output.html {
         html::write(&findings, file)?;
     }

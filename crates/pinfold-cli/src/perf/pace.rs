@@ -14,23 +14,31 @@ const BATCH_BELOW_PS: f64 = 1e6;
 const BATCH: u64 = 64;
 /// A burst takes about this long at least, so that its start and end hardly count.
 const BURST_PS: f64 = 300e6;
+/// The same where processor time is counted: long enough to sleep and wake many times.
+const CPU_BURST_PS: f64 = 5e9;
+/// Messages in a burst at least, so that they can overlap, as far as [`BURST_BYTES`] go.
+const BURST_LEAST: usize = 8;
+/// Bytes that a burst may be made to have for that.
+const BURST_BYTES: usize = 64 << 20;
+/// Messages from this long on, bytes, are not sent for nothing, to warm up.
+const LONG_BYTES: usize = 16 << 20;
 /// Bytes of memory that the messages of a touched burst have together, at most, unless one
 /// message is longer: they shall fit into a core's own cache.
 const TOUCHED_BYTES: usize = 1 << 20;
 /// What writing or checking a byte takes, picoseconds; a guess, for planning only.
 const TOUCH_PS: f64 = 120.0;
 
-/// A short run to learn how long a message takes, of which nothing else is kept.
+/// A short run to learn how long a message takes.
 pub(crate) fn trial(cell: Cell, subject: usize, run: u64) -> Spec {
     let some = ((256 << 10) / cell.size.max(1)).clamp(1, 16) as u64;
-    let (samples, per_sample) = match cell.what {
-        What::Latency => (2, some),
-        _ if cell.touched => (2, touched_burst(cell.size)),
-        // Long enough to sleep and wake more than once.
-        What::Cpu => (1, 4 * some),
-        _ => (2, 4 * some),
+    let burst = ((4 << 20) / cell.size.max(1)).clamp(1, 64) as u64;
+    let per_sample = match cell.what {
+        What::Latency => some,
+        _ if cell.touched => touched_burst(cell.size),
+        _ => burst,
     };
-    spec(cell, subject, run, 1, samples, per_sample)
+    let (warm_up, samples) = if cell.size < LONG_BYTES { (1, 2) } else { (0, 1) };
+    spec(cell, subject, run, warm_up, samples, per_sample)
 }
 
 /// A run that takes about `allowance`, if a message takes about `ps` picoseconds.
@@ -40,28 +48,28 @@ pub(crate) fn measure(cell: Cell, subject: usize, run: u64, ps: u64, allowance: 
     let ps = ps.max(1) as f64;
     let touch = if cell.touched { cell.size as f64 * TOUCH_PS } else { 0.0 };
     let whole = |count: f64, least: u64, most: u64| (count as u64).clamp(least, most);
-    match cell.what {
+    let (per_sample, sample, most) = match cell.what {
         What::Latency => {
-            let round_trip = 2.0 * ps + 4.0 * touch;
             let batch = if ps < BATCH_BELOW_PS { BATCH } else { 1 };
-            let warm_up = whole(allowed / 20.0 / round_trip, 1, 2000);
-            let samples = whole(allowed / (round_trip * batch as f64), 3, 20_000);
-            spec(cell, subject, run, warm_up, samples, batch)
-        }
-        What::Cpu if !cell.touched => {
-            let count = whole(allowed / ps, 2, 10_000_000);
-            spec(cell, subject, run, 0, 1, count)
+            (batch, batch as f64 * (2.0 * ps + 4.0 * touch), 20_000)
         }
         _ => {
-            let burst = if cell.touched {
-                touched_burst(cell.size)
-            } else {
-                whole(BURST_PS / ps, 8, 1 << 20)
+            let long = if cell.what == What::Cpu { CPU_BURST_PS } else { BURST_PS };
+            let least = (BURST_BYTES / cell.size.max(1)).clamp(1, BURST_LEAST) as u64;
+            let burst = match cell.touched {
+                true => touched_burst(cell.size),
+                false => whole(long.min(allowed / 3.0) / ps, least, 1 << 20),
             };
-            let samples = whole(allowed / (burst as f64 * (ps + 2.0 * touch)), 3, 5_000);
-            spec(cell, subject, run, burst, samples, burst)
+            (burst, burst as f64 * (ps + 2.0 * touch), 5_000)
         }
-    }
+    };
+    let samples = whole(allowed / sample, 3, most);
+    // A twentieth of the time, for caches and predictors; none where one sample is a great part.
+    let warm_up = match cell.what {
+        What::Cpu => 0,
+        _ => whole(allowed / 20.0 / sample, u64::from(allowed > 5.0 * sample), 2000),
+    };
+    spec(cell, subject, run, warm_up, samples, per_sample)
 }
 
 /// Messages in a burst of touched messages: a power of two.
@@ -92,7 +100,7 @@ mod tests {
             {
                 let spec = measure(cell(what, size, false), 0, 1, ps, allowance);
                 let ways = if what == What::Latency { 2 } else { 1 };
-                let messages = spec.warm_up + spec.samples * spec.per_sample;
+                let messages = (spec.warm_up + spec.samples) * spec.per_sample;
                 let took = messages * ways * ps;
                 assert!(took < 25_000_000_000, "{what:?} {size}: {took}");
                 assert!(took > 10_000_000_000, "{what:?} {size}: {took}");

@@ -1,8 +1,8 @@
 //! What to run, in which order, and for how long. Nothing here does anything.
 //!
-//! Subjects take turns: within each measure and size, every subject runs once per round, and
-//! each round begins with another one. So whatever changes on the machine meanwhile changes for
-//! all of them.
+//! Subjects take turns: each round goes through all measures and sizes, and through all subjects
+//! within each, beginning with another one every time. So those that are compared run side by
+//! side, and every row gets its share of whatever the machine is like meanwhile, near or far.
 
 use std::time::Duration;
 
@@ -129,10 +129,10 @@ impl Wish {
 /// The turns, in order, of those subjects that could be set up.
 pub(crate) fn steps(wish: &Wish, subjects: &[Id]) -> Vec<Step> {
     let mut steps = Vec::new();
-    for cell in wish.cells() {
-        let able: Vec<Id> =
-            subjects.iter().copied().filter(|id| id.can(cell.what, cell.size)).collect();
-        for round in 0..wish.rounds {
+    for round in 0..wish.rounds {
+        for cell in wish.cells() {
+            let able: Vec<Id> =
+                subjects.iter().copied().filter(|id| id.can(cell.what, cell.size)).collect();
             let turns = able.iter().cycle().skip(round as usize % able.len().max(1));
             let turns = turns.take(able.len());
             steps.extend(turns.map(|&subject| Step { cell, subject, round }));
@@ -141,11 +141,10 @@ pub(crate) fn steps(wish: &Wish, subjects: &[Id]) -> Vec<Step> {
     steps
 }
 
-/// Shares the time among the rows.
+/// Shares the time among the steps: each gets the same part of what is left.
 ///
-/// Each row has its part of the time, by its number of steps. On a machine where steps take
-/// longer than they should, rows get fewer rounds, but each gets one as long as there is time
-/// at all.
+/// On a machine where steps take longer than they should, later ones get less, and the last ones
+/// are left out: there are fewer rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     total: Duration,
@@ -156,7 +155,7 @@ pub(crate) struct Budget {
 pub(crate) enum Turn {
     /// Take this long for it.
     Take(Duration),
-    /// Its row has had its time: leave it out.
+    /// It would take longer than what is left: leave it out.
     Skip,
     /// All the time is up.
     Stop,
@@ -173,20 +172,32 @@ impl Budget {
         Budget { total }
     }
 
-    /// What to do with `steps[at]` when `elapsed` has passed.
-    pub(crate) fn next(&self, elapsed: Duration, steps: &[Step], at: usize) -> Turn {
+    /// What to do with `steps[at]` when `elapsed` has passed and there is memory for messages of
+    /// `ready_bytes` already.
+    pub(crate) fn next(
+        &self,
+        elapsed: Duration,
+        steps: &[Step],
+        at: usize,
+        ready_bytes: usize,
+    ) -> Turn {
         if elapsed >= self.total {
             return Turn::Stop;
         }
-        let step = &steps[at];
-        let left = steps[at..].iter().take_while(|other| other.cell == step.cell).count();
-        let row_end = self.total.mul_f64((at + left) as f64 / steps.len() as f64);
-        let share = row_end.saturating_sub(elapsed) / u32::try_from(left).unwrap_or(u32::MAX);
-        if share < STEP_MIN && step.round > 0 {
+        let left = self.total - elapsed;
+        if left < least(steps[at].cell.size, ready_bytes) {
             return Turn::Skip;
         }
-        Turn::Take(share.clamp(STEP_MIN, STEP_MAX).min(self.total - elapsed))
+        let share = left / u32::try_from(steps.len() - at).unwrap_or(u32::MAX);
+        Turn::Take(share.clamp(STEP_MIN, STEP_MAX).min(left))
     }
+}
+
+/// What a turn with a single message of `size` bytes takes, with writing and checking and, the
+/// first time, memory for it: a guess, which matters for messages of many megabytes only.
+fn least(size: usize, ready_bytes: usize) -> Duration {
+    let ns_per_byte = if size > ready_bytes { 10 } else { 3 };
+    Duration::from_nanos(size as u64 * ns_per_byte)
 }
 
 #[cfg(test)]
@@ -211,13 +222,18 @@ mod tests {
         let subjects = wish.subjects();
         let steps = steps(&wish, &subjects);
         assert_eq!(subjects.len(), 11);
-        for cell in wish.cells() {
+        // Every round has every row once, in order.
+        let mut rows: Vec<_> = steps.iter().map(|step| (step.round, step.cell)).collect();
+        rows.dedup();
+        let cells = wish.cells();
+        let expected = (0..5).flat_map(|round| cells.iter().map(move |&cell| (round, cell)));
+        assert!(rows.into_iter().eq(expected));
+        for cell in cells {
             let here: Vec<_> = steps.iter().filter(|step| step.cell == cell).collect();
             let able = subjects.iter().filter(|id| id.can(cell.what, cell.size)).count();
             assert_eq!(here.len(), able * 5, "{cell:?}");
             for (at, round) in here.chunks(able).enumerate() {
-                // Each round has every subject once, and starts with another one.
-                assert!(round.iter().all(|step| step.round == at as u32));
+                // Each row has every subject once, and starts with another one.
                 let mut ids: Vec<_> = round.iter().map(|step| step.subject).collect();
                 if at > 0 && able > 1 {
                     assert_ne!(ids[0], here[(at - 1) * able].subject);
@@ -227,10 +243,6 @@ mod tests {
                 assert_eq!(ids.len(), able);
             }
         }
-        // Rows follow each other: a row is done before the next begins.
-        let mut cells: Vec<_> = steps.iter().map(|step| step.cell).collect();
-        cells.dedup();
-        assert_eq!(cells, wish.cells());
     }
 
     #[test]
@@ -263,44 +275,36 @@ mod tests {
     }
 
     /// Runs the whole plan where each step takes `slowness` times what it should, and at least
-    /// `least`. What passed, and how many steps each row had.
-    fn simulate(total: Duration, slowness: f64, least: Duration) -> (Duration, Vec<usize>) {
+    /// `shortest`. What passed, and the rounds that were done.
+    fn simulate(total: Duration, slowness: f64, shortest: Duration) -> (Duration, u32) {
         let (wish, budget) = (wish(), Budget::new(total));
         let steps = steps(&wish, &wish.subjects());
         let mut elapsed = Duration::ZERO;
-        let mut done = vec![0; wish.cells().len()];
         for (at, step) in steps.iter().enumerate() {
-            match budget.next(elapsed, &steps, at) {
+            match budget.next(elapsed, &steps, at, 0) {
                 Turn::Take(share) => {
                     assert!(share <= STEP_MAX && elapsed + share <= total);
-                    elapsed += share.mul_f64(slowness).max(least);
-                    done[wish.cells().iter().position(|cell| *cell == step.cell).unwrap()] += 1;
+                    elapsed += share.mul_f64(slowness).max(shortest);
                 }
                 Turn::Skip => {}
-                Turn::Stop => break,
+                Turn::Stop => return (elapsed, step.round),
             }
         }
-        (elapsed, done)
+        (elapsed, wish.rounds)
     }
 
     #[test]
     fn the_budget_is_kept() {
         let total = Duration::from_secs(25);
-        let (wish, subjects) = (wish(), wish().subjects());
-        let rounds = |done: &[usize]| -> Vec<usize> {
-            let able =
-                |cell: &Cell| subjects.iter().filter(|id| id.can(cell.what, cell.size)).count();
-            done.iter().zip(wish.cells()).map(|(done, cell)| done / able(&cell)).collect()
-        };
         // As planned: all rounds, all of the time and no more.
-        let (elapsed, done) = simulate(total, 1.0, Duration::ZERO);
+        let (elapsed, rounds) = simulate(total, 1.0, Duration::ZERO);
         assert!(elapsed <= total && elapsed > total.mul_f64(0.9), "{elapsed:?}");
-        assert!(rounds(&done).iter().all(|&rounds| rounds == 5));
+        assert_eq!(rounds, 5);
         // Twice as slow, or with a great least: fewer rounds, but some for every row.
-        for (slowness, least) in [(2.0, 0), (1.0, 100)] {
-            let (elapsed, done) = simulate(total, slowness, Duration::from_millis(least));
+        for (slowness, shortest) in [(2.0, 0), (1.0, 100)] {
+            let (elapsed, rounds) = simulate(total, slowness, Duration::from_millis(shortest));
             assert!(elapsed <= total + Duration::from_millis(500), "{elapsed:?}");
-            assert!(rounds(&done).iter().all(|&rounds| rounds >= 1), "{:?}", rounds(&done));
+            assert!(rounds >= 1);
         }
         // Hopelessly slow: it ends all the same.
         let (elapsed, _) = simulate(total, 1.0, Duration::from_secs(2));
@@ -308,13 +312,28 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_end_in_time_is_not_begun() {
+        let wish = Wish { sizes: vec![8, 1 << 30], whats: vec![What::Latency], ..wish() };
+        let steps = steps(&wish, &wish.subjects());
+        let budget = Budget::new(Duration::from_secs(25));
+        let long = steps.iter().position(|step| step.cell.size == 1 << 30).unwrap();
+        let next =
+            |seconds, at, ready| budget.next(Duration::from_secs(seconds), &steps, at, ready);
+        assert!(matches!(next(10, long, 0), Turn::Take(_)));
+        assert_eq!(next(18, long, 0), Turn::Skip);
+        assert!(matches!(next(18, long, 1 << 30), Turn::Take(_)));
+        assert_eq!(next(24, long, 1 << 30), Turn::Skip);
+        assert!(matches!(next(24, 0, 0), Turn::Take(_)));
+    }
+
+    #[test]
     fn nothing_goes_on_after_the_end() {
         let wish = wish();
         let steps = steps(&wish, &wish.subjects());
         let budget = Budget::new(Duration::from_secs(25));
-        assert_eq!(budget.next(Duration::from_secs(25), &steps, 0), Turn::Stop);
-        assert_eq!(budget.next(Duration::from_secs(99), &steps, 0), Turn::Stop);
-        let last = budget.next(Duration::from_micros(24_999_900), &steps, 0);
+        assert_eq!(budget.next(Duration::from_secs(25), &steps, 0, 0), Turn::Stop);
+        assert_eq!(budget.next(Duration::from_secs(99), &steps, 0, 0), Turn::Stop);
+        let last = budget.next(Duration::from_micros(24_999_900), &steps, 0, 0);
         assert_eq!(last, Turn::Take(Duration::from_micros(100)));
     }
 }

@@ -136,13 +136,7 @@ impl Collected {
         self.runs[class as usize]
     }
 
-    /// The records of one cell, in the order of subjects and classes.
-    pub(crate) fn records_of(&self, cell: Cell) -> impl Iterator<Item = Record> {
-        let here = self.times.iter().filter(move |((at, _, _), _)| *at == cell);
-        here.map(|(&(cell, id, class), times)| Record::new(cell, id, class, times))
-    }
-
-    /// Every record.
+    /// Every record, in the order of measures, sizes, subjects and classes.
     pub(crate) fn records(&self) -> Vec<Record> {
         let all = self.times.iter();
         all.map(|(&(cell, id, class), times)| Record::new(cell, id, class, times)).collect()
@@ -225,7 +219,7 @@ mod tests {
         collected.add(CELL, line, Class::Near, &[45_000]);
         collected.add(CELL, line, Class::Far, &[165_000]);
         collected.add(CELL, line, Class::Near, &[45_000]);
-        let records: Vec<_> = collected.records_of(CELL).collect();
+        let records: Vec<_> = collected.records();
         assert_eq!(records.len(), 2);
         assert_eq!((records[0].class, records[0].n), (Class::Near, 2));
         assert_eq!((records[1].class, records[1].n), (Class::Far, 1));

@@ -2,24 +2,25 @@
 
 use std::{
     collections::HashMap,
-    io::Write,
     time::{Duration, Instant},
 };
 
 use super::{
-    args::Output,
     bench::{Outcome, Spec, Stage},
     class::Class,
     fail::{Fail, Result},
-    machine::Machine,
+    machine::{self, Machine},
     pace,
     pair::Pair,
     plan::{self, Budget, Cell, Step, Turn, What, Wish},
     record::Collected,
     subject::{Bench, Id},
-    watchdog,
+    units, watchdog,
 };
 use crate::progress;
+
+/// Steps that take so much longer than they may are worth a note.
+const HELD_UP: Duration = Duration::from_secs(3);
 
 /// Everything that is known at the end.
 pub(crate) struct Findings {
@@ -55,7 +56,6 @@ pub(crate) fn measure(
     wish: &Wish,
     time: Duration,
     start: Instant,
-    output: &Output,
 ) -> Result<Findings> {
     let mut runner = Runner {
         pair,
@@ -65,7 +65,7 @@ pub(crate) fn measure(
         runs: 0,
         doing: String::new(),
     };
-    let done = runner.all(wish, Budget::new(time), start, output);
+    let done = runner.all(wish, Budget::new(time), start);
     let doing = std::mem::take(&mut runner.doing);
     match done {
         Ok(findings) => {
@@ -77,13 +77,7 @@ pub(crate) fn measure(
 }
 
 impl Runner<'_> {
-    fn all(
-        &mut self,
-        wish: &Wish,
-        budget: Budget,
-        start: Instant,
-        output: &Output,
-    ) -> Result<Findings> {
+    fn all(&mut self, wish: &Wish, budget: Budget, start: Instant) -> Result<Findings> {
         let mut notes = Vec::new();
         if super::cores::only_one(self.pair.cores()) {
             notes.push(
@@ -92,19 +86,15 @@ impl Runner<'_> {
                     .into(),
             );
         }
+        enough_memory(wish)?;
         self.set_up(wish, &mut notes)?;
         let steps = plan::steps(wish, &self.subjects.iter().map(|(id, _)| *id).collect::<Vec<_>>());
         let bar = progress::steps(steps.len() as u64);
         let mut collected = Collected::default();
         let mut hops_ns = Vec::new();
-        let (mut skipped, mut shown) = (0, None);
+        let (mut skipped, mut ready_bytes) = (0, 0);
         for (at, step) in steps.iter().enumerate() {
-            // A row's records go out when the next row begins.
-            if let (true, Some(cell)) = (output.json, shown.filter(|&cell| cell != step.cell)) {
-                print_json(&collected, cell)?;
-            }
-            shown = Some(step.cell);
-            let allowance = match budget.next(start.elapsed(), &steps, at) {
+            let allowance = match budget.next(start.elapsed(), &steps, at, ready_bytes) {
                 Turn::Take(allowance) => allowance,
                 Turn::Skip => {
                     skipped += 1;
@@ -118,12 +108,28 @@ impl Runner<'_> {
             };
             self.doing = describe(step);
             bar.set_message(self.doing.clone());
+            let began = Instant::now();
             self.step(step, allowance, &mut collected, &mut hops_ns)?;
+            let took = began.elapsed();
+            if took > allowance + HELD_UP && step.cell.size <= ready_bytes {
+                notes.push(format!(
+                    "{} once took {:.0} seconds in place of {:.1}: the machine was busy, or one of \
+                     the processes was held up",
+                    self.doing,
+                    took.as_secs_f64(),
+                    allowance.as_secs_f64()
+                ));
+            }
+            ready_bytes = ready_bytes.max(step.cell.size);
             bar.inc(1);
         }
         bar.finish_and_clear();
-        if let (true, Some(cell)) = (output.json, shown) {
-            print_json(&collected, cell)?;
+        if hops_ns.is_empty() {
+            return Err(Fail::Said(
+                "there is no time to measure anything: allow more --seconds or ask for smaller \
+                 --sizes"
+                    .into(),
+            ));
         }
         if skipped > 0 {
             notes.push(format!(
@@ -163,17 +169,21 @@ impl Runner<'_> {
         // Only subjects that were set up are in the plan.
         let subject = self.subjects.iter().position(|(at, _)| *at == id).unwrap_or(0);
         let began = Instant::now();
-        let expected = match self.expected.get(&(cell, id)) {
-            Some(&ps) => ps,
+        let (outcome, mut times) = match self.expected.get(&(cell, id)) {
+            Some(&ps) => self.measure(cell, subject, ps, allowance)?,
             None => {
                 let trial = pace::trial(cell, subject, self.next_run());
-                let (_, times) = self.run(&trial)?;
-                times.last().copied().unwrap_or(1)
+                let (outcome, times) = self.run(&trial, allowance)?;
+                match allowance.checked_sub(began.elapsed()) {
+                    Some(left) => {
+                        let ps = times.last().copied().unwrap_or(1);
+                        self.measure(cell, subject, ps, left)?
+                    }
+                    // It has taken all the time there was: then it counts.
+                    None => (outcome, times),
+                }
             }
         };
-        let left = allowance.saturating_sub(began.elapsed());
-        let spec = pace::measure(cell, subject, self.next_run(), expected, left);
-        let (outcome, mut times) = self.run(&spec)?;
         let (before, after) = outcome.hops_ns;
         hops_ns.push(before);
         collected.add(cell, id, Class::of(before, after), &times);
@@ -187,20 +197,31 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Both processes do one run. The times are picoseconds per message.
-    fn run(&mut self, spec: &Spec) -> Result<(Outcome, Vec<u64>)> {
+    /// One run of about `allowance`, where a message is expected to take `ps` picoseconds.
+    fn measure(
+        &mut self,
+        cell: Cell,
+        subject: usize,
+        ps: u64,
+        allowance: Duration,
+    ) -> Result<(Outcome, Vec<u64>)> {
+        let spec = pace::measure(cell, subject, self.next_run(), ps, allowance);
+        self.run(&spec, allowance)
+    }
+
+    /// Both processes do one run, which ends soon after `allowance` even if it should take longer.
+    /// The times are picoseconds per message.
+    fn run(&mut self, spec: &Spec, allowance: Duration) -> Result<(Outcome, Vec<u64>)> {
         let (id, bench) = &mut self.subjects[spec.subject];
         self.stage.label = id.to_string().into();
+        self.stage.allow(allowance);
         self.pair.order(spec)?;
-        let busy = watchdog::busy();
+        let busy = watchdog::busy(&self.doing);
         let mut outcome = bench.run(self.stage, spec)?;
         drop(busy);
         let theirs = self.pair.wait_done()?;
         let times = match spec.what {
-            What::Cpu => {
-                let messages = (spec.samples * spec.per_sample).max(1);
-                vec![(outcome.cpu_ns + theirs) * 1000 / messages]
-            }
+            What::Cpu => vec![(outcome.cpu_ns + theirs) * 1000 / outcome.messages.max(1)],
             _ => std::mem::take(&mut outcome.times),
         };
         Ok((outcome, times))
@@ -212,17 +233,23 @@ impl Runner<'_> {
     }
 }
 
-fn describe(step: &Step) -> String {
-    let Step { cell, subject, .. } = step;
-    format!("{} of {subject}, {}", cell.what.name(), super::units::bytes(cell.size))
+/// Whether there is memory for the longest messages.
+fn enough_memory(wish: &Wish) -> Result<()> {
+    let longest = wish.cells().iter().map(|cell| cell.size).max().unwrap_or(0);
+    // Each process has one to send and one to receive into.
+    let needed = 4 * longest as u64;
+    match machine::available_bytes() {
+        Some(free) if free < needed => Err(Fail::Said(format!(
+            "messages of {} need {} of memory and {} are free; ask for smaller --sizes",
+            units::bytes(longest),
+            units::gibibytes(needed),
+            units::gibibytes(free)
+        ))),
+        _ => Ok(()),
+    }
 }
 
-fn print_json(collected: &Collected, cell: Cell) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    let fail = |source| Fail::Output { what: "the results".into(), source };
-    for record in collected.records_of(cell) {
-        let line = serde_json::to_string(&record).map_err(|why| Fail::Said(why.to_string()))?;
-        writeln!(out, "{line}").map_err(fail)?;
-    }
-    out.flush().map_err(fail)
+fn describe(step: &Step) -> String {
+    let Step { cell, subject, .. } = step;
+    format!("{} of {subject}, {}", cell.what.name(), units::bytes(cell.size))
 }

@@ -135,6 +135,7 @@ pub(crate) struct Sync {
     pub(crate) watch: Watch,
     barriers: u64,
     acks: u64,
+    grants: u64,
     /// The bounced word at the end of the last probe.
     bounced: u64,
 }
@@ -144,6 +145,7 @@ const ARRIVED: [usize; 2] = [0, 2];
 const BOUNCED: usize = 4;
 const ACKED: usize = 6;
 const TOUCHED: usize = 8;
+const GRANTED: usize = 10;
 
 /// Round trips in one group of the probe: a microsecond or three.
 const HOP_ROUND_TRIPS: u64 = 8;
@@ -162,7 +164,7 @@ const OVER: u64 = 2;
 impl Sync {
     /// Over a page of [`BYTES`].
     pub(crate) fn new(shared: Shared, side: Side, watch: Watch) -> Sync {
-        Sync { shared: Rc::new(shared), side, watch, barriers: 0, acks: 0, bounced: 0 }
+        Sync { shared: Rc::new(shared), side, watch, barriers: 0, acks: 0, grants: 0, bounced: 0 }
     }
 
     fn word(&self, line: usize) -> &AtomicU64 {
@@ -194,6 +196,24 @@ impl Sync {
         self.acks += 1;
         let word = self.word(ACKED);
         self.watch.until(|| word.load(Ordering::Acquire) >= self.acks)
+    }
+
+    /// First: decides whether there is one more sample. May be said before the other process asks.
+    #[inline]
+    pub(crate) fn grant(&mut self, more: bool) {
+        self.grants += 1;
+        self.word(GRANTED).store(self.grants << 1 | u64::from(more), Ordering::Release);
+    }
+
+    /// Second: waits for the next decision.
+    #[inline]
+    pub(crate) fn granted(&mut self) -> Result<bool> {
+        self.grants += 1;
+        let word = self.word(GRANTED);
+        self.watch.until(|| word.load(Ordering::Acquire) >> 1 >= self.grants)?;
+        // A later decision is there already: then this one was to go on.
+        let decided = word.load(Ordering::Acquire);
+        Ok(decided >> 1 > self.grants || decided & 1 == 1)
     }
 
     /// Second: publishes the ticks it spent writing and reading messages so far.
@@ -276,8 +296,15 @@ mod tests {
             for _ in 0..3 {
                 hops.push(sync.hop_ns().unwrap());
                 match side {
-                    Side::First => sync.wait_for_ack().unwrap(),
+                    Side::First => {
+                        for more in [true, true, false] {
+                            sync.grant(more);
+                        }
+                        sync.wait_for_ack().unwrap();
+                    }
                     Side::Second => {
+                        let decisions = [(); 3].map(|()| sync.granted().unwrap());
+                        assert_eq!(decisions, [true, true, false]);
                         sync.publish_touch(7);
                         sync.ack();
                     }

@@ -10,6 +10,11 @@ pub(crate) fn bytes(size: usize) -> String {
     format!("{size} B")
 }
 
+/// A great size: `3.91 GiB`.
+pub(crate) fn gibibytes(bytes: u64) -> String {
+    format!("{} GiB", number(bytes as f64 / (1u64 << 30) as f64))
+}
+
 /// A number with three digits that count, thousands set apart.
 pub(crate) fn number(value: f64) -> String {
     match value {

@@ -6,19 +6,27 @@
 //! process, and so the run, when none has for long.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::progress::say;
+
 /// How long one run may take. Those that are planned take under a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(1);
 
-/// The runs begun, and what is being done; odd while one is under way.
+/// The runs begun and ended: odd while one is under way.
 static MARK: AtomicU64 = AtomicU64::new(0);
+
+/// What is being done, for the message.
+static DOING: Mutex<String> = Mutex::new(String::new());
 
 /// The process to take along: a child of this one, not yet waited for.
 static CHILD: AtomicU64 = AtomicU64::new(0);
@@ -31,8 +39,9 @@ pub(crate) fn take_along(child: u32) {
 /// Something is under way, until this is dropped.
 pub(crate) struct Busy(());
 
-/// Begins to watch one piece of work.
-pub(crate) fn busy() -> Busy {
+/// Begins to watch one piece of work, which is called `doing`.
+pub(crate) fn busy(doing: &str) -> Busy {
+    doing.clone_into(&mut DOING.lock().unwrap_or_else(PoisonError::into_inner));
     MARK.fetch_add(1, Ordering::Relaxed);
     Busy(())
 }
@@ -43,21 +52,26 @@ impl Drop for Busy {
     }
 }
 
-/// Starts the thread. Without it the command still runs.
-pub(crate) fn start() {
-    let watch = || {
+/// Starts the thread, which ends a run that is under way when all of `limit` has passed as well.
+/// Without the thread the command still runs.
+pub(crate) fn start(limit: Option<Duration>) {
+    let start = Instant::now();
+    let watch = move || {
         let (mut seen, mut idle) = (0, Duration::ZERO);
         loop {
             std::thread::sleep(LOOK);
             let mark = MARK.load(Ordering::Relaxed);
-            idle = if mark == seen && mark % 2 == 1 { idle + LOOK } else { Duration::ZERO };
+            let busy = mark % 2 == 1;
+            idle = if mark == seen && busy { idle + LOOK } else { Duration::ZERO };
             seen = mark;
-            if idle >= PATIENCE {
-                eprintln!(
-                    "pinfold: a run has not ended for {} seconds: is one of the two processes \
-                     stopped?",
-                    PATIENCE.as_secs()
-                );
+            let too_late = busy && limit.is_some_and(|limit| start.elapsed() >= limit);
+            if idle >= PATIENCE || too_late {
+                say(format_args!(
+                    "{} has not ended for {} seconds: is one of the two processes stopped, or the \
+                     machine very busy?",
+                    DOING.lock().unwrap_or_else(PoisonError::into_inner),
+                    idle.as_secs().max(1)
+                ));
                 let child = i32::try_from(CHILD.load(Ordering::Relaxed)).ok();
                 if let Some(child) = child.and_then(Pid::from_raw) {
                     let _ = kill_process(child, Signal::KILL);

@@ -4,7 +4,7 @@
 //! transfers of less than a second.
 
 use std::{
-    io::{IsTerminal, Write},
+    io::IsTerminal,
     time::{Duration, Instant},
 };
 
@@ -18,11 +18,6 @@ const FIRST_LINE: Duration = Duration::from_secs(1);
 
 /// Between lines after the first.
 const NEXT_LINE: Duration = Duration::from_secs(10);
-
-/// Prints `text` on standard error. Should that be closed, there is nobody to tell.
-pub(super) fn note(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "pinfold: {text}");
-}
 
 /// Shows how far a transfer is.
 pub(super) struct Meter {
@@ -74,7 +69,7 @@ impl Meter {
                 if let Some(total) = self.total {
                     line.push_str(&format!(" of {}", HumanBytes(total)));
                 }
-                note(&format!("{line} so far, {}/s", HumanBytes(rate as u64)));
+                progress::say(format_args!("{line} so far, {}/s", HumanBytes(rate as u64)));
             }
         }
     }

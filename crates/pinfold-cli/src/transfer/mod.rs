@@ -40,12 +40,13 @@ use self::{
     frame::{Content, Totals},
     intake::Target,
     link::Link,
-    meter::{Meter, note},
+    meter::Meter,
     receipt::{Side, Summary, Tally, failure_json},
     source::Plan,
     target::{Directory, Output, Rules},
     wait::{Interrupts, within},
 };
+use crate::progress::say;
 
 /// How long a sender that has nothing to send tries to reach the receiver to say so. Short, since
 /// there may be none; long enough for one that is started at the same time.
@@ -76,7 +77,7 @@ impl Console {
     /// Says something a person who waits wants to know.
     fn remark(&self, text: &str) {
         if !self.quiet {
-            note(text);
+            say(text);
         }
     }
 
@@ -99,7 +100,7 @@ impl Console {
                 ExitCode::SUCCESS
             }
             Err(failure) => {
-                note(&failure.to_string());
+                say(&failure);
                 if self.json {
                     self.print(&failure_json(self.side, &failure));
                 }
@@ -141,7 +142,7 @@ async fn send_all(args: &SendArgs, console: &Console) -> Result<Report, Failure>
         }
     };
     for (path, what) in &plan.skipped {
-        note(&source::skipped_note(path, what));
+        say(source::skipped_note(path, what));
     }
     let peer = connect(&endpoint, args, console)?;
     // Until here nothing is half done, and a signal may simply end the process.

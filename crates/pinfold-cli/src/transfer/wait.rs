@@ -19,10 +19,14 @@ use signal_hook::{
 pub(super) async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
     let (expired_in, expired) = async_channel::bounded::<()>(1);
     let (stop, stopped) = mpsc::channel::<()>();
-    thread::spawn(move || {
+    let timer = thread::Builder::new().name("timer".into()).spawn(move || {
         let _ = stopped.recv_timeout(time);
         drop(expired_in);
     });
+    if timer.is_err() {
+        // No thread to be had: as if the time were over.
+        return None;
+    }
     let result = future::or(async { Some(future.await) }, async {
         let _ = expired.recv().await;
         None

@@ -13,7 +13,8 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
+/// The command.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
 
 /// Far more than anything here takes; a test that needs it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,6 +77,13 @@ impl Place {
         let mut command = self.command(words);
         let child = command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn();
         Running::new(child.expect("pinfold starts"), words)
+    }
+
+    /// Starts a program other than `pinfold` here, with `pinfold`'s environment.
+    pub fn run_in(&self, command: &mut Command) -> Running {
+        command.current_dir(self.dir.path()).env("PINFOLD_DIR", self.path("names"));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::new(child.spawn().expect("it starts"), &["..."])
     }
 
     pub fn send(&self, words: &[&str]) -> Running {

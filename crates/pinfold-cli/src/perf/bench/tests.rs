@@ -80,7 +80,7 @@ fn both_sides(spec: &Spec, flip: Flip) -> (Result<Outcome>, Result<Outcome>) {
 }
 
 fn spec(what: What, size: usize, touched: bool) -> Spec {
-    let (warm_up, samples, per_sample) = (4, 3, 4);
+    let (warm_up, samples, per_sample) = (1, 3, 4);
     Spec { subject: 0, what, size, touched, run: 7, warm_up, samples, per_sample }
 }
 

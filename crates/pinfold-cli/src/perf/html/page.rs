@@ -101,8 +101,8 @@ fn summary(page: &mut String, rows: &[Row]) {
     page.push_str("<h2>Pinfold beside the rest</h2>\n");
     page.push_str(
         "<p class=\"hint\">Medians. <em>vs best</em>: how many times better Pinfold is than the \
-         best alternative of the same class; below 1 it is worse. <em>of bare</em>: what part of \
-         the bare machine's performance it reaches.</p>\n",
+         best alternative of the same class; below 1 it is worse. <em>of floor</em>: what part of \
+         the performance of the floor it reaches.</p>\n",
     );
     for what in What::ALL {
         let of_what: Vec<&Row> = rows.iter().filter(|row| row.cell.what == what).collect();
@@ -110,7 +110,7 @@ fn summary(page: &mut String, rows: &[Row]) {
             continue;
         }
         let _ = writeln!(page, "<h3>{}</h3>", heading(what));
-        let names = ["size", "class", "memcpy", "bare", "best", "Pinfold", "vs best", "of bare"];
+        let names = ["size", "class", "memcpy", "floor", "best", "Pinfold", "vs best", "of floor"];
         table_of(page, &names, of_what.into_iter().map(summary_row));
     }
 }

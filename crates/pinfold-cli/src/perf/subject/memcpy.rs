@@ -7,7 +7,7 @@ use pinfold_sys::clock;
 
 use super::Bench;
 use crate::perf::{
-    bench::{Outcome, Spec, Stage, cpu_ns},
+    bench::{Outcome, Spec, Stage},
     fail::Result,
     plan::What,
     stats,
@@ -26,16 +26,21 @@ impl Bench for Memcpy {
         stage.out.fill(spec.first_number(Side::First));
         let first = stage.sync.side == Side::First;
         if first {
-            (0..spec.warm_up.max(1)).for_each(|_| copy(stage));
+            (0..spec.per_sample).for_each(|_| copy(stage));
         }
         let before = stage.sync.hop_ns()?;
         let mut outcome = Outcome::default();
         if first {
-            let cpu = cpu_ns();
             for sample in 0..spec.samples {
-                outcome.times.push(one_sample(stage, spec, sample)?);
+                if sample > 0 && stage.is_late() {
+                    break;
+                }
+                let ps = one_sample(stage, spec, sample)?;
+                outcome.times.push(ps);
+                outcome.messages += spec.per_sample;
+                // It never sleeps.
+                outcome.cpu_ns += ps.saturating_mul(spec.per_sample) / 1000;
             }
-            outcome.cpu_ns = cpu_ns() - cpu;
         }
         let after = stage.sync.hop_ns()?;
         outcome.hops_ns = (before, after);

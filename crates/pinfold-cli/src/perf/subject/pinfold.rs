@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Endpoint, Error, Path, PathSet, PeerId};
+use pinfold::{Endpoint, Error, Path, PathSet, PeerId, ScopedSend};
 
 use super::{Messages, Route, Subject, Waiting};
 use crate::perf::{
@@ -123,12 +123,11 @@ impl Subject for Pinfold {
         }
         let (endpoint, peer, sent_by) = (&self.endpoint, self.peer, &mut self.sent_by);
         endpoint.scope(|scope| {
-            let mut under_way = VecDeque::with_capacity(WINDOW);
+            let mut under_way: VecDeque<ScopedSend<'_, '_>> = VecDeque::with_capacity(WINDOW);
             for number in 1..count {
                 if under_way.len() == WINDOW
                     && let Some(oldest) = under_way.pop_front()
                 {
-                    let oldest: pinfold::ScopedSend<'_, '_> = oldest;
                     sent_by[oldest.wait()?.path as usize] += 1;
                 }
                 under_way.push_back(scope.send(peer, TAG, messages.get(number))?);
@@ -142,29 +141,35 @@ impl Subject for Pinfold {
 
     fn exchange(&mut self, out: &Messages, into: &mut Messages, count: usize) -> Result<()> {
         let (endpoint, peer, sent_by) = (&self.endpoint, self.peer, &mut self.sent_by);
-        let mut done = 0;
-        while done < count {
-            let window = into.count().min(count - done);
-            endpoint.scope(|scope| {
-                let mut receives = Vec::with_capacity(window);
-                for memory in into.each_mut().take(window) {
-                    receives.push(scope.recv_into(peer, TAG, memory)?);
+        let window = into.count().min(count);
+        endpoint.scope(|scope| {
+            let mut receives = VecDeque::with_capacity(window);
+            for memory in into.each_mut().take(window) {
+                receives.push_back(scope.recv_into(peer, TAG, memory)?);
+            }
+            let mut sends: VecDeque<ScopedSend<'_, '_>> = VecDeque::with_capacity(window);
+            let (mut posted, mut sent) = (window, 0);
+            // Both directions stay full: what has arrived makes room for another each way.
+            while let Some(oldest) = receives.pop_front() {
+                while sends.len() < window && sent < count {
+                    sends.push_back(scope.send(peer, TAG, out.get(sent))?);
+                    sent += 1;
                 }
-                let mut sends = Vec::with_capacity(window);
-                for number in done..done + window {
-                    sends.push(scope.send(peer, TAG, out.get(number))?);
+                let (received, memory) = oldest.wait();
+                received?;
+                if posted < count {
+                    receives.push_back(scope.recv_into(peer, TAG, memory)?);
+                    posted += 1;
                 }
-                for receive in receives {
-                    receive.wait().0?;
+                if let Some(oldest) = sends.pop_front() {
+                    sent_by[oldest.wait()?.path as usize] += 1;
                 }
-                for send in sends {
-                    sent_by[send.wait()?.path as usize] += 1;
-                }
-                Ok::<(), Fail>(())
-            })?;
-            done += window;
-        }
-        Ok(())
+            }
+            for send in sends {
+                sent_by[send.wait()?.path as usize] += 1;
+            }
+            Ok(())
+        })
     }
 
     fn set_waiting(&mut self, _waiting: Waiting) -> Result<()> {
