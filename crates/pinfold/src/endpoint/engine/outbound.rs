@@ -23,7 +23,7 @@ use crate::{
 
 /// Bytes of a piece at most: small enough that the receiver copies one while the sender fills the
 /// next, and several fit the bytes that both sides have in their caches.
-const PIECE_MAX: u64 = 4 << 10;
+const PIECE_MAX: u64 = 2 << 10;
 /// Messages up to this long go as one piece.
 pub(super) const PIECE_WHOLE: u64 = 4 << 10;
 /// Messages shorter than this say nothing about the speed of copying.

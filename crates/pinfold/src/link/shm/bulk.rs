@@ -31,13 +31,19 @@ pub(crate) struct Bulk {
     size: u32,
     head: u32,
     used: u32,
+    /// Whether the next lap may be wide, too.
+    wide: bool,
     lent: VecDeque<Lent>,
 }
+
+/// With no more than this in flight a wide lap is not followed by another unasked: the consumer
+/// is about to catch up.
+const FEW_BYTES: u32 = 4 * HOT_BYTES;
 
 impl Bulk {
     /// Nothing usable yet.
     pub(crate) const fn new() -> Bulk {
-        Bulk { size: 0, head: 0, used: 0, lent: VecDeque::new() }
+        Bulk { size: 0, head: 0, used: 0, wide: false, lent: VecDeque::new() }
     }
 
     /// Bytes usable.
@@ -61,6 +67,11 @@ impl Bulk {
         true
     }
 
+    /// The consumer did not catch up: the next lap may be wide as well.
+    pub(crate) fn stay_wide(&mut self) {
+        self.wide = true;
+    }
+
     /// Forgets all but `size` bytes. Only when empty.
     pub(crate) fn shrink(&mut self, size: u32) {
         debug_assert!(self.is_empty() && size <= self.size);
@@ -81,6 +92,9 @@ impl Bulk {
     }
 
     /// Lends `len` contiguous bytes to descriptor `number`, if they are free.
+    ///
+    /// At the end of a wide lap, with little in flight, `None` also asks to wait for the consumer:
+    /// once nothing is in flight the next lap is short. [`Bulk::stay_wide`] takes that back.
     #[inline]
     pub(crate) fn lend(&mut self, len: u32, number: u64) -> Option<Piece> {
         let len_lines = len.checked_next_multiple_of(LINE as u32)?;
@@ -92,6 +106,12 @@ impl Bulk {
             }
         }
         let to_end = self.size - self.head;
+        if len_lines > to_end && self.size > HOT_BYTES {
+            if self.used > 0 && self.used <= FEW_BYTES && !self.wide {
+                return None;
+            }
+            self.wide = false;
+        }
         let (offset, skip) = if len_lines <= to_end { (self.head, 0) } else { (0, to_end) };
         let bytes = skip.checked_add(len_lines)?;
         if bytes > self.size - self.used {

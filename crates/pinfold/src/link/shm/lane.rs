@@ -26,11 +26,11 @@ use crate::{
 const RELEASED_AT: usize = 8;
 const SPEED_AT: usize = 16;
 
-/// Looks at the cursor of a consumer that is behind before more bulk bytes come into use: about
-/// as long as it takes to copy a few kilobytes.
-const MOMENT: u32 = 64;
+/// How long a consumer that is behind is waited for before more bulk bytes come into use, µs: about
+/// as long as a far core takes to copy all that are in use.
+const MOMENT_US: u64 = 4;
 /// After a moment in vain so many ranges are lent without waiting.
-const IMPATIENCE: u32 = 32;
+const IMPATIENCE: u32 = 16;
 
 /// The sending end.
 pub(crate) struct LaneTx {
@@ -146,8 +146,8 @@ impl LaneTx {
 
     /// Lends up to `want` bulk bytes to the next descriptor, at least `least` of them.
     ///
-    /// `None` while the consumer holds too much; room comes with its progress. Waits up to a
-    /// microsecond or two for a consumer that is at work.
+    /// `None` while the consumer holds too much; room comes with its progress. Waits a few
+    /// microseconds for a consumer that is at work.
     pub(crate) fn lend(
         &mut self,
         want: u32,
@@ -168,6 +168,10 @@ impl LaneTx {
                 }
             }
         }
+        self.bulk.stay_wide();
+        if let Some(piece) = self.lend_known(want) {
+            return Ok(Some(piece));
+        }
         while self.widen(want, budget) {
             if let Some(piece) = self.lend_known(want) {
                 return Ok(Some(piece));
@@ -187,7 +191,8 @@ impl LaneTx {
             self.impatience -= 1;
             return Ok(false);
         }
-        for _ in 0..MOMENT {
+        let end = clock::ticks() + MOMENT_US * clock::ticks_per_us();
+        while clock::ticks() < end {
             clock::relax();
             if self.room_came()? {
                 return Ok(true);
