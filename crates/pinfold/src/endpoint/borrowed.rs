@@ -32,7 +32,7 @@ struct Borrowed<'a> {
 impl Borrowed<'_> {
     fn wait(mut self) -> Result<Done> {
         let Some(key) = self.key else { return Err(Error::Closed) };
-        let done = self.shared.wait_for(None, |engine| engine.take_done(key));
+        let done = self.shared.wait_done(key, None);
         self.key = None;
         done.unwrap_or(Err(Error::Closed))
     }
@@ -43,7 +43,7 @@ impl Drop for Borrowed<'_> {
         // Only if the wait unwound: the memory is still in use.
         if let Some(key) = self.key {
             self.shared.enter().cancel(key);
-            let _ = self.shared.wait_for(None, |engine| engine.take_done(key));
+            let _ = self.shared.wait_done(key, None);
         }
     }
 }
@@ -182,7 +182,7 @@ pub(crate) fn recv(
     deadline: Option<Instant>,
 ) -> Result<Option<Arrived>> {
     let key = shared.enter().post_recv(from, tag, None)?;
-    match shared.wait_for(deadline, |engine| engine.take_done(key)) {
+    match shared.wait_done(key, deadline) {
         Some(done) => post::arrived(done).map(Some),
         // Out of time; but a message that is already coming in must not be lost.
         None => {

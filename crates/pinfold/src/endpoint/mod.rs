@@ -8,6 +8,7 @@ mod buffers;
 mod builder;
 mod config;
 mod counters;
+mod courier;
 mod engine;
 mod handle;
 pub(crate) mod matching;

@@ -57,10 +57,10 @@ impl<B: Send + 'static> Request<B> {
         Request { shared: Arc::clone(shared), state, buffer }
     }
 
-    /// The result and the buffer, if the operation has ended.
-    fn take(&mut self) -> Option<(Result<Done>, B)> {
+    /// The result and the buffer if the operation has ended, after a turn of progress.
+    fn try_wait(&mut self) -> Option<(Result<Done>, B)> {
         let done = match &self.state {
-            State::Posted(key) => self.shared.enter().take_done(*key)?,
+            State::Posted(key) => self.shared.try_done(*key)?,
             State::Failed(_) => match std::mem::replace(&mut self.state, State::Spent) {
                 State::Failed(error) => Err(error),
                 _ => Err(Error::Closed),
@@ -78,18 +78,10 @@ impl<B: Send + 'static> Request<B> {
         unsafe { self.buffer.assume_init_read() }
     }
 
-    fn try_wait(&mut self) -> Option<(Result<Done>, B)> {
-        if let Some(taken) = self.take() {
-            return Some(taken);
-        }
-        self.shared.enter().progress();
-        self.take()
-    }
-
     fn wait(&mut self, deadline: Option<Instant>) -> Option<(Result<Done>, B)> {
         let done = match self.state {
-            State::Posted(key) => self.shared.wait_for(deadline, |engine| engine.take_done(key))?,
-            _ => return self.take(),
+            State::Posted(key) => self.shared.wait_done(key, deadline)?,
+            _ => return self.try_wait(),
         };
         Some((done, self.spend()))
     }
@@ -125,7 +117,7 @@ impl<B: Send + 'static> Request<B> {
         };
         drop(waker);
         if ended {
-            return self.take().map_or(Poll::Pending, Poll::Ready);
+            return self.try_wait().map_or(Poll::Pending, Poll::Ready);
         }
         if let Err(error) = self.shared.start_driver() {
             // Nobody would complete it: progress is made whenever it is polled.

@@ -53,7 +53,7 @@ pub(crate) fn run<'env, R>(
     for key in open {
         let shared = &scope.shared;
         shared.enter().end_of_scope(key, unwinding);
-        let _ = shared.wait_for(None, |engine| engine.take_done(key));
+        let _ = shared.wait_done(key, None);
     }
     std::mem::forget(bomb);
     result.unwrap_or_else(|panic| resume_unwind(panic))
@@ -113,17 +113,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 
     fn wait(&self, key: OpKey) -> Result<Done> {
-        let done = self.shared.wait_for(None, |engine| engine.take_done(key));
+        let done = self.shared.wait_done(key, None);
         self.forget(key);
         done.unwrap_or(Err(Error::Closed))
     }
 
     fn try_wait(&self, key: OpKey) -> Option<Result<Done>> {
-        let done = {
-            let mut engine = self.shared.enter();
-            engine.progress();
-            engine.take_done(key)
-        };
+        let done = self.shared.try_done(key);
         if done.is_some() {
             self.forget(key);
         }

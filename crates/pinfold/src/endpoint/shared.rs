@@ -3,7 +3,7 @@
 use std::{
     ops::{Deref, DerefMut},
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub pollable: Epoll,
     /// The thread that drives the endpoint, once it has been started.
     driver: OnceLock<Option<JoinHandle<()>>>,
+    /// The thread that was last left with answers; see [`courier`](super::courier).
+    pub courier: Mutex<Option<JoinHandle<()>>>,
     /// Tells it to end.
     stop: AtomicBool,
     crowded: bool,
@@ -55,6 +57,7 @@ impl Shared {
             epoll,
             pollable,
             driver: OnceLock::new(),
+            courier: Mutex::new(None),
             stop: AtomicBool::new(false),
             crowded: affinity::current_cpus().len() < 2,
         }))
@@ -134,20 +137,25 @@ impl Shared {
         engine.kick = true;
         engine.core.wakes.any = true;
         drop(engine);
-        self.see_driver_off();
-    }
-
-    /// Waits until the driving thread, which holds the endpoint's descriptors, has ended. Not for
-    /// ever: it may be running a waker that waits for the caller.
-    fn see_driver_off(&self) {
-        let Some(Some(driver)) = self.driver.get() else { return };
-        let end = Instant::now() + FLUSH;
-        while !driver.is_finished()
-            && driver.thread().id() != thread::current().id()
-            && Instant::now() < end
-        {
-            thread::sleep(LOOK_AGAIN);
+        if let Some(Some(driver)) = self.driver.get() {
+            see_off(driver);
         }
+        let courier = self.courier.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(courier) = courier {
+            see_off(&courier);
+        }
+    }
+}
+
+/// Waits until a thread of the endpoint, which holds its descriptors, has ended. Not for ever: it
+/// may be running a waker that waits for the caller.
+fn see_off(thread: &JoinHandle<()>) {
+    let end = Instant::now() + FLUSH;
+    while !thread.is_finished()
+        && thread.thread().id() != thread::current().id()
+        && Instant::now() < end
+    {
+        thread::sleep(LOOK_AGAIN);
     }
 }
 

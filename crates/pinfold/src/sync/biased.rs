@@ -11,10 +11,13 @@
 //!   and then waits until it loads `inside == false`. After the barrier either the owner's load
 //!   sees `revoked`, or its store of `inside` is visible here.
 //!
-//! The bias is revoked once, for good (Dice, Moir, Scherer, *Quickly Reacquirable Locks*, 2003,
-//! section 2, without the rebiasing). A lone thread pays two plain stores and one load an entry,
-//! no locked instruction: a locked instruction would wait for the stores into the shared ring, a
-//! cache-line hop (40 to 165 ns) for every message.
+//! - The bias comes back (Dice, Moir, Scherer, *Quickly Reacquirable Locks*, 2003, section 2) when
+//!   the owner, leaving, has held the mutex many times in a row: it stores `revoked = false` with
+//!   the mutex still held and nothing inside, and whoever takes the mutex next revokes again.
+//!
+//! A lone thread pays two plain stores and one load an entry, no locked instruction: a locked
+//! instruction would wait for the stores into the shared ring, a cache-line hop (40 to 165 ns) for
+//! every message.
 //!
 //! Entering twice on one thread would alias the value. User code never runs inside (wakers,
 //! drops of user buffers and user trait methods all run after the exit); the owner's second
@@ -41,11 +44,18 @@ fn this_thread() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark) as usize)
 }
 
+/// Entries of the owner alone after which it has the bias back. Revoking costs some
+/// microseconds, as much as some hundred entries through the mutex.
+const BACK_AFTER: u32 = 4096;
+
 pub(crate) struct BiasedLock<T> {
     owner: usize,
     inside: AtomicBool,
     revoked: AtomicBool,
-    mutex: Mutex<()>,
+    /// Whether the kernel can revoke the bias.
+    revocable: bool,
+    /// The owner's entries through the mutex since another thread came.
+    mutex: Mutex<u32>,
     value: UnsafeCell<T>,
 }
 
@@ -59,16 +69,18 @@ impl<T> BiasedLock<T> {
     /// A thread that ends may leave its mark's address to a later thread, which then owns the
     /// bias. That is sound: the first owner is gone, so still one thread has the fast way.
     pub(crate) fn new(value: T) -> BiasedLock<T> {
+        let revocable = barrier::private_available();
         BiasedLock {
             owner: this_thread(),
             inside: AtomicBool::new(false),
-            revoked: AtomicBool::new(!barrier::private_available()),
-            mutex: Mutex::new(()),
+            revoked: AtomicBool::new(!revocable),
+            revocable,
+            mutex: Mutex::new(0),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// Enters at once if this is the owner's thread and no other has come yet.
+    /// Enters at once if this is the owner's thread and no other has come lately.
     #[inline(always)]
     pub(crate) fn quick(&self) -> Option<Quick<'_, T>> {
         if this_thread() != self.owner || self.inside.load(Ordering::Relaxed) {
@@ -94,11 +106,13 @@ impl<T> BiasedLock<T> {
     fn lock_slow(&self) -> Guard<'_, T> {
         let twice = this_thread() == self.owner && self.inside.load(Ordering::Relaxed);
         assert!(!twice, "pinfold: endpoint entered twice");
-        let held = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alone = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.revoked.load(Ordering::Relaxed) {
             self.revoke();
         }
-        Guard::Held { lock: self, _held: held }
+        let is_owner = this_thread() == self.owner;
+        *alone = if is_owner { *alone + 1 } else { 0 };
+        Guard::Held(Held { lock: self, alone })
     }
 
     /// Takes the bias away. The caller holds the mutex.
@@ -143,14 +157,26 @@ impl<T> DerefMut for Quick<'_, T> {
     }
 }
 
+/// An entry that holds the mutex, the bias revoked.
+pub(crate) struct Held<'a, T> {
+    lock: &'a BiasedLock<T>,
+    alone: MutexGuard<'a, u32>,
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        if *self.alone >= BACK_AFTER && self.lock.revocable {
+            *self.alone = 0;
+            // Only the owner counts, so this is its thread; the others look with the mutex held.
+            self.lock.revoked.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
 /// An entry of either kind.
 pub(crate) enum Guard<'a, T> {
     Quick(Quick<'a, T>),
-    /// The bias was revoked, and this is the mutex.
-    Held {
-        lock: &'a BiasedLock<T>,
-        _held: MutexGuard<'a, ()>,
-    },
+    Held(Held<'a, T>),
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -161,7 +187,7 @@ impl<T> Deref for Guard<'_, T> {
         match self {
             Guard::Quick(quick) => quick,
             // SAFETY: the mutex is held and the bias revoked; see the invariant above.
-            Guard::Held { lock, .. } => unsafe { &*lock.value.get() },
+            Guard::Held(held) => unsafe { &*held.lock.value.get() },
         }
     }
 }
@@ -172,7 +198,7 @@ impl<T> DerefMut for Guard<'_, T> {
         match self {
             Guard::Quick(quick) => quick,
             // SAFETY: as in `deref`; `&mut self` keeps it to one borrow at a time.
-            Guard::Held { lock, .. } => unsafe { &mut *lock.value.get() },
+            Guard::Held(held) => unsafe { &mut *held.lock.value.get() },
         }
     }
 }
@@ -210,6 +236,25 @@ mod tests {
             }
             assert_eq!(*lock.lock(), 300_000);
         }
+    }
+
+    #[test]
+    fn the_owner_has_it_back_once_the_others_are_gone() {
+        if !barrier::private_available() {
+            return;
+        }
+        let lock = BiasedLock::new(0u32);
+        for _ in 0..3 {
+            assert!(lock.quick().is_some());
+            thread::scope(|s| {
+                s.spawn(|| *lock.lock() += 1);
+            });
+            assert!(lock.quick().is_none(), "another thread has been in");
+            for _ in 0..BACK_AFTER {
+                *lock.lock() += 1;
+            }
+        }
+        assert_eq!(*lock.lock(), 3 * (BACK_AFTER + 1));
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! bits  0..16  sequence number, never 0
 //! bits 16..20  kind
 //! bit  20      wrap: the next descriptor is in slot 0
-//! bits 21..26  acknowledgement: descriptors of the other direction that were consumed, modulo 32
+//! bit  21      skip: the next descriptor is not in the next slot but in the one after
+//! bits 22..26  acknowledgement: descriptors of the other direction that were consumed, modulo 16
 //! bits 26..32  bytes carried inline
 //! bits 32..64  aux: the low half of a tag, or the number of a stream
 //! ```
@@ -74,8 +75,9 @@ impl Kind {
 
 const KIND_SHIFT: u32 = 16;
 const WRAP: u64 = 1 << 20;
-const ACK_SHIFT: u32 = 21;
-const ACK_MASK: u64 = 0x1f;
+const SKIP_SHIFT: u32 = 21;
+const ACK_SHIFT: u32 = 22;
+const ACK_MASK: u64 = 0xf;
 const LEN_SHIFT: u32 = 26;
 const AUX_SHIFT: u32 = 32;
 
@@ -84,7 +86,7 @@ const AUX_SHIFT: u32 = 32;
 pub(crate) struct Header(u64);
 
 impl Header {
-    /// A header without its sequence number, wrap mark and acknowledgement, which the ring adds.
+    /// A header without its sequence number, marks and acknowledgement, which the ring adds.
     #[inline]
     pub(crate) const fn new(kind: Kind, len: u8, aux: u32) -> Header {
         debug_assert!(len < 64);
@@ -92,9 +94,10 @@ impl Header {
     }
 
     #[inline]
-    pub(crate) const fn sealed(self, seq: u16, wrap: bool, consumed: u64) -> u64 {
+    pub(crate) const fn sealed(self, seq: u16, wrap: bool, skip: bool, consumed: u64) -> u64 {
         let ack = (consumed & ACK_MASK) << ACK_SHIFT;
-        self.0 | seq as u64 | if wrap { WRAP } else { 0 } | ack
+        let marks = if wrap { WRAP } else { 0 } | (skip as u64) << SKIP_SHIFT;
+        self.0 | seq as u64 | marks | ack
     }
 
     #[inline]
@@ -123,8 +126,14 @@ impl Header {
         self.0 & WRAP != 0
     }
 
+    /// Slots between this descriptor's and the next one's, unless it [wraps](Header::wraps): 0 or 1.
+    #[inline]
+    pub(crate) const fn skips(self) -> u32 {
+        (self.0 >> SKIP_SHIFT & 1) as u32
+    }
+
     /// How many more descriptors of the other direction its writer had consumed than `known`, at
-    /// the least: it says so modulo 32.
+    /// the least: it says so modulo 16.
     #[inline]
     pub(crate) const fn acknowledges_beyond(self, known: u64) -> u64 {
         (self.0 >> ACK_SHIFT).wrapping_sub(known) & ACK_MASK
@@ -344,16 +353,18 @@ mod tests {
             aux: u32,
             seq: u16,
             wrap: bool,
+            skip: bool,
             known in 0..u64::MAX / 2,
             more in 0u64..100,
         ) {
             let kind = Kind::from_bits(kind).unwrap();
-            let word = Header::new(kind, len, aux).sealed(seq, wrap, known + more);
+            let word = Header::new(kind, len, aux).sealed(seq, wrap, skip, known + more);
             let header = Header::from_word(word);
-            prop_assert_eq!(header.acknowledges_beyond(known), more % 32);
+            prop_assert_eq!(header.acknowledges_beyond(known), more % 16);
             prop_assert_eq!(header.kind(), Some(kind));
             prop_assert_eq!(header.inline_len(INLINE_MAX), Some(usize::from(len)));
             prop_assert_eq!((header.aux(), header.seq(), header.wraps()), (aux, seq, wrap));
+            prop_assert_eq!(header.skips(), u32::from(skip));
             prop_assert_eq!(header.is_inline(), kind == Kind::Inline);
         }
 

@@ -85,6 +85,8 @@ pub(crate) struct Engine {
     pub armed: bool,
     /// A thread of the endpoint's own drives it.
     pub driven: bool,
+    /// A thread waits for room for answers.
+    pub courier: bool,
     /// Something has happened since the caller last asked before waiting.
     pub news: bool,
     pub followers: Vec<Thread>,
@@ -136,6 +138,7 @@ impl Engine {
             led: false,
             armed: false,
             driven: false,
+            courier: false,
             news: false,
             followers: Vec::new(),
             kick: false,

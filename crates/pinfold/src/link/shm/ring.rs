@@ -54,7 +54,8 @@ const SHORT_LAP: u32 = 8;
 /// Descriptors between whole laps. A slot must not keep a sequence number until it comes again.
 const WHOLE_LAP_EVERY: u64 = 1 << 13;
 
-const _: () = assert!(WHOLE_LAP_EVERY + 3 * (RING_SLOTS_MAX as u64) < u16::MAX as u64);
+/// What a whole lap left out the lap before it had written, so two laps have written all.
+const _: () = assert!(WHOLE_LAP_EVERY + 5 * (RING_SLOTS_MAX as u64) < u16::MAX as u64);
 
 /// The producing end.
 ///
@@ -62,6 +63,10 @@ const _: () = assert!(WHOLE_LAP_EVERY + 3 * (RING_SLOTS_MAX as u64) < u16::MAX a
 /// consumer has passed the descriptor that the lap before left there. Slots beyond that lap's
 /// end were last used earlier still, and everything earlier is passed: a lap ends early only when
 /// the consumer has caught up, and a lap as long as the one before has written over all of it.
+///
+/// The last descriptor of a short lap is the one that its consumer may not have passed. If the next
+/// lap gets there before the consumer does, it leaves that one slot out, so that a short lap before
+/// does not make the ring short.
 pub(crate) struct RingTx<M> {
     memory: M,
     index: u32,
@@ -76,12 +81,16 @@ pub(crate) struct RingTx<M> {
     /// Descriptors that the consumer is known to be done with.
     consumed: u64,
     /// Descriptors that the descriptors of the other direction, as far as they have been read,
-    /// acknowledge at the least. They say it modulo 32 and may be older than what the cursor
+    /// acknowledge at the least. They say it modulo 16 and may be older than what the cursor
     /// said, so they are counted for themselves: each is at least as much as the one before.
     acknowledged: u64,
     /// `produced` when this lap began, and when the one before it did.
     lap_start: u64,
     last_lap_start: u64,
+    /// Slots up to where the lap before this one ended.
+    last_lap_slots: u32,
+    /// This lap left out the slot of the last descriptor of the one before.
+    skipped: bool,
     /// From this descriptor on no lap ends early.
     whole_from: u64,
     /// What every header says of the other direction: descriptors consumed there.
@@ -104,6 +113,8 @@ impl<M: RingMemory> RingTx<M> {
             acknowledged: 0,
             lap_start: 0,
             last_lap_start: 0,
+            last_lap_slots: 0,
+            skipped: false,
             whole_from: WHOLE_LAP_EVERY,
             ack: 0,
         }
@@ -176,10 +187,19 @@ impl<M: RingMemory> RingTx<M> {
 
     #[inline(always)]
     fn set_limit(&mut self) {
-        let passed = self.consumed - self.last_lap_start;
+        // The last lap may have left out what the lap before it ended with, and that may still be
+        // where the consumer is.
+        let passed = self.consumed.saturating_sub(self.last_lap_start);
         let last_lap = self.lap_start - self.last_lap_start;
-        // In range: below `last_lap`, which is at most `capacity`.
-        self.limit = if passed >= last_lap { self.capacity } else { passed as u32 };
+        self.limit = if passed >= last_lap || self.skipped {
+            self.capacity
+        } else if passed + 1 == last_lap {
+            self.last_lap_slots - 1
+        } else {
+            // In range: below `last_lap`, which is at most `capacity`. One slot too few if that lap
+            // left one out.
+            passed as u32
+        };
     }
 
     /// Publishes one descriptor. The caller has seen [`RingTx::room`].
@@ -210,7 +230,8 @@ impl<M: RingMemory> RingTx<M> {
         } else {
             next >= SHORT_LAP && self.consumed == self.produced && self.produced < self.whole_from
         };
-        let header = header.sealed(self.seq, wraps, self.ack);
+        let skips = next == self.limit && !wraps && self.skips_last();
+        let header = header.sealed(self.seq, wraps, skips, self.ack);
         // Release: pairs with the acquire in `RingRx::head`; the body is visible with the header.
         self.memory.slot(self.index)[0].store(header, Ordering::Release);
         self.seq = after(self.seq);
@@ -218,7 +239,17 @@ impl<M: RingMemory> RingTx<M> {
         self.index = next;
         if wraps || next == self.capacity {
             self.end_lap(wraps);
+        } else if skips {
+            self.skipped = true;
+            self.index = next + 1;
+            self.set_limit();
         }
+    }
+
+    /// Whether this lap is stopped by the last descriptor of a shorter one alone.
+    #[cold]
+    fn skips_last(&self) -> bool {
+        !self.skipped && self.consumed + 1 == self.lap_start && self.last_lap_slots < self.capacity
     }
 
     /// Goes to slot 0, or into the slots that the ring has grown by.
@@ -229,7 +260,9 @@ impl<M: RingMemory> RingTx<M> {
             if self.index == self.capacity {
                 self.whole_from = self.produced + WHOLE_LAP_EVERY;
             }
+            self.last_lap_slots = self.index;
             self.index = 0;
+            self.skipped = false;
             self.last_lap_start = self.lap_start;
             self.lap_start = self.produced;
         } else {
@@ -306,7 +339,7 @@ impl<M: RingMemory> RingRx<M> {
     /// Goes past the descriptor whose header was `header`.
     #[inline(always)]
     pub(crate) fn advance(&mut self, header: Header) -> Result<(), Violation> {
-        let next = self.index + 1;
+        let next = self.index + 1 + header.skips();
         self.index = if header.wraps() {
             0
         } else if next < self.memory.slots() {

@@ -58,7 +58,7 @@ const SLOTS: u32 = 32;
 
 /// A descriptor of the other direction, as it comes.
 fn answer(consumed: u64) -> Header {
-    Header::from_word(Header::new(Kind::Inline, 0, 0).sealed(1, false, consumed))
+    Header::from_word(Header::new(Kind::Inline, 0, 0).sealed(1, false, false, consumed))
 }
 
 /// A descriptor that the producer may not write over yet.
@@ -327,12 +327,67 @@ fn short_laps_leave_nothing_stale_behind() {
     assert!(short > 18_000, "{short} laps only: they were not short");
 }
 
+/// Bursts of all lengths between answers, so that laps of all lengths follow each other, many of
+/// them with a slot left out.
+#[test]
+fn laps_that_leave_slots_out_leave_nothing_stale_behind() {
+    let memory = HeapRing::new(64);
+    let mut tx = RingTx::new(memory.clone(), 64);
+    let mut rx = RingRx::new(memory);
+    let (mut left_out, mut random) = (0, 1u64);
+    let messages = if cfg!(miri) { 2000 } else { 500_000 };
+    while tx.produced() < messages {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let burst = if random >> 62 == 0 { 1 + (random >> 40) % 62 } else { 1 };
+        for _ in 0..burst {
+            assert!(tx.room().unwrap() > 0, "no room although all was passed but {burst}");
+            tx.push(Header::new(Kind::Inline, 8, tx.produced() as u32), &[]);
+        }
+        for _ in 0..burst {
+            let head = rx.head().unwrap();
+            assert_eq!(head.aux(), rx.consumed() as u32);
+            left_out += head.skips();
+            rx.advance(head).unwrap();
+        }
+        assert_eq!(rx.head(), None, "an old descriptor was taken for a new one");
+        rx.publish();
+        if random >> 32 & 1 == 0 {
+            tx.acknowledged(answer(rx.consumed()));
+        }
+    }
+    assert!(u64::from(left_out) > messages / 1000, "{left_out} slots only were left out");
+}
+
+#[test]
+fn a_short_lap_does_not_make_the_ring_short() {
+    let memory = HeapRing::new(64);
+    let mut tx = RingTx::new(memory.clone(), 64);
+    let mut rx = RingRx::new(memory);
+    // After so many messages and answers a short lap has just ended.
+    for _ in 0..8 {
+        tx.push(Header::new(Kind::Inline, 0, 0), &[]);
+        let head = rx.head().unwrap();
+        rx.advance(head).unwrap();
+        tx.acknowledged(answer(rx.consumed().saturating_sub(u64::from(head.wraps()))));
+    }
+    // Now the consumer does not look for a while.
+    for sent in 0..60 {
+        assert!(tx.room().unwrap() > 0, "no room after {sent} messages");
+        tx.push(Header::new(Kind::Inline, 0, sent), &[]);
+    }
+    for sent in 0..60 {
+        let head = rx.head().unwrap();
+        assert_eq!(head.aux(), sent);
+        rx.advance(head).unwrap();
+    }
+}
+
 #[test]
 fn a_producer_that_never_wraps_is_cut_off() {
     let memory = HeapRing::new(4);
     let mut rx = RingRx::new(memory.clone());
     for number in 0..4u16 {
-        let header = Header::new(Kind::Inline, 0, 0).sealed(number + 1, false, 0);
+        let header = Header::new(Kind::Inline, 0, 0).sealed(number + 1, false, false, 0);
         memory.slot(u32::from(number))[0].store(header, Ordering::Relaxed);
         let head = rx.head().unwrap();
         assert_eq!(rx.advance(head).is_err(), number == 3);

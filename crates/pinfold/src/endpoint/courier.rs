@@ -1,0 +1,124 @@
+//! Answers that found no room when the caller left.
+//!
+//! A caller whose receive has ended may not call again for long; but the sender waits for the
+//! answer, and if the ring was full then, the answer is still here. A thread is left with it: it
+//! waits for room, delivers, and ends.
+
+use std::{
+    sync::{Arc, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use pinfold_sys::clock;
+
+use super::{
+    engine::{
+        Engine,
+        op::{Done, OpKey},
+    },
+    shared::Shared,
+};
+use crate::Result;
+
+/// How long the caller itself waits for room: most peers are about to make some.
+const GRACE: Duration = Duration::from_micros(50);
+
+impl Shared {
+    /// Waits until an operation has ended, and what its peer is to hear is under way. `None`: the
+    /// deadline passed first.
+    #[inline]
+    pub(crate) fn wait_done(
+        self: &Arc<Shared>,
+        key: OpKey,
+        deadline: Option<Instant>,
+    ) -> Option<Result<Done>> {
+        let mut blocked = false;
+        let done = self.wait_for(deadline, |engine| {
+            let done = engine.take_done(key);
+            blocked = !engine.core.blocked.is_empty();
+            done
+        });
+        if blocked {
+            self.deliver();
+        }
+        done
+    }
+
+    /// The result of an operation if it has ended, after a turn of progress.
+    pub(crate) fn try_done(self: &Arc<Shared>, key: OpKey) -> Option<Result<Done>> {
+        let mut engine = self.enter();
+        engine.progress();
+        let done = engine.take_done(key);
+        let blocked = !engine.core.blocked.is_empty();
+        drop(engine);
+        if blocked && done.is_some() {
+            self.deliver();
+        }
+        done
+    }
+
+    /// Sees to answers that have found no room.
+    #[cold]
+    fn deliver(self: &Arc<Shared>) {
+        let end = Instant::now() + GRACE;
+        loop {
+            let mut engine = self.enter();
+            if !engine.owes_answers() {
+                return;
+            }
+            if engine.driven || engine.courier {
+                engine.kick_if_needed();
+                return;
+            }
+            if Instant::now() >= end {
+                engine.courier = true;
+                break;
+            }
+            engine.progress();
+            drop(engine);
+            clock::relax();
+        }
+        let shared = Arc::clone(self);
+        let builder = thread::Builder::new().name("pinfold-answers".to_owned());
+        match builder.spawn(move || shared.carry()) {
+            Ok(courier) => {
+                let mut place = self.courier.lock().unwrap_or_else(PoisonError::into_inner);
+                *place = Some(courier);
+            }
+            Err(error) => {
+                self.enter().courier = false;
+                tracing::warn!(%error, "answers wait for the next call");
+            }
+        }
+    }
+
+    /// Waits until all answers are delivered, or moot.
+    fn carry(self: Arc<Shared>) {
+        self.wait_for(None, |engine| {
+            if engine.owes_answers() && !engine.closed {
+                return None;
+            }
+            // Within the same entry: who finds more answers after this starts another thread.
+            engine.courier = false;
+            Some(())
+        });
+        // Another thread may have been waiting behind this one.
+        self.enter().core.wakes.any = true;
+    }
+}
+
+impl Engine {
+    /// Whether answers wait for room.
+    pub(crate) fn owes_answers(&mut self) -> bool {
+        if self.is_forked() {
+            return false;
+        }
+        let peers = &mut self.peers;
+        self.core.blocked.iter().any(|index| {
+            peers
+                .at_mut(*index)
+                .is_some_and(|peer| peer.leaving.is_none() && !peer.control.is_empty())
+        })
+    }
+}
