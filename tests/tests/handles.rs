@@ -12,7 +12,18 @@ use pinfold_tests::{
     stamp,
 };
 
-pinfold_tests::roles!(closer, other_side, forker, loner, selfish, short, long, generous);
+pinfold_tests::roles!(
+    closer,
+    other_side,
+    leaves_early,
+    in_mid_sentence,
+    forker,
+    loner,
+    selfish,
+    short,
+    long,
+    generous
+);
 
 const SOON: Duration = Duration::from_millis(50);
 
@@ -113,6 +124,54 @@ fn other_side(_: &Args) {
     assert_eq!(text, format!("{name} is gone: it closed the connection"));
 }
 
+#[test]
+fn closing_in_the_middle_of_a_message_says_so() {
+    let stage = Stage::new(60);
+    stage.play([stage.role("leaves_early"), stage.role("in_mid_sentence")]);
+}
+
+const EARLY_LEAVES: u32 = 24;
+
+fn leaves_early(_: &Args) {
+    let builder = || Endpoint::builder().progress(pinfold::Progress::Dedicated);
+    let mut closed = 0;
+    for round in 0..EARLY_LEAVES {
+        let (endpoint, peer) = role::listen(builder(), &format!("early-{round}"));
+        let posted = endpoint.recv_owned(peer, 1, vec![0; LONG]);
+        while endpoint.probe(peer, 2).unwrap().is_none() {}
+        thread::sleep(Duration::from_micros(200) * round);
+        endpoint.close();
+        let (result, bytes) = posted.wait();
+        match result {
+            Ok(received) => {
+                assert_eq!(received.len, LONG as u64);
+                stamp::check(&bytes, 1);
+            }
+            Err(Error::Closed) => closed += 1,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    role::note(format_args!("closed {closed} times in the middle of a message"));
+}
+
+const LONG: usize = 24 << 20;
+
+fn in_mid_sentence(_: &Args) {
+    let bytes = stamp::bytes(LONG, 1);
+    for round in 0..EARLY_LEAVES {
+        let (endpoint, peer) = role::connect(Endpoint::builder(), &format!("early-{round}"));
+        let result = endpoint.scope(|s| {
+            let first = s.send(peer, 2, b"")?;
+            let sent = s.send(peer, 1, &bytes)?.wait().map(drop);
+            first.wait().map(drop).and(sent)
+        });
+        match result {
+            Ok(()) | Err(Error::PeerGone { how: Gone::Closed, .. } | Error::Transfer { .. }) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
 // Forked.
 
 #[test]
@@ -202,12 +261,20 @@ fn peers_that_are_not_there() {
 
 fn loner(_: &Args) {
     let alone = Endpoint::new().unwrap();
-    match alone.accept_timeout(SOON) {
-        Err(Error::Timeout(patience)) => assert_eq!(patience, SOON),
-        other => panic!("{other:?}"),
+    for error in [alone.accept().unwrap_err(), alone.accept_timeout(PATIENCE).unwrap_err()] {
+        assert_eq!(
+            error.to_string(),
+            "this endpoint does not listen, so nobody can connect to it; give it a name with \
+             Builder::listen"
+        );
+        assert!(matches!(error, Error::NotListening), "{error:?}");
     }
 
     let there = Endpoint::builder().label("there").listen("local:there").build().unwrap();
+    match there.accept_timeout(SOON) {
+        Err(Error::Timeout(patience)) => assert_eq!(patience, SOON),
+        other => panic!("{other:?}"),
+    }
     let here = Endpoint::builder().label("here").build().unwrap();
     let peer = {
         let there = there.clone();

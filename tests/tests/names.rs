@@ -181,8 +181,16 @@ const BOXES: usize = 2000;
 fn hasty(_: &Args) {
     let patience = Duration::from_millis(100);
     let endpoint = Endpoint::builder().connect_timeout(patience).build().unwrap();
-    match endpoint.connect("local:box") {
-        Err(Error::Timeout(said)) => assert_eq!(said, patience),
+    let error = endpoint.connect("local:box").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "local:box did not answer within 100ms; see that its process runs and uses its endpoint, \
+         or raise Builder::connect_timeout"
+    );
+    match error {
+        Error::NoAnswer { name, patience: said } => {
+            assert_eq!((name.as_str(), said), ("local:box", patience));
+        }
         other => panic!("{other:?}"),
     }
     // Of such sizes as what others may write while a call lasts.

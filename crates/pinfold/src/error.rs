@@ -154,6 +154,21 @@ pub enum Error {
     /// The operation was cancelled.
     #[error("cancelled")]
     Cancelled,
+    /// The other side did not answer a call within the endpoint's connect time-out.
+    #[error(
+        "{name} did not answer within {patience:?}; see that its process runs and uses its endpoint, or raise Builder::connect_timeout"
+    )]
+    NoAnswer {
+        /// The address called.
+        name: String,
+        /// The time-out.
+        patience: Duration,
+    },
+    /// Nobody can connect to an endpoint without a name.
+    #[error(
+        "this endpoint does not listen, so nobody can connect to it; give it a name with Builder::listen"
+    )]
+    NotListening,
     /// The time given ran out.
     #[error("nothing happened within {0:?}")]
     Timeout(Duration),

@@ -107,7 +107,8 @@ impl Endpoint {
     /// # Errors
     /// [`Error::NameGone`] if nobody listens there, [`Error::NotAllowed`],
     /// [`Error::VersionMismatch`], [`Error::LimitReached`], [`Error::BadAddress`];
-    /// [`Error::Timeout`] if the other side does not answer in the endpoint's connect time-out.
+    /// [`Error::NoAnswer`] if the other side does not answer in the endpoint's connect time-out;
+    /// [`Error::Os`] if a process has no descriptors left, this one or the one listening.
     pub fn connect(&self, address: &str) -> Result<PeerId> {
         let address = address.parse::<Address>()?;
         self.call(&address)
@@ -146,10 +147,12 @@ impl Endpoint {
         }
     }
 
-    /// Waits for the next peer to connect.
+    /// Waits for the next peer to connect. Peers that this endpoint connected to are not among
+    /// them: [`Endpoint::connect`] returned those.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Forked`].
+    /// [`Error::NotListening`] if the endpoint does not listen, [`Error::Closed`],
+    /// [`Error::Forked`].
     pub fn accept(&self) -> Result<PeerId> {
         self.accept_until(None).unwrap_or(Err(Error::Closed))
     }
@@ -166,7 +169,8 @@ impl Endpoint {
     fn accept_until(&self, end: Option<Instant>) -> Option<Result<PeerId>> {
         self.shared().wait_for(end, |engine| match engine.check() {
             Err(error) => Some(Err(error)),
-            Ok(()) => engine.newcomers.pop_front().map(Ok),
+            Ok(()) if engine.links.listens() => engine.newcomers.pop_front().map(Ok),
+            Ok(()) => Some(Err(Error::NotListening)),
         })
     }
 
@@ -217,6 +221,9 @@ impl Endpoint {
 
     /// Waits for a matching message and receives it into `buf`.
     ///
+    /// From any source it also waits while the endpoint has had no peer yet: another thread may
+    /// be about to connect. In a program that connects nowhere else it would wait for ever.
+    ///
     /// # Errors
     /// [`Error::Truncated`] with the true length if the message is longer; `buf` then holds its
     /// beginning. [`Error::PeerGone`] if the named peer is gone and has left no such message,
@@ -245,7 +252,7 @@ impl Endpoint {
         borrowed::recv_vectored(self.shared(), from.into(), tag.into(), parts)
     }
 
-    /// Waits for a matching message, whatever its length.
+    /// Waits for a matching message, whatever its length; for whom, see [`Endpoint::recv_into`].
     ///
     /// # Errors
     /// As [`Endpoint::recv_into`], but for `Truncated`; [`Error::LimitReached`] if there is no

@@ -16,12 +16,13 @@ use crate::{
     link::local::{Address, Handshake, Limits, Listener, Us},
 };
 
-/// Greetings under way at a time that others began. Further callers wait in the listener's queue.
+/// Greetings under way at a time that others began, and callers turned away at a time. Further
+/// ones wait in the listener's queue.
 const GREETINGS_MAX: usize = 128;
 /// Events taken from the kernel at a time.
 const EVENTS_AT_ONCE: usize = 64;
 
-/// How long callers wait after the system had no descriptor left for one.
+/// How long callers wait after there was no descriptor left to answer one with.
 const LISTEN_AGAIN_NS: u64 = 100_000_000;
 
 const KIND_SHIFT: u32 = 61;
@@ -55,7 +56,7 @@ pub(crate) struct Links {
     /// Results of connecting that nobody has fetched.
     connected: Vec<(u64, Result<PeerId>)>,
     calls: u64,
-    /// When to listen again, after the system had no descriptor left for a caller.
+    /// When to listen again, after there was no descriptor left to answer a caller with.
     listen_again_ns: Option<u64>,
 }
 
@@ -95,6 +96,11 @@ impl Links {
     /// Whether a peer can still join.
     pub(crate) fn may_join(&self) -> bool {
         self.listener.is_some() || self.greetings.iter().any(Option::is_some)
+    }
+
+    /// Whether others can connect.
+    pub(crate) fn listens(&self) -> bool {
+        self.listener.is_some()
     }
 
     /// When the next greeting runs out of time.
@@ -243,11 +249,12 @@ impl Engine {
 
     /// Takes callers off the listener's queue.
     fn answer_callers(&mut self) {
+        let mut turned_away = 0;
         loop {
-            if self.links.greetings.iter().flatten().count() >= GREETINGS_MAX {
+            if self.links.greetings.iter().flatten().count() + turned_away >= GREETINGS_MAX {
                 return;
             }
-            let Some(listener) = &self.links.listener else { return };
+            let Some(listener) = &mut self.links.listener else { return };
             match listener.accept() {
                 Ok(Some((socket, who))) => {
                     let room = self.room_for_peer().is_ok();
@@ -271,9 +278,13 @@ impl Engine {
                     }
                 }
                 Ok(None) => return,
+                Err(error) if listener.turn_away(&error) => {
+                    tracing::warn!(%error, "a caller was turned away");
+                    turned_away += 1;
+                }
                 Err(error) => {
-                    // Out of descriptors, most likely: the caller stays queued, and the listener
-                    // is left alone for a while, or it would keep the endpoint awake.
+                    // Not even a word for the caller: it stays queued, and the listener is left
+                    // alone for a while, or it would keep the endpoint awake.
                     tracing::warn!(%error, "a caller cannot be answered now");
                     let _ = self.links.epoll.remove(listener.fd());
                     self.links.listen_again_ns = Some(clock::now_ns() + LISTEN_AGAIN_NS);

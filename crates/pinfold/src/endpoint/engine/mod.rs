@@ -5,6 +5,7 @@
 //! - [`peer`]: one connected peer.
 //! - [`table`]: all peers, and those that are gone.
 //! - [`links`]: sockets, greetings, ends of processes.
+//! - `farewell`: how peers go, and how the endpoint closes.
 //! - `post`: sends and receives as the caller's side sees them; `quick`: short ones that nothing
 //!   stands in the way of.
 //! - `sleep`: how the engine stops polling without missing anything.
@@ -13,6 +14,7 @@
 //! [`Wakes`](op::Wakes) and run once the lock is free.
 
 pub(crate) mod core;
+mod farewell;
 mod fetch;
 mod inbound;
 pub(crate) mod links;
@@ -26,28 +28,20 @@ mod table;
 
 use std::{collections::VecDeque, io, sync::Arc, thread::Thread};
 
-use pinfold_sys::{clock, fork::ForkMark, poll::Epoll, process};
+use pinfold_sys::{clock, fork::ForkMark, poll::Epoll};
 
 use self::{
-    core::{Core, Unexpected},
+    core::Core,
     links::Links,
     op::{Done, OpKey, OpKind, OpTable, RecvStage, SendStage, Wakes, gone},
     peer::{Peer, PeerInfo},
     table::PeerTable,
 };
-use super::{
-    config::Config,
-    counters::Counters,
-    matching::{Matcher, Source},
-    wait::SpinPolicy,
-};
+use super::{config::Config, counters::Counters, matching::Matcher, wait::SpinPolicy};
 use crate::{
-    Error, Gone, PeerId, Result,
+    Error, PeerId, Result,
     failpoint::{self, Point},
-    link::{
-        local::Limits,
-        shm::{budget::Budget, ring::Violation},
-    },
+    link::shm::budget::Budget,
     route,
     wire::descriptor::Kind,
 };
@@ -335,135 +329,6 @@ impl Engine {
         moved
     }
 
-    /// Ends the connection with a peer that broke the protocol.
-    #[cold]
-    pub(crate) fn cut_off(&mut self, id: PeerId, violation: Violation) {
-        self.remove_peer(id, Gone::Misbehaved(violation.0));
-    }
-
-    /// The connection with a peer ends, `how`: takes what it still sent, ends every operation with
-    /// it, frees all that it held.
-    ///
-    /// A live peer that is in the middle of writing into a receive of ours is only let go once it
-    /// has reported, or its process has ended; that receive ends then, everything else now.
-    #[cold]
-    pub(crate) fn remove_peer(&mut self, id: PeerId, how: Gone) {
-        if self.is_forked() {
-            return;
-        }
-        let Some(peer) = self.peers.get_mut(id) else { return };
-        let first = peer.leaving.is_none();
-        // An orderly close comes from the peer's own thread, which then is not in mid-copy; a dead
-        // process has none.
-        let stopped = matches!(how, Gone::Closed | Gone::Died);
-        let how = *peer.leaving.get_or_insert(how);
-        // What it had written whole before it went is still good.
-        if first && stopped {
-            while let Some(header) = peer.rx.head() {
-                if let Err(violation) = self.core.receive(peer, header) {
-                    peer.leaving = Some(Gone::Misbehaved(violation.0));
-                    break;
-                }
-            }
-        }
-        let how = peer.leaving.unwrap_or(how);
-        peer.tx.say_closed();
-        let may_write = self.core.stop_pulls(peer) && process::pidfd_alive(&peer.pidfd);
-        let stays = may_write && !stopped;
-        let name = peer.info.name.clone();
-        self.kick = true;
-        self.core.wakes.any = true;
-        self.end_operations(id, &name, how, stays);
-        if !stays {
-            self.bury(id, how);
-        }
-    }
-
-    /// Ends the operations with a peer; but not, if it `stays` for that, the receives it may still
-    /// write to.
-    fn end_operations(&mut self, id: PeerId, name: &str, how: Gone, stays: bool) {
-        for key in self.core.matcher.drop_posted(|from| from == Source::Peer(id)) {
-            self.core.finish(key, Err(gone(name, how)));
-        }
-        // Messages that are whole stay; one that is not stays as a mark, so that nobody takes a
-        // later one for it.
-        self.core.matcher.each_unexpected_of(id, |unexpected| {
-            if !matches!(unexpected, Unexpected::Whole { .. }) {
-                *unexpected = Unexpected::Lost;
-            }
-        });
-        let theirs: Vec<OpKey> = self
-            .core
-            .ops
-            .open()
-            .filter(|(_, op)| match &op.kind {
-                OpKind::Send(send) => send.peer == id,
-                OpKind::Recv(recv) => match &recv.stage {
-                    RecvStage::Streaming { peer } => *peer == id,
-                    RecvStage::Pulling(pull) => pull.peer == id && !(stays && pull.awaits_sender()),
-                    RecvStage::Posted(_) | RecvStage::Moving => false,
-                },
-            })
-            .map(|(key, _)| key)
-            .collect();
-        for key in theirs {
-            self.core.finish(key, Err(gone(name, how)));
-        }
-        let ops = &self.core.ops;
-        let open = |key: &OpKey| ops.get(*key).is_some_and(|op| op.done.is_none());
-        self.core.pulls.retain(open);
-        self.core.pushes.retain(open);
-    }
-
-    /// Frees all that a peer held. Every operation with it has ended.
-    fn bury(&mut self, id: PeerId, how: Gone) {
-        let Some(peer) = self.peers.remove(id, how) else { return };
-        tracing::debug!(peer = peer.info.name, %how, "a peer is gone");
-        self.core.counters.peers_gone += 1;
-        self.hot.retain(|index| *index != id.index);
-        self.core.blocked.retain(|index| *index != id.index);
-        self.newcomers.retain(|newcomer| *newcomer != id);
-        self.links.forget(&peer);
-        self.core.lane_budget.give(peer.tx.budgeted());
-        self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
-        if self.nobody_left().is_some() {
-            for key in self.core.matcher.drop_posted(|from| from == Source::Any) {
-                let error = self.nobody_left().unwrap_or(Error::Closed);
-                self.core.finish(key, Err(error));
-            }
-        }
-    }
-
-    /// Takes the reports of a peer that is being let go; lets it go after the last.
-    #[cold]
-    fn poll_leaving(&mut self, index: u32, how: Gone) {
-        let Some(peer) = self.peers.at_mut(index) else { return };
-        let id = peer.id;
-        while let Some(header) = peer.rx.head() {
-            let report = header.kind() == Some(Kind::Wrote);
-            // Whatever else it says, or gets wrong, no longer matters.
-            if report && self.core.receive(peer, header).is_ok() {
-                continue;
-            }
-            if peer.rx.advance(header).is_err() {
-                break;
-            }
-        }
-        let awaited = self.core.pulls.iter().any(|key| self.core.ops.awaits_sender(*key, id));
-        if !awaited {
-            self.bury(id, how);
-        }
-    }
-
-    /// The error of a receive from any source that nothing can satisfy any more.
-    pub(crate) fn nobody_left(&self) -> Option<Error> {
-        if self.peers.live() > 0 || self.links.may_join() {
-            return None;
-        }
-        let (last, how) = self.peers.last_gone()?;
-        Some(Error::NobodyLeft { last: last.to_owned(), how })
-    }
-
     /// The connected peer, or the error that says what became of it.
     #[inline(always)]
     pub(crate) fn peer_mut(&mut self, id: PeerId) -> Result<(&mut Peer, &mut Core)> {
@@ -503,42 +368,6 @@ impl Engine {
             None => return Some(Err(Error::Closed)),
         }
         self.core.ops.remove(key)?.done
-    }
-
-    /// Ends everything, in good order.
-    pub(crate) fn close(&mut self) {
-        if self.closed {
-            return;
-        }
-        self.closed = true;
-        if self.is_forked() {
-            // The mappings did not come along, and their addresses may be anything by now; the
-            // name in the file system is the parent's.
-            std::mem::forget(std::mem::take(&mut self.peers));
-            self.links.forsake();
-            return;
-        }
-        failpoint::hit(Point::BeforeClose);
-        for id in self.peers.ids() {
-            if let Some(peer) = self.peers.get_mut(id) {
-                Engine::publish(&mut self.core, peer);
-            }
-            self.remove_peer(id, Gone::Disconnected);
-        }
-        let open: Vec<OpKey> = self.core.ops.open().map(|(key, _)| key).collect();
-        for key in open {
-            // What a peer may still write to ends when that peer has reported.
-            if !self.core.ops.is_awaiting(key) {
-                self.core.finish(key, Err(Error::Closed));
-            }
-        }
-        self.links.close();
-    }
-
-    /// Whether nothing is left that a peer waits to hear from this side.
-    pub(crate) fn is_flushed(&self) -> bool {
-        self.is_forked()
-            || self.peers.iter().all(|peer| peer.control.is_empty() && peer.leaving.is_none())
     }
 
     /// Tries to take a send back. Whether it has ended or will end as cancelled; `false`: it goes
@@ -588,15 +417,6 @@ impl Engine {
         let is_recv = matches!(self.core.ops.get(key).map(|op| &op.kind), Some(OpKind::Recv(_)));
         if is_recv || unwinding {
             self.cancel(key);
-        }
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        // A peer that never reported may write at any time: its targets are never given back.
-        if self.peers.iter().any(|peer| peer.leaving.is_some()) {
-            std::mem::forget(std::mem::take(&mut self.core.ops));
         }
     }
 }

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    failpoint::{self, Point},
     route::{Path, PathSet},
     wire::{
         hello::{self, Answer, Introduction, Limits, Proof, Refuse, Verdict},
@@ -136,7 +137,7 @@ impl Handshake {
     /// # Errors
     /// The greeting failed, and so will every later step: refused ([`Error::NotAllowed`],
     /// [`Error::VersionMismatch`], [`Error::LimitReached`]), the peer gone or misbehaving
-    /// ([`Error::PeerGone`]), out of time ([`Error::Timeout`] if we connected), [`Error::Os`].
+    /// ([`Error::PeerGone`]), out of time ([`Error::NoAnswer`] if we connected), [`Error::Os`].
     pub(crate) fn step(&mut self, now_ns: u64) -> Result<Option<Box<Established>>> {
         loop {
             match self.advance(now_ns)? {
@@ -146,7 +147,10 @@ impl Handshake {
                 Moved::Waiting => {
                     self.state = State::Over;
                     return Err(match self.address {
-                        Some(_) => Error::Timeout(Duration::from_nanos(self.patience_ns)),
+                        Some(_) => Error::NoAnswer {
+                            name: self.peer(),
+                            patience: Duration::from_nanos(self.patience_ns),
+                        },
                         None => self.misbehaved("it did not greet in time"),
                     });
                 }
@@ -217,6 +221,7 @@ impl Handshake {
         let mut fds = vec![segment.as_fd()];
         fds.extend(own.as_ref().map(AsFd::as_fd));
         self.send(&hello::encode_welcome(&self.introduction(), &ours), &fds)?;
+        failpoint::hit(Point::WelcomeSent);
         let half = Half { peer, mapping, ours, theirs: None, pidfd: None };
         self.state = State::AwaitProof(Box::new(half));
         Ok(Moved::On)
@@ -239,6 +244,7 @@ impl Handshake {
         let own = process::self_pidfd().ok();
         let own: Vec<_> = own.iter().map(AsFd::as_fd).collect();
         self.send(&hello::encode_proof(&ours, &theirs), &own)?;
+        failpoint::hit(Point::ProofSent);
         let half = Half { peer, mapping, ours, theirs: Some(theirs), pidfd: fds.next() };
         self.state = State::AwaitReady(Box::new(half));
         Ok(Moved::On)
@@ -251,6 +257,7 @@ impl Handshake {
         half.theirs = Some(theirs);
         half.pidfd = packet.fds.into_iter().next();
         self.send(&hello::encode_ready(&theirs), &[])?;
+        failpoint::hit(Point::ReadySent);
         self.establish(half, &on_ours, Side::Accepting)
     }
 

@@ -13,7 +13,7 @@ use std::{
 use pinfold_sys::socket::{self, Credentials};
 use rustix::{
     fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags},
-    io::Errno,
+    io::{Errno, fcntl_dupfd_cloexec},
 };
 
 use super::{
@@ -21,7 +21,10 @@ use super::{
     address::Address,
     directory::{Directory, Kind, Places},
 };
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    wire::hello::{self, Refuse},
+};
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
@@ -40,6 +43,8 @@ pub(crate) struct Listener {
     directory: Directory,
     /// The socket file: device and inode.
     file: (u64, u64),
+    /// Given up for a moment to answer whoever calls when there are no others left.
+    spare: Option<OwnedFd>,
     made_by: u32,
 }
 
@@ -87,6 +92,7 @@ impl Listener {
         Ok(Listener {
             socket,
             address: address.clone(),
+            spare: spare(&directory),
             directory,
             file,
             made_by: std::process::id(),
@@ -96,7 +102,8 @@ impl Listener {
     /// The next connection and who made it, if one is waiting.
     ///
     /// # Errors
-    /// [`Error::Os`] if this process has no descriptors left; the connection keeps waiting.
+    /// [`Error::Os`] if there are no descriptors left; the connection keeps waiting, or can be
+    /// [turned away](Listener::turn_away).
     pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Credentials)>> {
         let os = |call, source| Error::os(call, self.address().to_string(), source);
         let Some(socket) = socket::accept(&self.socket).map_err(|error| os("accept", error))?
@@ -105,6 +112,30 @@ impl Listener {
         };
         let who = socket::peer_credentials(&socket).map_err(|error| os("getsockopt", error))?;
         Ok(Some((socket, who)))
+    }
+
+    /// Tells the next caller that it cannot be accepted, `why` being that there are no descriptors
+    /// left. Whether it was told: other threads may be faster to take the one that this needs.
+    pub(crate) fn turn_away(&mut self, why: &Error) -> bool {
+        let Error::Os { source, .. } = why else { return false };
+        let Some(errno @ (Errno::MFILE | Errno::NFILE)) = Errno::from_io_error(source) else {
+            return false;
+        };
+        let Some(room) = self.spare.take().or_else(|| spare(&self.directory)) else {
+            return false;
+        };
+        drop(room);
+        let accepted = socket::accept(&self.socket).ok().flatten();
+        if let Some(caller) = &accepted {
+            // What it has said already would reset the connection if it were left unread.
+            let _ = socket::recv(caller, &mut [0; hello::MESSAGE_MAX], 0);
+            let refuse = Refuse::Exhausted { errno: errno.raw_os_error() };
+            let _ = socket::send(caller, &hello::encode_refuse(&refuse), &[]);
+        }
+        let told = accepted.is_some();
+        drop(accepted);
+        self.spare = spare(&self.directory);
+        told
     }
 
     /// Readable while a connection is waiting.
@@ -130,6 +161,11 @@ impl Drop for Listener {
             let _ = fs::unlinkat(&self.directory, self.address.name(), AtFlags::empty());
         }
     }
+}
+
+/// A descriptor of no use but to be closed. Without one, callers wait instead of being told.
+fn spare(directory: &Directory) -> Option<OwnedFd> {
+    fcntl_dupfd_cloexec(directory, 0).ok()
 }
 
 /// The directory's lock, held until dropped.

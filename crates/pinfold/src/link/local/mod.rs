@@ -4,7 +4,7 @@
 //! an access rule admits others, in one that they may pass through. Who connects is what the
 //! kernel says, checked against the rule ([`access`]). The two sides then introduce themselves,
 //! hand over the segment and find out by trying which paths the pair has ([`proof`],
-//! [`handshake`]).
+//! [`handshake`]), in memory that a peer may touch at any time ([`slots`]).
 
 pub(crate) mod access;
 pub(crate) mod address;
@@ -12,6 +12,7 @@ pub(crate) mod directory;
 pub(crate) mod handshake;
 pub(crate) mod listener;
 pub(crate) mod proof;
+pub(crate) mod slots;
 
 pub use access::{Access, Who};
 pub use address::Address;

@@ -4,45 +4,26 @@
 //! Each side holds a nonce for the other to read and scratch for the other to write, and tells
 //! where they are. Behind the nonce lies a mark that was also sent over the socket: who reads the
 //! mark knows that the process id leads to the peer and not to a stranger who got the same id,
-//! and only then writes.
+//! and that the peer still waits; and only then writes. All three lie in one of the [`SLOTS`],
+//! where a write that comes too late does no harm.
 #![allow(unsafe_code)]
-// Invariant: within this process the trial writes nothing but scratch of live `Target`s. The
-// scratch of a `Target` is written by other processes, or by the kernel for this one, at any
-// time while the `Target` lives, so it is atomic.
+// Invariant: within this process the trial writes nothing but scratch of `SLOTS`, which others
+// may write at any time.
 
-use std::{
-    os::fd::BorrowedFd,
-    ptr,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::os::fd::BorrowedFd;
 
 use pinfold_sys::process::{pidfd_alive, read_remote_into, write_remote_from};
 use rustix::io::Errno;
 
+use super::slots::{Lease, SLOTS};
 use crate::{
     route::Refusal,
     wire::hello::{Proof, Verdict},
 };
 
-/// Where the scratch of each live [`Target`] of this process lies.
-static SCRATCHES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-
 /// What the peer is to read and to write.
 #[derive(Debug)]
-pub(crate) struct Target {
-    secret: Box<Secret>,
-    scratch: Box<[AtomicU64; 2]>,
-}
-
-#[derive(Debug)]
-#[repr(C, align(8))]
-struct Secret {
-    nonce: [u8; 16],
-    mark: [u8; 16],
-}
+pub(crate) struct Target(Lease);
 
 impl Target {
     /// Draws a nonce and a mark.
@@ -50,55 +31,36 @@ impl Target {
     /// # Errors
     /// If the system has no random numbers.
     pub(crate) fn new() -> Result<Target, Errno> {
-        Ok(Target::with(random()?, random()?))
+        Ok(Target(SLOTS.take(random()?, random()?)))
     }
 
     /// For a greeting that fails anyway.
     pub(crate) fn blank() -> Target {
-        Target::with([0; 16], [0; 16])
-    }
-
-    fn with(nonce: [u8; 16], mark: [u8; 16]) -> Target {
-        let secret = Box::new(Secret { nonce, mark });
-        let target = Target { secret, scratch: Box::default() };
-        scratches().push(target.scratch_addr());
-        target
+        Target(SLOTS.take([0; 16], [0; 16]))
     }
 
     /// Where the nonce lies, followed by the mark.
     pub(crate) fn nonce_addr(&self) -> u64 {
-        ptr::from_ref(&*self.secret).expose_provenance() as u64
+        self.0.nonce_addr()
     }
 
     /// Where the peer may write 16 bytes.
     pub(crate) fn scratch_addr(&self) -> u64 {
-        self.scratch.as_ptr().expose_provenance() as u64
+        self.0.scratch_addr()
     }
 
     /// What lies behind the nonce.
     pub(crate) fn mark(&self) -> [u8; 16] {
-        self.secret.mark
+        self.0.mark()
     }
 
     /// Whether the peer did what it says.
     pub(crate) fn judge(&self, proof: &Proof) -> Verdict {
         let right = |is: bool| if is { Ok(()) } else { Err(Refusal::WrongProcess) };
-        let mut written = [0; 16];
-        for (half, word) in written.chunks_exact_mut(8).zip(self.scratch.iter()) {
-            // The message that made us look was sent after the write.
-            half.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
-        }
         Verdict {
-            read: proof.read.and_then(|nonce| right(nonce == self.secret.nonce)),
-            write: proof.write.and_then(|token| right(token == written)),
+            read: proof.read.and_then(|nonce| right(nonce == self.0.nonce())),
+            write: proof.write.and_then(|token| right(token == self.0.scratch())),
         }
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let addr = self.scratch_addr();
-        scratches().retain(|&scratch| scratch != addr);
     }
 }
 
@@ -163,13 +125,11 @@ fn read_nonce(peer: &Subject<'_>) -> Result<[u8; 16], Refusal> {
 
 fn write_token(peer: &Subject<'_>) -> Result<[u8; 16], Refusal> {
     let token = random().map_err(denied)?;
-    // Held until the write is done, so that the scratch is not freed under it.
-    let own = (peer.pid == std::process::id()).then(scratches);
-    if own.as_ref().is_some_and(|own| !own.contains(&peer.scratch_addr)) {
+    if peer.pid == std::process::id() && !SLOTS.has_scratch_at(peer.scratch_addr) {
         return Err(Refusal::WrongProcess);
     }
-    // SAFETY: if the process is this one, the address is that of a live target's scratch, 16
-    // bytes of atomics, which stays alive while the lock is held.
+    // SAFETY: if the process is this one, the address is that of a slot's scratch, 16 bytes of
+    // atomics that are never freed.
     match unsafe { write_remote_from(peer.pid, peer.scratch_addr, &token) } {
         Ok(16) => Ok(token),
         Ok(_) => Err(denied(Errno::FAULT)),
@@ -187,15 +147,11 @@ fn random() -> Result<[u8; 16], Errno> {
     Ok(bytes)
 }
 
-fn scratches() -> std::sync::MutexGuard<'static, Vec<u64>> {
-    SCRATCHES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn subject(target: &Target) -> Subject<'_> {
+    fn subject(target: &Target) -> Subject<'static> {
         Subject {
             pid: std::process::id(),
             uid: pinfold_sys::user::uid(),
@@ -237,7 +193,22 @@ mod tests {
         if proof.read == WRONG {
             assert_eq!(proof.write, WRONG);
         }
-        assert!(target.scratch.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        assert_eq!(target.0.scratch(), [0; 16]);
+    }
+
+    #[test]
+    fn a_peer_that_was_given_up_is_not_written_to() {
+        let target = Target::new().unwrap();
+        let late = subject(&target);
+        drop(target);
+        let proof = attempt(&late);
+        assert!(proof.read == WRONG || matches!(proof.read, Err(Refusal::Denied(_))));
+        assert!(proof.write.is_err());
+        let next = Target::new().unwrap();
+        let proof = attempt(&subject(&next));
+        if proof.read.is_ok() {
+            assert_eq!(next.judge(&proof), Verdict { read: Ok(()), write: Ok(()) });
+        }
     }
 
     #[test]

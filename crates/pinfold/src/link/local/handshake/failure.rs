@@ -3,6 +3,7 @@
 use std::io;
 
 use pinfold_sys::{process, socket::Credentials};
+use rustix::io::Errno;
 
 use super::{super::access::describe, Handshake};
 use crate::{
@@ -37,11 +38,18 @@ impl Handshake {
                 limit: peers_max,
                 remedy: "raise peers_max there, or disconnect a peer",
             },
-            Refuse::Exhausted { errno } => Error::Os {
-                call: "memfd_create",
-                on: format!("a segment, by the process listening at {}", self.peer()),
-                source: io::Error::from_raw_os_error(errno),
-            },
+            Refuse::Exhausted { errno } => {
+                let (call, remedy) = match Errno::from_raw_os_error(errno) {
+                    Errno::MFILE => ("accept4", "; raise its ulimit -n, or have it close some"),
+                    Errno::NFILE => ("accept4", "; raise fs.file-max, or close some"),
+                    _ => ("memfd_create", ""),
+                };
+                Error::Os {
+                    call,
+                    on: format!("a call, in the process listening at {}{remedy}", self.peer()),
+                    source: io::Error::from_raw_os_error(errno),
+                }
+            }
         }
     }
 

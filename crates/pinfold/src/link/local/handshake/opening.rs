@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    failpoint::{self, Point},
     wire::hello::{self, Answer, Limits, Refuse},
 };
 
@@ -175,6 +176,7 @@ impl Handshake {
             }
             sent => sent?,
         }
+        failpoint::hit(Point::HelloSent);
         self.state = State::AwaitWelcome;
         Ok(())
     }

@@ -260,7 +260,7 @@ fn a_full_queue_is_waited_for() {
 
     let second = socket::connect(&dir.reach("box")).unwrap();
     let mut late = connect();
-    assert!(matches!(late.step(PATIENCE), Err(Error::Timeout(Duration { .. }))));
+    assert!(matches!(late.step(PATIENCE), Err(Error::NoAnswer { .. })));
     let mut orphan = connect();
     drop(listener);
     assert!(matches!(finish(&mut orphan, 9 * RETRY_NS), Err(Error::NameGone { .. })));
@@ -274,7 +274,12 @@ fn silence_runs_into_the_deadline() {
     let (socket, who) = scene.accept();
     assert!(client.step(PATIENCE - 1).unwrap().is_none());
     let late = client.step(PATIENCE);
-    assert!(matches!(late, Err(Error::Timeout(given)) if given.as_nanos() == PATIENCE.into()));
+    match late {
+        Err(Error::NoAnswer { name, patience }) => {
+            assert_eq!((name.as_str(), patience.as_nanos()), ("local:box", PATIENCE.into()));
+        }
+        other => panic!("{other:?}"),
+    }
     assert!(matches!(client.step(0), Err(Error::Closed)));
 
     // The server hears Hello but never the proof.
@@ -354,10 +359,23 @@ fn a_refusal_survives_a_reset() {
     drop(raw);
     assert!(matches!(finish(&mut client, 0), Err(Error::LimitReached { limit: 3, .. })));
 
-    let (mut client, raw) = scene.bad_server();
-    socket::send(&raw, &hello::encode_refuse(&Refuse::Exhausted { errno: 24 }), &[]).unwrap();
-    drop(raw);
-    assert!(matches!(finish(&mut client, 0), Err(Error::Os { call: "memfd_create", .. })));
+    for (errno, name, remedy) in [
+        (Errno::MFILE, "accept4", "ulimit -n"),
+        (Errno::NFILE, "accept4", "fs.file-max"),
+        (Errno::NOMEM, "memfd_create", "local:box"),
+    ] {
+        let (mut client, raw) = scene.bad_server();
+        let refuse = Refuse::Exhausted { errno: errno.raw_os_error() };
+        socket::send(&raw, &hello::encode_refuse(&refuse), &[]).unwrap();
+        drop(raw);
+        match finish(&mut client, 0) {
+            Err(Error::Os { call, on, source }) => {
+                assert_eq!((call, source.raw_os_error()), (name, Some(errno.raw_os_error())));
+                assert!(on.contains(remedy), "{on}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 
     let (mut client, raw) = scene.bad_server();
     drop(raw);

@@ -1,0 +1,206 @@
+//! Farewells: how a peer goes, and how the endpoint closes.
+
+use pinfold_sys::process;
+
+use super::{
+    Engine,
+    core::{Core, Unexpected},
+    op::{OpKey, OpKind, RecvStage, gone},
+};
+use crate::{
+    Error, Gone, PeerId,
+    endpoint::matching::Source,
+    failpoint::{self, Point},
+    link::{local::Limits, shm::ring::Violation},
+    wire::descriptor::Kind,
+};
+
+impl Engine {
+    /// Ends the connection with a peer that broke the protocol.
+    #[cold]
+    pub(crate) fn cut_off(&mut self, id: PeerId, violation: Violation) {
+        self.remove_peer(id, Gone::Misbehaved(violation.0));
+    }
+
+    /// The connection with a peer ends, `how`: takes what it still sent, ends every operation with
+    /// it, frees all that it held.
+    ///
+    /// A live peer that is in the middle of writing into a receive of ours is only let go once it
+    /// has reported, or its process has ended; that receive ends then, everything else now.
+    #[cold]
+    pub(crate) fn remove_peer(&mut self, id: PeerId, how: Gone) {
+        if self.is_forked() {
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        let first = peer.leaving.is_none();
+        // An orderly close comes from the peer's own thread, which then is not in mid-copy; a dead
+        // process has none.
+        let stopped = matches!(how, Gone::Closed | Gone::Died);
+        let how = *peer.leaving.get_or_insert(how);
+        // What it had written whole before it went is still good.
+        if first && stopped {
+            while let Some(header) = peer.rx.head() {
+                if let Err(violation) = self.core.receive(peer, header) {
+                    peer.leaving = Some(Gone::Misbehaved(violation.0));
+                    break;
+                }
+            }
+        }
+        let how = peer.leaving.unwrap_or(how);
+        peer.tx.say_closed();
+        let may_write = self.core.stop_pulls(peer) && process::pidfd_alive(&peer.pidfd);
+        let stays = may_write && !stopped;
+        let name = peer.info.name.clone();
+        self.kick = true;
+        self.core.wakes.any = true;
+        self.end_operations(id, &name, how, stays);
+        if !stays {
+            self.bury(id, how);
+        }
+    }
+
+    /// Ends the operations with a peer; but not, if it `stays` for that, the receives it may still
+    /// write to.
+    fn end_operations(&mut self, id: PeerId, name: &str, how: Gone, stays: bool) {
+        let closed = self.closed;
+        let error = || if closed { Error::Closed } else { gone(name, how) };
+        for key in self.core.matcher.drop_posted(|from| from == Source::Peer(id)) {
+            self.core.finish(key, Err(error()));
+        }
+        // Messages that are whole stay; one that is not stays as a mark, so that nobody takes a
+        // later one for it.
+        self.core.matcher.each_unexpected_of(id, |unexpected| {
+            if !matches!(unexpected, Unexpected::Whole { .. }) {
+                *unexpected = Unexpected::Lost;
+            }
+        });
+        let theirs: Vec<OpKey> = self
+            .core
+            .ops
+            .open()
+            .filter(|(_, op)| match &op.kind {
+                OpKind::Send(send) => send.peer == id,
+                OpKind::Recv(recv) => match &recv.stage {
+                    RecvStage::Streaming { peer } => *peer == id,
+                    RecvStage::Pulling(pull) => pull.peer == id && !(stays && pull.awaits_sender()),
+                    RecvStage::Posted(_) | RecvStage::Moving => false,
+                },
+            })
+            .map(|(key, _)| key)
+            .collect();
+        for key in theirs {
+            self.core.finish(key, Err(error()));
+        }
+        let ops = &self.core.ops;
+        let open = |key: &OpKey| ops.get(*key).is_some_and(|op| op.done.is_none());
+        self.core.pulls.retain(open);
+        self.core.pushes.retain(open);
+    }
+
+    /// Frees all that a peer held. Every operation with it has ended.
+    fn bury(&mut self, id: PeerId, how: Gone) {
+        let Some(peer) = self.peers.remove(id, how) else { return };
+        tracing::debug!(peer = peer.info.name, %how, "a peer is gone");
+        self.core.counters.peers_gone += 1;
+        self.hot.retain(|index| *index != id.index);
+        self.core.blocked.retain(|index| *index != id.index);
+        self.newcomers.retain(|newcomer| *newcomer != id);
+        self.links.forget(&peer);
+        self.core.lane_budget.give(peer.tx.budgeted());
+        self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
+        if self.nobody_left().is_some() {
+            for key in self.core.matcher.drop_posted(|from| from == Source::Any) {
+                let error = self.nobody_left().filter(|_| !self.closed).unwrap_or(Error::Closed);
+                self.core.finish(key, Err(error));
+            }
+        }
+    }
+
+    /// Takes the reports of a peer that is being let go; lets it go after the last.
+    #[cold]
+    pub(super) fn poll_leaving(&mut self, index: u32, how: Gone) {
+        let Some(peer) = self.peers.at_mut(index) else { return };
+        let id = peer.id;
+        let awaiting = |core: &Core| {
+            let of_this = |key: &OpKey| core.ops.awaits_sender(*key, id);
+            core.pulls.iter().copied().filter(of_this).collect::<Vec<OpKey>>()
+        };
+        let before = awaiting(&self.core);
+        while let Some(header) = peer.rx.head() {
+            let report = header.kind() == Some(Kind::Wrote);
+            // Whatever else it says, or gets wrong, no longer matters.
+            if report && self.core.receive(peer, header).is_ok() {
+                continue;
+            }
+            if peer.rx.advance(header).is_err() {
+                break;
+            }
+        }
+        if self.closed {
+            // Whoever waited for the report waited, first of all, at a closed endpoint.
+            for key in before {
+                if let Some(op) = self.core.ops.get_mut(key) {
+                    op.done = op.done.take().map(|_| Err(Error::Closed));
+                }
+            }
+        }
+        if awaiting(&self.core).is_empty() {
+            self.bury(id, how);
+        }
+    }
+
+    /// The error of a receive from any source that nothing can satisfy any more.
+    pub(crate) fn nobody_left(&self) -> Option<Error> {
+        if self.peers.live() > 0 || self.links.may_join() {
+            return None;
+        }
+        let (last, how) = self.peers.last_gone()?;
+        Some(Error::NobodyLeft { last: last.to_owned(), how })
+    }
+
+    /// Ends everything, in good order.
+    pub(crate) fn close(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        if self.is_forked() {
+            // The mappings did not come along, and their addresses may be anything by now; the
+            // name in the file system is the parent's.
+            std::mem::forget(std::mem::take(&mut self.peers));
+            self.links.forsake();
+            return;
+        }
+        failpoint::hit(Point::BeforeClose);
+        for id in self.peers.ids() {
+            if let Some(peer) = self.peers.get_mut(id) {
+                Engine::publish(&mut self.core, peer);
+            }
+            self.remove_peer(id, Gone::Disconnected);
+        }
+        let open: Vec<OpKey> = self.core.ops.open().map(|(key, _)| key).collect();
+        for key in open {
+            // What a peer may still write to ends when that peer has reported.
+            if !self.core.ops.is_awaiting(key) {
+                self.core.finish(key, Err(Error::Closed));
+            }
+        }
+        self.links.close();
+    }
+
+    /// Whether nothing is left that a peer waits to hear from this side.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.is_forked()
+            || self.peers.iter().all(|peer| peer.control.is_empty() && peer.leaving.is_none())
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // A peer that never reported may write at any time: its targets are never given back.
+        if self.peers.iter().any(|peer| peer.leaving.is_some()) {
+            std::mem::forget(std::mem::take(&mut self.core.ops));
+        }
+    }
+}
