@@ -65,13 +65,28 @@ pub(crate) fn send(shared: &Arc<Shared>, peer: PeerId, tag: u64, data: &[u8]) ->
 #[inline(never)]
 fn send_part(shared: &Arc<Shared>, peer: PeerId, tag: u64, memory: Part) -> Result<Receipt> {
     let mut chosen = None;
-    if let Some(mut engine) = shared.quick()
-        && let Some(Sent { path, why }) = engine.send_quick(peer, tag, memory, &mut chosen)
-    {
-        drop(engine);
-        return Ok(Receipt::copied(path, memory.len(), why));
+    if let Some(receipt) = send_now(shared, peer, tag, memory, &mut chosen) {
+        return Ok(receipt);
     }
     send_scatter(shared, peer, tag, memory.into(), None, chosen)
+}
+
+/// Sends what needs no operation: a short message that nothing stands before. `None`: it has to be
+/// posted; with what the cost model chose, if it was asked.
+#[inline]
+pub(crate) fn send_now(
+    shared: &Arc<Shared>,
+    peer: PeerId,
+    tag: u64,
+    memory: Part,
+    chosen: &mut Option<Receipt>,
+) -> Option<Receipt> {
+    let sent = match shared.quick() {
+        Some(mut engine) => engine.send_quick(peer, tag, memory, chosen),
+        // Another thread than the owner's.
+        None => shared.enter().send_quick(peer, tag, memory, chosen),
+    };
+    sent.map(|Sent { path, why }| Receipt::copied(path, memory.len(), why))
 }
 
 /// Sends `data` by `path` and no other.
@@ -106,16 +121,10 @@ fn send_scatter(
     tag: u64,
     memory: Scatter,
     required: Option<Path>,
-    mut chosen: Option<Receipt>,
+    chosen: Option<Receipt>,
 ) -> Result<Receipt> {
     let key = {
         let mut engine = shared.enter();
-        if let (Some(part), None, None) = (memory.part(), required, chosen) {
-            // Another thread than the owner's has not tried yet.
-            if let Some(Sent { path, why }) = engine.send_quick(peer, tag, part, &mut chosen) {
-                return Ok(Receipt::copied(path, part.len(), why));
-            }
-        }
         let key = engine.post_send(peer, tag, memory, required, chosen)?;
         if let Some(done) = engine.take_done(key) {
             return post::sent(done);

@@ -279,7 +279,7 @@ impl Endpoint {
 
     /// Posts a send that owns its buffer. Never waits.
     pub fn send_owned<B: OwnedBuf>(&self, peer: PeerId, tag: u64, buffer: B) -> SendRequest<B> {
-        SendRequest::post(self.shared(), peer, tag, buffer, None)
+        SendRequest::post(self.shared(), peer, tag, buffer)
     }
 
     /// Posts a receive that owns its buffer. Never waits.

@@ -18,6 +18,7 @@ use std::{
 };
 
 use super::{
+    borrowed,
     buffers::{OwnedBuf, OwnedBufMut},
     engine::{
         op::{Done, OpKey},
@@ -25,19 +26,30 @@ use super::{
     },
     matching::{Source, TagMatch},
     message::{Message, Received},
-    scatter::Scatter,
+    scatter::{Part, Scatter},
     shared::Shared,
 };
-use crate::{Error, Path, PeerId, Receipt, Result};
+use crate::{Error, PeerId, Receipt, Result};
 
 /// How far a request is.
 enum State {
     /// The operation is in the engine's table.
     Posted(OpKey),
+    /// It ended when it was posted.
+    Ended(Receipt),
     /// It could not be posted.
     Failed(Error),
     /// Its result has been handed out.
     Spent,
+}
+
+impl From<Result<OpKey>> for State {
+    fn from(posted: Result<OpKey>) -> State {
+        match posted {
+            Ok(key) => State::Posted(key),
+            Err(error) => State::Failed(error),
+        }
+    }
 }
 
 /// What sends and receives have in common.
@@ -49,11 +61,7 @@ struct Request<B: Send + 'static> {
 }
 
 impl<B: Send + 'static> Request<B> {
-    fn new(shared: &Arc<Shared>, posted: Result<OpKey>, buffer: MaybeUninit<B>) -> Request<B> {
-        let state = match posted {
-            Ok(key) => State::Posted(key),
-            Err(error) => State::Failed(error),
-        };
+    fn new(shared: &Arc<Shared>, state: State, buffer: MaybeUninit<B>) -> Request<B> {
         Request { shared: Arc::clone(shared), state, buffer }
     }
 
@@ -61,6 +69,7 @@ impl<B: Send + 'static> Request<B> {
     fn try_wait(&mut self) -> Option<(Result<Done>, B)> {
         let done = match &self.state {
             State::Posted(key) => self.shared.try_done(*key)?,
+            State::Ended(receipt) => Ok(Done::Sent(*receipt)),
             State::Failed(_) => match std::mem::replace(&mut self.state, State::Spent) {
                 State::Failed(error) => Err(error),
                 _ => Err(Error::Closed),
@@ -138,8 +147,8 @@ impl<B: Send + 'static> Drop for Request<B> {
                 let buffer = unsafe { self.buffer.assume_init_read() };
                 self.shared.enter().abandon(key, Some(Box::new(Kept(buffer))));
             }
-            State::Failed(_) => {
-                // SAFETY: initialised, never posted, and dropped here once.
+            State::Ended(_) | State::Failed(_) => {
+                // SAFETY: initialised, no longer or never posted, and dropped here once.
                 unsafe { self.buffer.assume_init_drop() };
             }
         }
@@ -189,21 +198,19 @@ pub struct SendRequest<B: OwnedBuf> {
 }
 
 impl<B: OwnedBuf> SendRequest<B> {
-    pub(crate) fn post(
-        shared: &Arc<Shared>,
-        peer: PeerId,
-        tag: u64,
-        buffer: B,
-        required: Option<Path>,
-    ) -> SendRequest<B> {
+    pub(crate) fn post(shared: &Arc<Shared>, peer: PeerId, tag: u64, buffer: B) -> SendRequest<B> {
         let buffer = MaybeUninit::new(buffer);
         // SAFETY: initialised just now.
         let (ptr, len) = unsafe { buffer.assume_init_ref() }.bytes();
         // SAFETY: `OwnedBuf` keeps the bytes in place; the request keeps the buffer until the
         // operation has ended.
-        let memory = unsafe { Scatter::one(ptr.cast_mut(), len) };
-        let posted = shared.enter().post_send(peer, tag, memory, required, None);
-        SendRequest { inner: Request::new(shared, posted, buffer) }
+        let memory = unsafe { Part::new(ptr.cast_mut(), len) };
+        let mut chosen = None;
+        let state = match borrowed::send_now(shared, peer, tag, memory, &mut chosen) {
+            Some(receipt) => State::Ended(receipt),
+            None => shared.enter().post_send(peer, tag, memory.into(), None, chosen).into(),
+        };
+        SendRequest { inner: Request::new(shared, state, buffer) }
     }
 
     fn output((done, buffer): (Result<Done>, B)) -> (Result<Receipt>, B) {
@@ -242,7 +249,7 @@ impl<B: OwnedBufMut> RecvRequest<B> {
         // SAFETY: as in `SendRequest::post`.
         let memory = unsafe { Scatter::one(ptr, len) };
         let posted = shared.enter().post_recv(from, tag, Some(memory));
-        RecvRequest { inner: Request::new(shared, posted, buffer) }
+        RecvRequest { inner: Request::new(shared, posted.into(), buffer) }
     }
 
     fn output((done, buffer): (Result<Done>, B)) -> (Result<Received>, B) {
@@ -269,7 +276,7 @@ pub struct MessageRequest {
 impl MessageRequest {
     pub(crate) fn post(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> MessageRequest {
         let posted = shared.enter().post_recv(from, tag, None);
-        MessageRequest { inner: Request::new(shared, posted, MaybeUninit::new(())) }
+        MessageRequest { inner: Request::new(shared, posted.into(), MaybeUninit::new(())) }
     }
 
     fn output((done, ()): (Result<Done>, ())) -> Result<Message> {

@@ -14,13 +14,14 @@ use std::{
 };
 
 use super::{
+    borrowed,
     engine::{
         op::{Done, OpKey},
         post,
     },
     matching::{Source, TagMatch},
     message::Received,
-    scatter::Scatter,
+    scatter::{Part, Scatter},
     shared::Shared,
 };
 use crate::{Error, PeerId, Receipt, Result};
@@ -89,9 +90,17 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         data: &'env [u8],
     ) -> Result<ScopedSend<'scope, 'env>> {
         // SAFETY: borrowed for `'env`, within which the operation ends.
-        let memory = unsafe { Scatter::one(data.as_ptr().cast_mut(), data.len()) };
-        let key = self.note(self.shared.enter().post_send(peer, tag, memory, None, None))?;
-        Ok(ScopedSend { scope: self, key })
+        let memory = unsafe { Part::new(data.as_ptr().cast_mut(), data.len()) };
+        let mut chosen = None;
+        let stage = match borrowed::send_now(&self.shared, peer, tag, memory, &mut chosen) {
+            Some(receipt) => Stage::Ended(receipt),
+            None => {
+                let memory = memory.into();
+                let posted = self.shared.enter().post_send(peer, tag, memory, None, chosen);
+                Stage::Posted(self.note(posted)?)
+            }
+        };
+        Ok(ScopedSend { scope: self, stage })
     }
 
     /// Posts a receive into `buf`. Not matched by the scope's end, it is withdrawn.
@@ -130,7 +139,14 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 /// A send posted in a scope.
 pub struct ScopedSend<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    key: OpKey,
+    stage: Stage,
+}
+
+/// How far it is.
+enum Stage {
+    Posted(OpKey),
+    /// It was short enough to go at once.
+    Ended(Receipt),
 }
 
 impl ScopedSend<'_, '_> {
@@ -139,14 +155,17 @@ impl ScopedSend<'_, '_> {
     /// # Errors
     /// As [`Endpoint::send`](crate::Endpoint::send).
     pub fn wait(self) -> Result<Receipt> {
-        post::sent(self.scope.wait(self.key))
+        match self.stage {
+            Stage::Posted(key) => post::sent(self.scope.wait(key)),
+            Stage::Ended(receipt) => Ok(receipt),
+        }
     }
 
     /// The result if it has ended. Never waits.
     pub fn try_wait(self) -> std::result::Result<Result<Receipt>, Self> {
-        match self.scope.try_wait(self.key) {
-            Some(done) => Ok(post::sent(done)),
-            None => Err(self),
+        match self.stage {
+            Stage::Posted(key) => self.scope.try_wait(key).map(post::sent).ok_or(self),
+            Stage::Ended(receipt) => Ok(Ok(receipt)),
         }
     }
 }
