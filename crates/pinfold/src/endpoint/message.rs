@@ -48,7 +48,7 @@ pub struct Message {
 impl Message {
     pub(crate) fn new(arrived: Arrived) -> Message {
         let received = Received::from(&arrived);
-        Message { received, bytes: arrived.bytes.unwrap_or_default() }
+        Message { received, bytes: arrived.bytes.map(|bytes| *bytes).unwrap_or_default() }
     }
 
     /// Who sent it.

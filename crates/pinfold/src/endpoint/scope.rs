@@ -8,6 +8,7 @@
 
 use std::{
     cell::RefCell,
+    collections::VecDeque,
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
@@ -29,7 +30,7 @@ use crate::{Error, PeerId, Receipt, Result};
 /// Where operations on borrowed memory live; see [`Endpoint::scope`](crate::Endpoint::scope).
 pub struct Scope<'scope, 'env: 'scope> {
     shared: Arc<Shared>,
-    open: RefCell<Vec<OpKey>>,
+    open: RefCell<VecDeque<OpKey>>,
     // Invariant in both, as in `std::thread::Scope`: neither may shrink.
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
@@ -42,7 +43,7 @@ pub(crate) fn run<'env, R>(
 ) -> R {
     let scope = Scope {
         shared: Arc::clone(shared),
-        open: RefCell::new(Vec::new()),
+        open: RefCell::new(VecDeque::new()),
         _scope: PhantomData,
         _env: PhantomData,
     };
@@ -71,12 +72,16 @@ impl Drop for AbortOnDrop {
 impl<'scope, 'env> Scope<'scope, 'env> {
     fn note(&self, posted: Result<OpKey>) -> Result<OpKey> {
         let key = posted?;
-        self.open.borrow_mut().push(key);
+        self.open.borrow_mut().push_back(key);
         Ok(key)
     }
 
     fn forget(&self, key: OpKey) {
-        self.open.borrow_mut().retain(|open| *open != key);
+        let mut open = self.open.borrow_mut();
+        // They are mostly waited for in the order they were posted in.
+        if let Some(at) = open.iter().position(|open| *open == key) {
+            open.remove(at);
+        }
     }
 
     /// Posts a send of `data`. It goes on until waited for, at the latest at the scope's end.

@@ -67,12 +67,12 @@ impl Core {
 
     /// The first `written` bytes of the memory made for a receive, if some was.
     #[allow(unsafe_code)]
-    pub(crate) fn own_bytes(&mut self, key: OpKey, written: u64) -> Option<Bytes> {
+    pub(crate) fn own_bytes(&mut self, key: OpKey, written: u64) -> Option<Box<Bytes>> {
         let op = self.ops.recv_mut(key)?;
         let own = op.own.take()?;
         op.memory = crate::endpoint::scatter::Scatter::empty();
         // SAFETY: streams and pulls report only bytes that they have written, from the start on.
-        Some(Bytes::from_vec(unsafe { own.into_bytes(written) }))
+        Some(Box::new(Bytes::from_vec(unsafe { own.into_bytes(written) })))
     }
 
     /// A receive matched message `sid` of the peer, which is still in the peer's memory.

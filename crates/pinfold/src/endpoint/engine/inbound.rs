@@ -110,7 +110,7 @@ impl Core {
         let len = bytes.len() as u64;
         let bytes = if op.as_message {
             receipt.bytes = len;
-            Some(Bytes::from_slice(bytes))
+            Some(Box::new(Bytes::from_slice(bytes)))
         } else {
             receipt.bytes = op.memory.write(0, bytes);
             None

@@ -362,12 +362,11 @@ impl Engine {
         if self.is_forked() {
             return Some(Err(Error::Forked));
         }
-        match self.core.ops.get_mut(key) {
-            Some(op) if op.done.is_some() => {}
-            Some(_) => return None,
-            None => return Some(Err(Error::Closed)),
+        match self.core.ops.get(key) {
+            Some(op) if op.done.is_some() => self.core.ops.take_done(key),
+            Some(_) => None,
+            None => Some(Err(Error::Closed)),
         }
-        self.core.ops.remove(key)?.done
     }
 
     /// Tries to take a send back. Whether it has ended or will end as cancelled; `false`: it goes

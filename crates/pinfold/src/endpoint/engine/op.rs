@@ -30,8 +30,9 @@ pub(crate) struct Arrived {
     /// The message's true length, bytes.
     pub len: u64,
     pub receipt: Receipt,
-    /// The message, if the receive brought no memory of its own.
-    pub bytes: Option<Bytes>,
+    /// The message, if the receive brought no memory of its own. Boxed, since results are moved
+    /// about a few times.
+    pub bytes: Option<Box<Bytes>>,
 }
 
 /// What a finished operation hands out.
@@ -206,6 +207,19 @@ impl OpTable {
         *generation = generation.wrapping_add(1);
         self.free.push(key.index);
         Some(op)
+    }
+
+    /// Takes the result of an operation that has ended, and the operation off the table.
+    #[inline]
+    pub(crate) fn take_done(&mut self, key: OpKey) -> Option<Result<Done>> {
+        let (generation, entry) = self.entries.get_mut(key.index as usize)?;
+        let op = entry.as_mut().filter(|_| *generation == key.generation)?;
+        let done = op.done.take()?;
+        // In place: an operation is some hundred bytes.
+        *entry = None;
+        *generation = generation.wrapping_add(1);
+        self.free.push(key.index);
+        Some(done)
     }
 
     /// The operation now at `index`: what a peer's stream number leads to.

@@ -110,7 +110,8 @@ impl Engine {
                     let len = bytes.len() as u64;
                     receipt.bytes = len;
                     receipt.copied_user = len;
-                    core.arrive(key, Arrived { peer: id, tag, len, receipt, bytes: Some(bytes) });
+                    let bytes = Some(Box::new(bytes));
+                    core.arrive(key, Arrived { peer: id, tag, len, receipt, bytes });
                 } else {
                     // It was copied into our memory when it came, and now once more.
                     receipt.copied_user = bytes.len() as u64;
