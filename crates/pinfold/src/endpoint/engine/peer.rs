@@ -290,11 +290,10 @@ impl Peer {
 
     /// Learns what a message of `len` bytes out of this side's memory took: the receiver's account,
     /// and what asking and answering adds. The receiver may have been late to ask for it, which
-    /// says nothing about the path; so the least of recent additions counts.
+    /// says nothing about the path; so that is averaged, and no one message counts for much.
     pub(crate) fn learn_cma(&mut self, len: u64, started: u64, took_ns: u64) {
         let took = took_ns.min(1 << 40);
         let added = self.lap_ns(started).saturating_sub(took);
-        // An average in which no one counts for much.
         let counted = added.min(4 * self.asking_ns + 10);
         self.asking_ns = (7 * self.asking_ns + counted) / 8;
         self.learner.observe(Path::Cma, len, took + self.asking_ns);
