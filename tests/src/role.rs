@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use pinfold::{Builder, Endpoint, Path, PathSet, PeerId};
+use pinfold::{Builder, Endpoint, Path, PathSet, PeerId, Progress};
 use rustix::process::Signal;
 
 /// The environment variable that names the role to play.
@@ -76,6 +76,14 @@ impl Args {
         self.text(key).parse().unwrap_or_else(|_| panic!("argument {key} is no number"))
     }
 
+    /// The builder of an endpoint with the paths under `paths`, driven by a thread of its own if
+    /// there is something under `dedicated`.
+    pub fn builder(&self) -> Builder {
+        let own = self.has("dedicated");
+        let progress = if own { Progress::Dedicated } else { Progress::Inline };
+        Endpoint::builder().paths(self.paths("paths")).progress(progress)
+    }
+
     /// The paths under `key`, separated by commas; all of them if there is nothing.
     pub fn paths(&self, key: &str) -> PathSet {
         let Some(names) = self.0.get(key) else { return PathSet::all() };
@@ -125,4 +133,23 @@ pub fn connect(builder: Builder, name: &str) -> (Endpoint, PeerId) {
     let endpoint = builder.build().expect("an endpoint");
     let peer = endpoint.connect_wait(&format!("local:{name}"), PATIENCE).expect("to connect");
     (endpoint, peer)
+}
+
+/// The tag of a word that one role may go on.
+const GO: u64 = u64::MAX;
+
+/// Waits for word from the other side.
+///
+/// # Panics
+/// If none can come.
+pub fn await_go(endpoint: &Endpoint, peer: PeerId) {
+    assert_eq!(&*endpoint.recv(peer, GO).unwrap(), b"go");
+}
+
+/// Gives the other side word.
+///
+/// # Panics
+/// If the other side is gone.
+pub fn go(endpoint: &Endpoint, peer: PeerId) {
+    endpoint.send(peer, GO, b"go").unwrap();
 }
