@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Messages at least this long are copied by both sides.
-const SHARED_FROM: u64 = 256 << 10;
+const SHARED_FROM: u64 = 64 << 10;
 /// Bytes one side copies alone before it looks at anything else.
 const ALONE_STEP: u64 = 1 << 20;
 
@@ -32,7 +32,8 @@ const ALONE_STEP: u64 = 1 << 20;
 /// two) is small beside it, small enough that both ends finish together.
 fn chunk_shift(len: u64) -> u8 {
     match len {
-        0..0x10_0000 => 16,
+        0..0x4_0000 => 15,
+        0x4_0000..0x10_0000 => 16,
         0x10_0000..0x100_0000 => 17,
         _ => 19,
     }
