@@ -1,7 +1,7 @@
 //! Endpoints: posting, matching, completing and waiting.
 //!
 //! [`Endpoint`] is the handle; [`shared`] is what all handles share; [`engine`] is what its lock
-//! guards; [`matching`] and [`wait`]'s spin policy are plain state machines.
+//! guards; [`matching`] and [`spin`] are plain state machines.
 
 mod borrowed;
 mod buffers;
@@ -17,6 +17,7 @@ mod request;
 mod scatter;
 mod scope;
 mod shared;
+mod spin;
 mod wait;
 
 pub use buffers::{OwnedBuf, OwnedBufMut};
