@@ -37,7 +37,7 @@ use self::{
     peer::{Peer, PeerInfo},
     table::PeerTable,
 };
-use super::{config::Config, counters::Counters, matching::Matcher, wait::SpinPolicy};
+use super::{config::Config, counters::Counters, matching::Matcher, spin::SpinPolicy};
 use crate::{
     Error, PeerId, Result,
     failpoint::{self, Point},
