@@ -156,8 +156,12 @@ impl Core {
             }
         };
         let mut shared = None;
-        // A sender that writes all of it must not need to read the list of our parts.
-        let helps = if reads { want >= SHARED_FROM } else { want > 0 && to.parts <= 1 };
+        let helps = if reads {
+            !peer.two_way.pull(started) && want >= SHARED_FROM
+        } else {
+            // A sender that writes all of it must not need to read the list of our parts.
+            want > 0 && to.parts <= 1
+        };
         if errno == 0 && peer.peer_writes && helps {
             let shift = chunk_shift(want);
             let chunks = want.div_ceil(1 << shift);
@@ -333,7 +337,7 @@ impl Core {
             self.finish(key, Err(error));
             return;
         }
-        let ns = (clock::ticks() - pull.started) * 1000 / clock::ticks_per_us().max(1);
+        let ns = peer.pull_lap_ns(pull.started);
         self.fin(peer, pull.sid, 0, ns.max(1));
         let mut receipt = peer.receipt(Path::Cma, pull.want, pull.len);
         receipt.copied_kernel = pull.copied;

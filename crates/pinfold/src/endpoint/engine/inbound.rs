@@ -299,6 +299,7 @@ impl Core {
             Err(Error::Transfer { peer: peer.info.name.clone(), source })
         } else {
             peer.learn_cma(len, op.started, fin.took_ns);
+            peer.two_way.fetch(op.started, clock::ticks());
             op.receipt.took(Path::Cma, Refusal::NoCredit);
             op.receipt.copied_kernel = copied;
             self.counters.count_sent(Path::Cma, len);

@@ -4,6 +4,7 @@
 //!   verbs, for one peer at a time.
 //! - [`peer`]: one connected peer.
 //! - [`table`]: all peers, and those that are gone.
+//! - [`two_way`]: whether long messages go both ways at the moment.
 //! - [`links`]: sockets, greetings, ends of processes.
 //! - `farewell`: how peers go, and how the endpoint closes.
 //! - `post`: sends and receives as the caller's side sees them; `quick`: short ones that nothing
@@ -25,6 +26,7 @@ pub(crate) mod post;
 pub(crate) mod quick;
 mod sleep;
 mod table;
+mod two_way;
 
 use std::{collections::VecDeque, io, sync::Arc, thread::Thread};
 

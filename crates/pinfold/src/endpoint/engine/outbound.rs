@@ -246,6 +246,7 @@ impl Core {
         failpoint::hit(Point::AfterAnnounce);
         peer.waiting += 1;
         op.started = clock::ticks();
+        peer.two_way.announce(op.started);
         op.stage = SendStage::Waiting { cancelled: false };
         Ok(Step::Announced)
     }

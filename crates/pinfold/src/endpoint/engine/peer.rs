@@ -5,7 +5,7 @@ use std::{collections::VecDeque, os::fd::OwnedFd};
 use pinfold_sys::clock;
 use rustc_hash::FxHashMap;
 
-use super::op::OpKey;
+use super::{op::OpKey, two_way::TwoWay};
 use crate::{
     Gone, PathSet, PeerId, Receipt,
     endpoint::matching::UnexpectedKey,
@@ -113,8 +113,11 @@ pub(crate) struct Peer {
     pub learner: Learner,
     /// What asking and answering adds to a transfer out of this side's memory, ns.
     asking_ns: u64,
+    pub two_way: TwoWay,
     /// When the last message to it had gone, ticks.
     last_end: u64,
+    /// When the last pull from it had ended, ticks.
+    last_pull_end: u64,
 
     pub inbound: Vec<Inbound>,
     /// Unmatched eager cost here, and what was granted.
@@ -204,7 +207,9 @@ impl Peer {
             permissions,
             learner: Learner::new(model),
             asking_ns: ASKING_NS,
+            two_way: TwoWay::default(),
             last_end: 0,
+            last_pull_end: 0,
             inbound: Vec::new(),
             owed: 0,
             granted: granted.unexpected_bytes,
@@ -299,17 +304,27 @@ impl Peer {
         self.learner.observe(Path::Cma, len, took + self.asking_ns);
     }
 
-    /// Ns since `started`, or since the message before it ended, if that was later: messages that
-    /// overlap share their time.
+    /// Ns since a message to this peer `started`.
     fn lap_ns(&mut self, started: u64) -> u64 {
-        let now = clock::ticks();
-        let ticks = now.saturating_sub(started.max(self.last_end));
-        self.last_end = now;
-        ticks * 1000 / clock::ticks_per_us().max(1)
+        lap_ns(started, &mut self.last_end)
+    }
+
+    /// Ns since a message began to be taken out of this peer's memory.
+    pub(crate) fn pull_lap_ns(&mut self, started: u64) -> u64 {
+        lap_ns(started, &mut self.last_pull_end)
     }
 
     /// The inbound stream `sid`.
     pub(crate) fn inbound_at(&self, sid: u32) -> Option<usize> {
         self.inbound.iter().position(|stream| stream.sid == sid)
     }
+}
+
+/// Ns from `started`, ticks, or from the end of the message before, if that was later, until now:
+/// messages that overlap share their time.
+fn lap_ns(started: u64, last_end: &mut u64) -> u64 {
+    let now = clock::ticks();
+    let ticks = now.saturating_sub(started.max(*last_end));
+    *last_end = now;
+    ticks * 1000 / clock::ticks_per_us().max(1)
 }
