@@ -26,7 +26,7 @@ use super::{
     },
     matching::{Source, TagMatch},
     message::{Message, Received},
-    scatter::{Part, Scatter},
+    scatter::Part,
     shared::Shared,
 };
 use crate::{Error, PeerId, Receipt, Result};
@@ -36,9 +36,7 @@ enum State {
     /// The operation is in the engine's table.
     Posted(OpKey),
     /// It ended when it was posted.
-    Ended(Receipt),
-    /// It could not be posted.
-    Failed(Error),
+    Ended(Result<Done>),
     /// Its result has been handed out.
     Spent,
 }
@@ -47,7 +45,7 @@ impl From<Result<OpKey>> for State {
     fn from(posted: Result<OpKey>) -> State {
         match posted {
             Ok(key) => State::Posted(key),
-            Err(error) => State::Failed(error),
+            Err(error) => State::Ended(Err(error)),
         }
     }
 }
@@ -67,11 +65,10 @@ impl<B: Send + 'static> Request<B> {
 
     /// The result and the buffer if the operation has ended, after a turn of progress.
     fn try_wait(&mut self) -> Option<(Result<Done>, B)> {
-        let done = match &self.state {
-            State::Posted(key) => self.shared.try_done(*key)?,
-            State::Ended(receipt) => Ok(Done::Sent(*receipt)),
-            State::Failed(_) => match std::mem::replace(&mut self.state, State::Spent) {
-                State::Failed(error) => Err(error),
+        let done = match self.state {
+            State::Posted(key) => self.shared.try_done(key)?,
+            State::Ended(_) => match std::mem::replace(&mut self.state, State::Spent) {
+                State::Ended(done) => done,
                 _ => Err(Error::Closed),
             },
             State::Spent => return None,
@@ -147,7 +144,7 @@ impl<B: Send + 'static> Drop for Request<B> {
                 let buffer = unsafe { self.buffer.assume_init_read() };
                 self.shared.enter().abandon(key, Some(Box::new(Kept(buffer))));
             }
-            State::Ended(_) | State::Failed(_) => {
+            State::Ended(_) => {
                 // SAFETY: initialised, no longer or never posted, and dropped here once.
                 unsafe { self.buffer.assume_init_drop() };
             }
@@ -207,7 +204,7 @@ impl<B: OwnedBuf> SendRequest<B> {
         let memory = unsafe { Part::new(ptr.cast_mut(), len) };
         let mut chosen = None;
         let state = match borrowed::send_now(shared, peer, tag, memory, &mut chosen) {
-            Some(receipt) => State::Ended(receipt),
+            Some(receipt) => State::Ended(Ok(Done::Sent(receipt))),
             None => shared.enter().post_send(peer, tag, memory.into(), None, chosen).into(),
         };
         SendRequest { inner: Request::new(shared, state, buffer) }
@@ -247,9 +244,14 @@ impl<B: OwnedBufMut> RecvRequest<B> {
         // SAFETY: initialised just now.
         let (ptr, len) = unsafe { buffer.assume_init_mut() }.bytes_mut();
         // SAFETY: as in `SendRequest::post`.
-        let memory = unsafe { Scatter::one(ptr, len) };
-        let posted = shared.enter().post_recv(from, tag, Some(memory));
-        RecvRequest { inner: Request::new(shared, posted.into(), buffer) }
+        let memory = unsafe { Part::new(ptr, len) };
+        let mut engine = shared.enter();
+        let state = match engine.recv_at_once(from, tag, memory) {
+            Some(took) => State::Ended(took.received().map(Done::from)),
+            None => engine.post_recv(from, tag, Some(memory.into())).into(),
+        };
+        drop(engine);
+        RecvRequest { inner: Request::new(shared, state, buffer) }
     }
 
     fn output((done, buffer): (Result<Done>, B)) -> (Result<Received>, B) {

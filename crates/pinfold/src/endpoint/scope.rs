@@ -22,7 +22,7 @@ use super::{
     },
     matching::{Source, TagMatch},
     message::Received,
-    scatter::{Part, Scatter},
+    scatter::Part,
     shared::Shared,
 };
 use crate::{Error, PeerId, Receipt, Result};
@@ -118,12 +118,17 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         tag: impl Into<TagMatch>,
         buf: &'env mut [u8],
     ) -> Result<ScopedRecv<'scope, 'env>> {
+        let (from, tag) = (from.into(), tag.into());
+        let (ptr, len) = (buf.as_mut_ptr(), buf.len());
         // SAFETY: borrowed for `'env`, within which the operation ends; `ScopedRecv` gives the
         // borrow back only after that.
-        let memory = unsafe { Scatter::one(buf.as_mut_ptr(), buf.len()) };
-        let posted = self.shared.enter().post_recv(from.into(), tag.into(), Some(memory));
-        let key = self.note(posted)?;
-        Ok(ScopedRecv { scope: self, key, ptr: buf.as_mut_ptr(), len: buf.len() })
+        let memory = unsafe { Part::new(ptr, len) };
+        let mut engine = self.shared.enter();
+        let stage = match engine.recv_at_once(from, tag, memory) {
+            Some(took) => Stage::Ended(took.received()),
+            None => Stage::Posted(self.note(engine.post_recv(from, tag, Some(memory.into())))?),
+        };
+        Ok(ScopedRecv { scope: self, stage, ptr, len })
     }
 
     fn wait(&self, key: OpKey) -> Result<Done> {
@@ -144,14 +149,14 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 /// A send posted in a scope.
 pub struct ScopedSend<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    stage: Stage,
+    stage: Stage<Receipt>,
 }
 
-/// How far it is.
-enum Stage {
+/// How far an operation is.
+enum Stage<T> {
     Posted(OpKey),
-    /// It was short enough to go at once.
-    Ended(Receipt),
+    /// It ended when it was posted.
+    Ended(T),
 }
 
 impl ScopedSend<'_, '_> {
@@ -178,7 +183,7 @@ impl ScopedSend<'_, '_> {
 /// A receive posted in a scope.
 pub struct ScopedRecv<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    key: OpKey,
+    stage: Stage<Result<Received>>,
     ptr: *mut u8,
     len: usize,
 }
@@ -186,23 +191,28 @@ pub struct ScopedRecv<'scope, 'env> {
 impl<'env> ScopedRecv<'_, 'env> {
     /// Waits for its end and gives the buffer back.
     pub fn wait(self) -> (Result<Received>, &'env mut [u8]) {
-        let done = self.scope.wait(self.key);
-        self.output(done)
-    }
-
-    /// The result if it has ended. Never waits.
-    pub fn try_wait(self) -> std::result::Result<(Result<Received>, &'env mut [u8]), Self> {
-        match self.scope.try_wait(self.key) {
-            Some(done) => Ok(self.output(done)),
-            None => Err(self),
-        }
-    }
-
-    fn output(self, done: Result<Done>) -> (Result<Received>, &'env mut [u8]) {
-        let result = post::arrived(done).map(|arrived| Received::from(&arrived));
+        let result = match self.stage {
+            Stage::Posted(key) => received(self.scope.wait(key)),
+            Stage::Ended(result) => result,
+        };
         // SAFETY: the operation has ended, and this is the one handle that stands for the borrow
         // of `'env` it was made from.
         let buf = unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) };
         (result, buf)
     }
+
+    /// The result if it has ended. Never waits.
+    pub fn try_wait(mut self) -> std::result::Result<(Result<Received>, &'env mut [u8]), Self> {
+        if let Stage::Posted(key) = self.stage {
+            match self.scope.try_wait(key) {
+                Some(done) => self.stage = Stage::Ended(received(done)),
+                None => return Err(self),
+            }
+        }
+        Ok(self.wait())
+    }
+}
+
+fn received(done: Result<Done>) -> Result<Received> {
+    post::arrived(done).map(|arrived| Received::from(&arrived))
 }

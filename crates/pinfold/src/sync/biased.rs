@@ -26,12 +26,10 @@
 use std::{
     cell::UnsafeCell,
     ops::{Deref, DerefMut},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering, compiler_fence},
-    },
+    sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence},
 };
 
+use parking_lot::{RawMutex, lock_api::RawMutex as _};
 use pinfold_sys::barrier;
 
 thread_local! {
@@ -54,8 +52,9 @@ pub(crate) struct BiasedLock<T> {
     revoked: AtomicBool,
     /// Whether the kernel can revoke the bias.
     revocable: bool,
-    /// The owner's entries through the mutex since another thread came.
-    mutex: Mutex<u32>,
+    mutex: RawMutex,
+    /// The owner's entries through the mutex since another thread came. Guarded by the mutex.
+    alone: AtomicU32,
     value: UnsafeCell<T>,
 }
 
@@ -75,7 +74,8 @@ impl<T> BiasedLock<T> {
             inside: AtomicBool::new(false),
             revoked: AtomicBool::new(!revocable),
             revocable,
-            mutex: Mutex::new(0),
+            mutex: RawMutex::INIT,
+            alone: AtomicU32::new(0),
             value: UnsafeCell::new(value),
         }
     }
@@ -94,25 +94,40 @@ impl<T> BiasedLock<T> {
         if self.revoked.load(Ordering::Acquire) { None } else { Some(quick) }
     }
 
+    #[inline(always)]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        match self.quick() {
-            Some(quick) => Guard::Quick(quick),
-            None => self.lock_slow(),
+        if let Some(quick) = self.quick() {
+            std::mem::forget(quick);
+            return Guard { lock: self, held: 0 };
         }
+        self.lock_slow()
     }
 
     #[cold]
     #[inline(never)]
     fn lock_slow(&self) -> Guard<'_, T> {
-        let twice = this_thread() == self.owner && self.inside.load(Ordering::Relaxed);
-        assert!(!twice, "pinfold: endpoint entered twice");
-        let mut alone = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_owner = this_thread() == self.owner;
+        assert!(!(is_owner && self.inside.load(Ordering::Relaxed)), "pinfold: entered twice");
+        self.mutex.lock();
+        let guard = Guard { lock: self, held: 1 };
         if !self.revoked.load(Ordering::Relaxed) {
             self.revoke();
         }
-        let is_owner = this_thread() == self.owner;
-        *alone = if is_owner { *alone + 1 } else { 0 };
-        Guard::Held(Held { lock: self, alone })
+        let alone = if is_owner { self.alone.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+        self.alone.store(alone, Ordering::Relaxed);
+        guard
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_slow(&self) {
+        if self.alone.load(Ordering::Relaxed) >= BACK_AFTER && self.revocable {
+            self.alone.store(0, Ordering::Relaxed);
+            // Only the owner counts, so this is its thread; the others look with the mutex held.
+            self.revoked.store(false, Ordering::Relaxed);
+        }
+        // SAFETY: called once, when the guard that `lock_slow` made goes.
+        unsafe { self.mutex.unlock() };
     }
 
     /// Takes the bias away. The caller holds the mutex.
@@ -157,26 +172,24 @@ impl<T> DerefMut for Quick<'_, T> {
     }
 }
 
-/// An entry that holds the mutex, the bias revoked.
-pub(crate) struct Held<'a, T> {
+/// An entry of either kind. Two words that stay in registers: to write an enum and read it back
+/// at another width would wait for all stores before it, those to memory that peers look at among
+/// them.
+pub(crate) struct Guard<'a, T> {
     lock: &'a BiasedLock<T>,
-    alone: MutexGuard<'a, u32>,
+    /// 1: it holds the mutex; 0: it is the owner's fast entry.
+    held: usize,
 }
 
-impl<T> Drop for Held<'_, T> {
+impl<T> Drop for Guard<'_, T> {
+    #[inline(always)]
     fn drop(&mut self) {
-        if *self.alone >= BACK_AFTER && self.lock.revocable {
-            *self.alone = 0;
-            // Only the owner counts, so this is its thread; the others look with the mutex held.
-            self.lock.revoked.store(false, Ordering::Relaxed);
+        if self.held != 0 {
+            return self.lock.unlock_slow();
         }
+        // Release: as in `Quick`.
+        self.lock.inside.store(false, Ordering::Release);
     }
-}
-
-/// An entry of either kind.
-pub(crate) enum Guard<'a, T> {
-    Quick(Quick<'a, T>),
-    Held(Held<'a, T>),
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -184,22 +197,16 @@ impl<T> Deref for Guard<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        match self {
-            Guard::Quick(quick) => quick,
-            // SAFETY: the mutex is held and the bias revoked; see the invariant above.
-            Guard::Held(held) => unsafe { &*held.lock.value.get() },
-        }
+        // SAFETY: between entry and exit the value is this thread's; see the invariant above.
+        unsafe { &*self.lock.value.get() }
     }
 }
 
 impl<T> DerefMut for Guard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        match self {
-            Guard::Quick(quick) => quick,
-            // SAFETY: as in `deref`; `&mut self` keeps it to one borrow at a time.
-            Guard::Held(held) => unsafe { &mut *held.lock.value.get() },
-        }
+        // SAFETY: as in `deref`; `&mut self` keeps it to one borrow at a time.
+        unsafe { &mut *self.lock.value.get() }
     }
 }
 

@@ -125,8 +125,11 @@ impl Core {
         self.counters.count_received(receipt.path, receipt.bytes);
         self.counters.copied_user += receipt.copied_user;
         self.counters.copied_kernel += receipt.copied_kernel;
-        let checked = Received::from(&arrived).checked();
-        self.finish(key, checked.map(|_| Done::Arrived(arrived)));
+        let result = match receipt.bytes < arrived.len {
+            true => Received::from(&arrived).checked().map(Done::from),
+            false => Ok(Done::Arrived(arrived)),
+        };
+        self.finish(key, result);
     }
 
     /// The first piece of a message that came without asking.

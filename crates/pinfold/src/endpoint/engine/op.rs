@@ -8,6 +8,7 @@ use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
         matching::PostedKey,
+        message::Received,
         scatter::{Landing, Remote, Scatter},
     },
 };
@@ -40,6 +41,13 @@ pub(crate) struct Arrived {
 pub(crate) enum Done {
     Sent(Receipt),
     Arrived(Arrived),
+}
+
+impl From<Received> for Done {
+    fn from(received: Received) -> Done {
+        let Received { peer, tag, len, receipt } = received;
+        Done::Arrived(Arrived { peer, tag, len, receipt, bytes: None })
+    }
 }
 
 /// A send on its way.

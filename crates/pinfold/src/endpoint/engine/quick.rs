@@ -147,6 +147,28 @@ impl Engine {
             }
         }
     }
+
+    /// Receives the next message of a peer's lane into one part, if it is here already, matches, is
+    /// whole and short, and nothing else is posted or stored.
+    ///
+    /// While other receives are posted it does not even look: what comes is for those first, and
+    /// to look at a line that its sender is about to write makes both wait for it.
+    #[inline]
+    pub(crate) fn recv_at_once(
+        &mut self,
+        from: Source,
+        tag: TagMatch,
+        memory: Part,
+    ) -> Option<Took> {
+        let Source::Peer(id) = from else { return None };
+        if !self.is_usable() || !self.core.matcher.is_idle() || self.armed && !self.driven {
+            return None;
+        }
+        self.turn();
+        let peer = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none())?;
+        let header = peer.rx.head()?;
+        take_head(&mut self.core, peer, header, tag, memory)
+    }
 }
 
 impl Core {
