@@ -4,8 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use super::{
     fail::{Fail, Result},
-    plan::{What, Wish},
-    subject::{Kind, Route},
+    plan::Wish,
+    terms::{Kind, Route, What},
 };
 
 /// Seconds that everything takes, unless told otherwise.

@@ -2,9 +2,10 @@
 //!
 //! In the order of a run:
 //!
+//! - [`terms`]: the nouns of what follows.
 //! - [`args`], [`plan`], [`pace`]: what to measure, in which order, for how long.
 //! - [`pair`], [`meet`], [`control`], [`cores`], [`answer`]: the two processes and how they talk.
-//! - [`sync`], [`shared`]: how they keep step during a run.
+//! - [`sync`], [`shared`], [`stage`]: how they keep step during a run.
 //! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
 //! - [`class`], [`stats`], [`record`]: what comes out.
 //! - [`compare`], [`table`], [`html`], [`machine`], [`units`]: how it is shown.
@@ -28,10 +29,12 @@ mod plan;
 mod record;
 mod run;
 mod shared;
+mod stage;
 mod stats;
 mod subject;
 mod sync;
 mod table;
+mod terms;
 #[cfg(test)]
 mod testing;
 mod units;

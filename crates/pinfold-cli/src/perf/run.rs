@@ -6,15 +6,17 @@ use std::{
 };
 
 use super::{
-    bench::{Outcome, Spec, Stage},
+    bench,
     class::Class,
     fail::{Fail, Result},
     machine::{self, Machine},
     pace,
     pair::Pair,
-    plan::{self, Budget, Cell, Step, Turn, What, Wish},
+    plan::{self, Budget, Step, Turn, Wish},
     record::Collected,
-    subject::{Bench, Id},
+    stage::Stage,
+    subject::Bench,
+    terms::{Cell, Id, Outcome, Spec, What},
     units, watchdog,
 };
 use crate::progress;
@@ -146,7 +148,7 @@ impl Runner<'_> {
     fn set_up(&mut self, wish: &Wish, notes: &mut Vec<String>) -> Result<()> {
         for id in wish.subjects() {
             self.doing = format!("the set-up of {id}");
-            match self.pair.set_up(id)? {
+            match self.pair.set_up(id, |pair| bench::set_up(id, pair))? {
                 Ok(bench) => self.subjects.push((id, bench)),
                 Err(why) => notes.push(format!("{id} cannot be measured here: {why}")),
             }

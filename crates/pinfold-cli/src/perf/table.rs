@@ -7,9 +7,9 @@ use super::{
     class::Class,
     compare::{Row, rows},
     fail::{Fail, Result},
-    plan::What,
     record::Record,
     run::Findings,
+    terms::What,
     units,
 };
 use crate::progress;

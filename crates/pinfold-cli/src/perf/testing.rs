@@ -5,10 +5,9 @@ use std::time::Duration;
 use super::{
     class::Class,
     machine::Machine,
-    plan::{Cell, What},
     record::Collected,
     run::Findings,
-    subject::{Id, Kind, Route},
+    terms::{Cell, Id, Kind, Route, What},
 };
 
 /// A bit of everything.

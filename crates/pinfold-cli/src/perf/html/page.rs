@@ -6,10 +6,11 @@ use super::{escaped, plot};
 use crate::perf::{
     class::Class,
     compare::{Row, rows},
-    plan::What,
     record::Record,
     run::Findings,
-    table, units,
+    table,
+    terms::What,
+    units,
 };
 
 const STYLE: &str = include_str!("page.css");

@@ -9,10 +9,10 @@ use plotters::{
 use super::escaped;
 use crate::perf::{
     class::Class,
-    plan::What,
     record::Record,
-    subject::{Id, Kind, Route},
-    table, units,
+    table,
+    terms::{Id, Kind, Route, What},
+    units,
 };
 
 /// Axes and grid: readable on white and on black.

@@ -7,16 +7,15 @@ use pinfold_sys::clock;
 
 use super::Bench;
 use crate::perf::{
-    bench::{Outcome, Spec, Stage},
     fail::Result,
-    plan::What,
+    stage::Stage,
     stats,
-    sync::Side,
+    terms::{Outcome, Side, Spec, What},
     verify,
 };
 
 /// Both sides of it.
-pub(super) struct Memcpy;
+pub(in crate::perf) struct Memcpy;
 
 impl Bench for Memcpy {
     fn run(&mut self, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
