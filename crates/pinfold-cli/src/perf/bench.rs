@@ -56,8 +56,8 @@ pub(crate) fn cpu_ns() -> u64 {
 /// This side's part of one run.
 fn run<S: Subject>(subject: &mut S, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
     let memories = spec.memories();
-    stage.out.shape(spec.size, memories);
-    stage.into.shape(spec.size, memories);
+    stage.out.shape(spec.size, memories)?;
+    stage.into.shape(spec.size, memories)?;
     let side = stage.sync.side;
     stage.out.fill(spec.first_number(side));
     let waiting = if spec.what == What::Cpu { Waiting::Sleep } else { Waiting::Spin };

@@ -51,11 +51,14 @@ impl Wish {
         let wanted = What::ALL.into_iter().filter(|what| self.whats.contains(what));
         wanted
             .flat_map(|what| {
-                let sizes = match (what, self.sizes.is_empty()) {
+                let mut sizes = match (what, self.sizes.is_empty()) {
                     // A rate of other than small messages is a bandwidth.
                     (What::Rate, _) | (_, true) => usual_sizes(what, self.quick).to_vec(),
                     (_, false) => self.sizes.clone(),
                 };
+                // Each once, whatever was asked for.
+                sizes.sort_unstable();
+                sizes.dedup();
                 sizes.into_iter().map(move |size| Cell { what, size, touched: self.touched })
             })
             .collect()
@@ -81,8 +84,11 @@ fn usual_sizes(what: What, quick: bool) -> &'static [usize] {
 /// The turns, in order, of those subjects that could be set up.
 pub(crate) fn steps(wish: &Wish, subjects: &[Id]) -> Vec<Step> {
     let mut steps = Vec::new();
+    let mut cells = wish.cells();
+    // Short messages first: long ones may take all the time there is.
+    cells.sort_by_key(|cell| cell.size);
     for round in 0..wish.rounds {
-        for cell in wish.cells() {
+        for &cell in &cells {
             let able: Vec<Id> =
                 subjects.iter().copied().filter(|id| id.can(cell.what, cell.size)).collect();
             let turns = able.iter().cycle().skip(round as usize % able.len().max(1));
@@ -147,7 +153,7 @@ impl Budget {
 
 /// What a turn with a single message of `size` bytes takes, with writing and checking and, the
 /// first time, memory for it: a guess, which matters for messages of many megabytes only.
-fn least(size: usize, ready_bytes: usize) -> Duration {
+pub(crate) fn least(size: usize, ready_bytes: usize) -> Duration {
     let ns_per_byte = if size > ready_bytes { 10 } else { 3 };
     Duration::from_nanos(size as u64 * ns_per_byte)
 }
@@ -177,7 +183,8 @@ mod tests {
         // Every round has every row once, in order.
         let mut rows: Vec<_> = steps.iter().map(|step| (step.round, step.cell)).collect();
         rows.dedup();
-        let cells = wish.cells();
+        let mut cells = wish.cells();
+        cells.sort_by_key(|cell| cell.size);
         let expected = (0..5).flat_map(|round| cells.iter().map(move |&cell| (round, cell)));
         assert!(rows.into_iter().eq(expected));
         for cell in cells {
@@ -215,7 +222,7 @@ mod tests {
     fn wishes_are_kept() {
         let wish = Wish {
             whats: vec![What::Rate, What::Latency],
-            sizes: vec![100],
+            sizes: vec![100, 100],
             kinds: vec![Kind::Pinfold, Kind::Pipe],
             routes: vec![Route::Inline],
             ..wish()

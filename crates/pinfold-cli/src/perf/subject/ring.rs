@@ -355,8 +355,8 @@ mod tests {
             let (mut out, mut into) = (Messages::new(), Messages::new());
             for (round, size) in SIZES.into_iter().cycle().take(40).enumerate() {
                 ring.set_waiting(Waiting::Spin).unwrap();
-                out.shape(size, 4);
-                into.shape(size, 4);
+                out.shape(size, 4).unwrap();
+                into.shape(size, 4).unwrap();
                 out.fill(round as u64);
                 for _ in 0..20 {
                     if side == Side::First {
