@@ -85,6 +85,7 @@ impl Pair {
             .spawn()
             .map_err(Fail::os("starting the second process"))?;
         watchdog::take_along(child.id());
+        let _busy = watchdog::busy("the start of the second process");
         match Pair::greet(Control::new(here), cores) {
             Ok((mut pair, stage)) => {
                 pair.child = Some(child);
@@ -253,7 +254,11 @@ impl Pair {
         make: impl FnOnce(&mut Pair) -> Result<T>,
     ) -> Result<Result<T, String>> {
         self.outcome = None;
-        let made = make(self).map_err(|why| why.to_string());
+        let made = match make(self) {
+            // It is no use to go on with a process that does not answer.
+            Err(why @ Fail::Stuck(_)) => return Err(why),
+            made => made.map_err(|why| why.to_string()),
+        };
         self.control.send(&Talk::Outcome(made.as_ref().err().cloned()))?;
         let theirs = loop {
             if let Some(outcome) = self.outcome.take() {

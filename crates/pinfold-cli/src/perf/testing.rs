@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{
     class::Class,
+    findings::Findings,
     machine::Machine,
     record::Collected,
-    run::Findings,
     terms::{Cell, Id, Kind, Route, What},
 };
 

@@ -77,9 +77,10 @@ fn connect(pair: &mut Pair, route: Route) -> Result<(Endpoint, PeerId)> {
                     Err(Error::Timeout(_)) => {}
                     Err(why) => return Err(why.into()),
                 }
-                if pair.watch().check(start).is_err() {
+                match pair.watch().check(start) {
                     // It says why it will not connect.
-                    pair.hear::<()>()?;
+                    Err(Fail::Gone) => pair.hear::<()>()?,
+                    checked => checked?,
                 }
             }
         }
