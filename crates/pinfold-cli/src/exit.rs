@@ -1,8 +1,21 @@
 //! How the command ends: 0 done, 1 failed, 2 asked for something that makes no sense.
 
-use std::{fmt::Display, process::ExitCode};
+use std::{
+    fmt::Display,
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use signal_hook::consts::SIGXFSZ;
 
 use crate::progress::say;
+
+/// Has a file that grows beyond what `ulimit -f` allows fail with an error, which is told and
+/// cleaned up after, where it would end the process without a word (`SIGXFSZ`, `setrlimit(2)`).
+pub(crate) fn outlive_limits() {
+    // The signal need only be taken. Where it cannot be, things are as they were.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+}
 
 /// Says on stderr why the command failed, and gives the status for it (1).
 pub(crate) fn failed(why: impl Display) -> ExitCode {

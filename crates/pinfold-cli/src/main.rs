@@ -14,5 +14,6 @@ mod transfer;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    exit::outlive_limits();
     cli::run()
 }

@@ -133,7 +133,9 @@ fn a_table_is_for_people() {
     ]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     let out = text(&done.stdout);
-    for part in ["LATENCY", "PROCESSOR TIME", "vs best", "8 B", "pinfold inline", "samples"] {
+    let parts =
+        ["LATENCY", "PROCESSOR TIME", "vs best", "8 B", "pinfold inline", "samples", "took"];
+    for part in parts {
         assert!(out.contains(part), "{part}: {out}");
     }
     assert!(!out.contains('\x1b'), "no colours unless on a terminal");
@@ -176,6 +178,54 @@ fn failures_end_with_1_and_a_reason() {
     }
 }
 
+#[test]
+fn what_was_measured_is_shown_although_the_page_cannot_be_written() {
+    let _alone = alone();
+    let full = ["--html", "/dev/full", "--what", "rate", "--seconds", "1", "--rounds", "1"];
+    let done = run(&[&full[..], &["--json"]].concat());
+    assert_eq!(done.status.code(), Some(1));
+    assert!(text(&done.stderr).contains("cannot write /dev/full: No space"), "{done:?}");
+    assert!(has(&records(&done.stdout), "what", "rate"));
+}
+
+#[test]
+fn an_output_that_is_closed_or_full_is_an_error() {
+    let _alone = alone();
+    let start = |out: Stdio| {
+        let args = ["--what", "rate", "--seconds", "1", "--rounds", "1"];
+        pinfold().args(args).stdout(out).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let (read, write) = std::io::pipe().unwrap();
+    drop(read);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for (out, why) in [(write.into(), "Broken pipe"), (full.into(), "No space left")] {
+        let done = start(out).wait_with_output().unwrap();
+        assert_eq!(done.status.code(), Some(1), "{done:?}");
+        let said = text(&done.stderr);
+        assert!(said.contains("cannot write the results") && said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn a_size_that_is_given_twice_is_measured_once() {
+    let _alone = alone();
+    let args = ["--json", "--seconds", "30", "--rounds", "1", "--subjects", "ring,pipe"];
+    let done = run(&[&args[..], &["--what", "latency", "--sizes", "64,8,64"]].concat());
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let mut seen: Vec<_> = records(&done.stdout)
+        .iter()
+        .map(|record| (record["subject"].to_string(), record["size"].as_u64().unwrap()))
+        .collect();
+    seen.sort();
+    seen.dedup();
+    let pipe_and_ring = ["pipe", "ring"].map(|name| format!("\"{name}\""));
+    let expected: Vec<_> =
+        pipe_and_ring.iter().flat_map(|name| [(name.clone(), 8), (name.clone(), 64)]).collect();
+    assert_eq!(seen, expected);
+    // One turn each, which is in one class.
+    assert_eq!(records(&done.stdout).len(), 4);
+}
+
 /// The child that `parent` started.
 fn child_of(parent: u32) -> Option<i32> {
     let path = format!("/proc/{parent}/task/{parent}/children");
@@ -200,16 +250,20 @@ fn started(args: &[&str]) -> (Child, Option<i32>) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    if fs::metadata("/proc/thread-self/children").is_err() {
-        // No CONFIG_PROC_CHILDREN.
-        return (child, None);
-    }
+    let second = measuring(&mut child);
+    (child, second)
+}
+
+/// Waits until the second process of a run measures.
+fn measuring(child: &mut Child) -> Option<i32> {
+    // Without CONFIG_PROC_CHILDREN it cannot be found.
+    fs::metadata("/proc/thread-self/children").ok()?;
     loop {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it measured");
         if let Some(second) = child_of(child.id())
             && ticks_of(second) > 50
         {
-            return (child, Some(second));
+            return Some(second);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -258,6 +312,30 @@ fn a_killed_second_process_ends_the_run_with_an_error() {
         assert!(said.contains("killed by signal 9"), "{subject}: {said}");
         assert!(said.contains("while measuring"), "{subject}: {said}");
     }
+}
+
+#[test]
+fn a_quick_run_with_a_stopped_process_is_given_up_and_shows_what_it_has() {
+    let _alone = alone();
+    let mut child = pinfold()
+        .args(["--json", "--quick", "--seconds", "8", "--subjects", "memcpy,ring,pinfold"])
+        .args(["--sizes", "8,64K", "--rounds", "40"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let Some(second) = measuring(&mut child) else {
+        let _ = child.kill();
+        let _ = child.wait();
+        return eprintln!("SKIPPED: the second process cannot be found here");
+    };
+    let second = rustix::process::Pid::from_raw(second).unwrap();
+    rustix::process::kill_process(second, rustix::process::Signal::STOP).unwrap();
+    let done = child.wait_with_output().unwrap();
+    let said = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("is given up"), "{said}");
+    assert!(!records(&done.stdout).is_empty(), "{said}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 #[path = "transfer/harness.rs"]
 mod harness;
+#[path = "transfer/stopped.rs"]
+mod stopped;
 
 use std::{
     fs,
@@ -198,108 +200,6 @@ fn a_long_stream_arrives_whole() {
     }
 }
 
-/// Forty files of 2 MiB each, with contents of their own.
-fn plant_many(place: &Place) {
-    let root = place.dir("many");
-    for number in 0..40 {
-        fs::write(root.join(format!("{number:02}")), pattern(2 << 20, number)).unwrap();
-    }
-}
-
-/// Whatever has its name in `out` is complete.
-fn assert_nothing_half_done(place: &Place) -> usize {
-    let arrived = place.files("out");
-    for (name, contents) in &arrived {
-        let file = name.file_name().unwrap().to_str().unwrap();
-        assert!(!file.starts_with(".pinfold-"), "{name:?} is left behind");
-        let number = file.parse().unwrap();
-        assert!(*contents == pattern(2 << 20, number), "{name:?} looks complete and is not");
-    }
-    arrived.len()
-}
-
-/// Stops a transfer of many files when `after` of them have arrived.
-fn interrupted(after: usize, signal: Signal, at_sender: bool) {
-    let place = Place::new();
-    plant_many(&place);
-    let out = place.dir("out");
-    let recv = place.recv(&[BOX, "out"]);
-    let send = place.send(&["many", BOX]);
-    let last = out.join(format!("many/{:02}", after.saturating_sub(1)));
-    wait_until("files arrive", || after == 0 || last.exists());
-    let (victim, other) = if at_sender { (send, recv) } else { (recv, send) };
-    victim.signal(signal);
-    let (killed, other) = (victim.end(), other.end());
-    assert_nothing_half_done(&place);
-    if other.status.success() {
-        // The last file was in place before the signal came.
-        assert_eq!(place.files("out").len(), 40);
-        return;
-    }
-    if signal == Signal::KILL {
-        assert_eq!(killed.status.code(), None);
-        let lost = if at_sender { "lost the sender" } else { "lost the receiver" };
-        other.assert_code(4).assert_says(lost);
-    } else {
-        killed.assert_code(128 + signal.as_raw());
-        other.assert_code(1).assert_says("gave up: interrupted by signal");
-    }
-}
-
-#[test]
-fn a_killed_sender_is_missed() {
-    for after in [1, 2, 5, 11] {
-        interrupted(after, Signal::KILL, true);
-    }
-}
-
-#[test]
-fn a_killed_receiver_is_missed() {
-    for after in [1, 2, 5, 11] {
-        interrupted(after, Signal::KILL, false);
-    }
-}
-
-#[test]
-fn an_interrupted_sender_says_so() {
-    interrupted(1, Signal::INT, true);
-    interrupted(3, Signal::TERM, true);
-}
-
-#[test]
-fn an_interrupted_receiver_says_so() {
-    interrupted(1, Signal::INT, false);
-    interrupted(3, Signal::TERM, false);
-}
-
-#[test]
-fn a_killed_sender_of_a_stream_is_missed_although_nobody_reads() {
-    let place = Place::new();
-    let (recv, mut out) = place.recv_stream(&[BOX]);
-    let (send, mut input) = place.send_stream(&[BOX]);
-    input.write_all(b"abc").unwrap();
-    out.read_exact(&mut [0; 3]).unwrap();
-    // Fills what there is of buffers, since nobody reads the other end.
-    let filling = thread::spawn(move || {
-        let _ = input.write_all(&vec![0; 64 << 20]);
-    });
-    thread::sleep(Duration::from_millis(300));
-    send.signal(Signal::KILL);
-    recv.end().assert_code(4).assert_says("lost the sender");
-    filling.join().unwrap();
-    drop(out);
-}
-
-#[test]
-fn a_receiver_that_waits_can_be_interrupted() {
-    let place = Place::new();
-    let recv = place.recv(&[BOX]);
-    wait_until("the receiver listens", || place.path("names/box").exists());
-    recv.signal(Signal::INT);
-    recv.end().assert_code(130);
-    assert!(!place.path("names/box").exists(), "the name is left behind");
-}
-
 #[test]
 fn an_unreadable_file_is_told_to_both() {
     let place = if is_root() { Place::of_nobody() } else { Place::new() };
@@ -352,6 +252,43 @@ fn a_full_disk_is_told_to_both() {
     received.assert_code(5).assert_says(text).assert_says("free some space");
     sent.assert_code(1).assert_says("the receiver gave up").assert_says(text);
     assert_eq!(fs::read_to_string(place.path("left")).unwrap(), "", "something is left behind");
+}
+
+#[test]
+fn a_file_beyond_the_limit_is_told_to_both() {
+    let place = Place::new();
+    place.dir("out");
+    fs::write(place.path("file"), pattern(40 << 20, 1)).unwrap();
+    // In blocks of 512 or 1024 bytes, by shell. The memory that the two share counts, too.
+    let script = format!("ulimit -f 16000; exec {PROGRAM} recv {BOX} out");
+    let recv = place.run_in(Command::new("sh").args(["-c", &script]));
+    let sent = place.send(&["file", BOX]).end();
+    let text = "writing file: File too large";
+    recv.end().assert_code(5).assert_says(text);
+    sent.assert_code(1).assert_says("the receiver gave up").assert_says(text);
+    assert_eq!(fs::read_dir(place.path("out")).unwrap().count(), 0, "something is left behind");
+}
+
+#[test]
+fn nothing_at_all_arrives_too() {
+    let place = Place::new();
+    place.dir("out");
+    place.dir("hollow/hollow");
+    fs::write(place.path("empty"), "").unwrap();
+    let recv = place.recv(&[BOX, "out"]);
+    place.send(&["hollow", BOX]).end().assert_code(0).assert_says("there are no files");
+    recv.end().assert_code(0).assert_says("received 0 B, verified");
+    assert!(place.files("out").is_empty());
+    let recv = place.recv(&[BOX, "out"]);
+    place.send(&["empty", BOX]).end().assert_code(0).assert_says("sent 0 B in 1 file, verified");
+    recv.end().assert_code(0);
+    assert_eq!(place.files("out"), [("empty".into(), Vec::new())]);
+    let (recv, mut out) = place.recv_stream(&[BOX]);
+    let (send, input) = place.send_stream(&[BOX]);
+    drop(input);
+    assert_eq!(out.read(&mut [0]).unwrap(), 0);
+    send.end().assert_code(0);
+    recv.end().assert_code(0).assert_says("received 0 B, verified");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The second process: does as it is told until there is no more to do.
 
 use super::{
-    bench::Stage,
+    bench,
     fail::{Fail, Result},
     pair::{Order, Pair},
-    subject::{Bench, Id},
+    stage::Stage,
+    subject::Bench,
+    terms::Id,
     watchdog,
 };
 
@@ -25,7 +27,7 @@ fn obey(pair: &mut Pair, stage: &mut Stage) -> Result<()> {
     loop {
         match pair.next_order()? {
             Order::SetUp(id) => {
-                if let Ok(bench) = pair.set_up_here(id)? {
+                if let Ok(bench) = pair.set_up_here(|pair| bench::set_up(id, pair))? {
                     subjects.push((id, bench));
                 }
             }

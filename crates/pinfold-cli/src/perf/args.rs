@@ -4,16 +4,16 @@ use std::{path::PathBuf, time::Duration};
 
 use super::{
     fail::{Fail, Result},
-    plan::{What, Wish},
-    subject::{Kind, Route},
+    plan::Wish,
+    terms::{Kind, Route, What},
 };
 
 /// Seconds that everything takes, unless told otherwise.
 const SECONDS: f64 = 150.0;
 /// The same with `--quick`, which promises 30: what is left is for starting up and ending.
 const QUICK_SECONDS: f64 = 24.0;
-/// When a run with `--quick` is given up that has come to a halt.
-const QUICK_LIMIT: Duration = Duration::from_secs(28);
+/// How much longer a run with `--quick` may take before it is given up.
+const QUICK_GRACE: Duration = Duration::from_secs(4);
 /// The longest message there is memory for, twice.
 const SIZE_MAX: usize = 4 << 30;
 
@@ -135,7 +135,7 @@ pub(crate) enum Role {
 }
 
 /// Where the results go.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,
     pub(crate) html: Option<PathBuf>,
@@ -205,7 +205,8 @@ impl PerfArgs {
 
     /// When a measurement that has come to a halt is given up, at the latest.
     pub(crate) fn limit(&self) -> Option<Duration> {
-        self.quick.then_some(QUICK_LIMIT)
+        let time = self.time().ok().filter(|_| self.quick)?;
+        Some(time + QUICK_GRACE)
     }
 
     /// The processors asked for.

@@ -7,121 +7,42 @@
 //! is sent, and read and checked after it has arrived; what that takes is not counted, what it
 //! does to the caches is.
 
-use std::{rc::Rc, time::Duration};
-
 use pinfold_sys::clock;
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 
 use super::{
-    fail::{Fail, Result},
-    payload::Messages,
-    plan::What,
+    fail::Result,
+    pair::Pair,
+    stage::Stage,
     stats,
-    subject::{Subject, Waiting},
-    sync::{Side, Sync},
-    verify::{self, Mismatch},
+    subject::{
+        Bench, Subject, Waiting, cma::Cma, line::Line, memcpy::Memcpy, pinfold::Pinfold, pipe,
+        ring::Ring, tcp, unix,
+    },
+    terms::{Id, Kind, Outcome, Route, Side, Spec, What},
+    verify,
 };
 
-/// Bytes of the messages that are under way at once in each direction when both are busy.
-const WINDOW_BYTES: usize = 256 << 10;
-/// Longer messages, bytes, fill both directions one at a time.
-const OVERLAP_BYTES: usize = 4 << 20;
-
-/// What both processes do in one run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Spec {
-    /// Which of the subjects that were set up.
-    pub(crate) subject: usize,
-    pub(crate) what: What,
-    /// Bytes in a message.
-    pub(crate) size: usize,
-    pub(crate) touched: bool,
-    /// No two runs have the same; what messages contain follows from it.
-    pub(crate) run: u64,
-    /// Samples before the timed part, at most.
-    pub(crate) warm_up: u64,
-    /// Samples in the timed part, at most.
-    pub(crate) samples: u64,
-    /// Messages (round trips for latency) in a sample: the time is looked at between samples.
-    pub(crate) per_sample: u64,
+/// Sets this side of a subject up, talking to the other side, which does the same.
+///
+/// # Errors
+/// Why the subject cannot be had here; the others still can.
+pub(crate) fn set_up(id: Id, pair: &mut Pair) -> Result<Box<dyn Bench>> {
+    Ok(match id.kind {
+        Kind::Line => Box::new(Line::set_up(pair)?),
+        Kind::Ring => Box::new(Ring::set_up(pair)?),
+        Kind::Memcpy => Box::new(Memcpy),
+        Kind::Cma => Box::new(Cma::set_up(pair)?),
+        Kind::Pipe => Box::new(pipe::set_up(pair)?),
+        Kind::Unix => Box::new(unix::set_up(pair)?),
+        Kind::Tcp => Box::new(tcp::set_up(pair)?),
+        Kind::Pinfold => Box::new(Pinfold::set_up(pair, id.route.unwrap_or(Route::Auto))?),
+    })
 }
 
-impl Spec {
-    /// The number of the first message of this run that `side` sends. Numbers of different runs
-    /// and sides do not meet.
-    pub(crate) fn first_number(&self, side: Side) -> u64 {
-        self.run << 33 | u64::from(side == Side::Second) << 32
-    }
-
-    /// How many messages have memory of their own.
-    pub(crate) fn memories(&self) -> usize {
-        match self.what {
-            What::Latency => 1,
-            _ if self.touched => self.per_sample.next_power_of_two() as usize,
-            // A few at a time each way, so that neither direction waits for the other.
-            What::Bidirectional => {
-                let least = if self.size <= OVERLAP_BYTES { 4 } else { 1 };
-                1 << (WINDOW_BYTES / self.size.max(1)).clamp(least, 64).ilog2()
-            }
-            _ => 1,
-        }
-    }
-}
-
-/// What a run found out. Only the first process has times and hops.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    /// The cache-line hop before and after, nanoseconds.
-    pub(crate) hops_ns: (f64, f64),
-    /// Picoseconds per message, one for each sample.
-    pub(crate) times: Vec<u64>,
-    /// Messages in the timed part.
-    pub(crate) messages: u64,
-    /// Processor time of this process in the timed part, nanoseconds.
-    pub(crate) cpu_ns: u64,
-    /// The path that messages took, where there is a choice.
-    pub(crate) path: Option<&'static str>,
-}
-
-/// What a process needs for any run.
-pub(crate) struct Stage {
-    pub(crate) sync: Sync,
-    pub(crate) out: Messages,
-    pub(crate) into: Messages,
-    /// Names the subject in errors.
-    pub(crate) label: Rc<str>,
-    /// When the first process ends a run that takes longer than planned, in [`clock::ticks`].
-    pub(crate) deadline: u64,
-}
-
-impl Stage {
-    /// With no memory yet.
-    pub(crate) fn new(sync: Sync) -> Stage {
-        let label = "".into();
-        Stage { sync, out: Messages::new(), into: Messages::new(), label, deadline: u64::MAX }
-    }
-
-    /// Has runs end soon after `time` from now.
-    pub(crate) fn allow(&mut self, time: Duration) {
-        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.deadline = clock::ticks().saturating_add(us.saturating_mul(clock::ticks_per_us()));
-    }
-
-    /// Whether a run has taken as long as it may.
-    #[inline]
-    pub(crate) fn is_late(&self) -> bool {
-        clock::ticks() >= self.deadline
-    }
-
-    /// A message was wrong.
-    #[cold]
-    pub(crate) fn wrong(&self, spec: &Spec, source: Mismatch) -> Fail {
-        Fail::Wrong { subject: self.label.to_string(), size: spec.size, source }
-    }
-
-    fn is_first(&self) -> bool {
-        self.sync.side == Side::First
+impl<S: Subject> Bench for S {
+    fn run(&mut self, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
+        run(self, stage, spec)
     }
 }
 
@@ -133,10 +54,10 @@ pub(crate) fn cpu_ns() -> u64 {
 }
 
 /// This side's part of one run.
-pub(crate) fn run<S: Subject>(subject: &mut S, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
+fn run<S: Subject>(subject: &mut S, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
     let memories = spec.memories();
-    stage.out.shape(spec.size, memories);
-    stage.into.shape(spec.size, memories);
+    stage.out.shape(spec.size, memories)?;
+    stage.into.shape(spec.size, memories)?;
     let side = stage.sync.side;
     stage.out.fill(spec.first_number(side));
     let waiting = if spec.what == What::Cpu { Waiting::Sleep } else { Waiting::Spin };
@@ -155,18 +76,11 @@ pub(crate) fn run<S: Subject>(subject: &mut S, stage: &mut Stage, spec: &Spec) -
     if receives && subject.carries_bytes() && !spec.touched {
         // Every burst begins with the first memory again.
         let used = spec.per_sample as usize;
-        let checked = stage.into.check(spec.first_number(other(side)), used);
+        let checked = stage.into.check(spec.first_number(side.other()), used);
         checked.map_err(|wrong| stage.wrong(spec, wrong))?;
     }
     outcome.path = subject.path_taken();
     Ok(outcome)
-}
-
-fn other(side: Side) -> Side {
-    match side {
-        Side::First => Side::Second,
-        Side::Second => Side::First,
-    }
 }
 
 /// How many samples one part of a run has: as many as planned, fewer when it takes too long.
@@ -243,7 +157,7 @@ impl Touch {
     fn new(spec: &Spec, stage: &Stage) -> Touch {
         let side = stage.sync.side;
         let ticks = stage.sync.read_touch();
-        let (out, into) = (spec.first_number(side), spec.first_number(other(side)));
+        let (out, into) = (spec.first_number(side), spec.first_number(side.other()));
         Touch { active: spec.touched, checks: true, out, into, ticks }
     }
 
@@ -389,7 +303,7 @@ fn burst<S: Subject>(
     let ticks = clock::ticks() - start;
     let receives = spec.what == What::Bidirectional || side == Side::Second;
     if spec.touched && receives && subject.carries_bytes() {
-        let first = spec.first_number(other(side)) + *number;
+        let first = spec.first_number(side.other()) + *number;
         stage.into.check(first, count).map_err(|wrong| stage.wrong(spec, wrong))?;
     }
     // The memories are written anew, and so differ, in every burst.

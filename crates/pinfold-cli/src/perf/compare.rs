@@ -2,9 +2,8 @@
 
 use super::{
     class::Class,
-    plan::Cell,
     record::Record,
-    subject::{Id, Kind, Route},
+    terms::{Cell, Id, Kind, Route},
 };
 
 /// One row of a summary.
@@ -106,7 +105,7 @@ fn row(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::{plan::What, testing};
+    use crate::perf::{terms::What, testing};
 
     #[test]
     fn only_like_is_set_against_like() {

@@ -2,11 +2,12 @@
 //!
 //! In the order of a run:
 //!
+//! - [`terms`]: the nouns of what follows.
 //! - [`args`], [`plan`], [`pace`]: what to measure, in which order, for how long.
 //! - [`pair`], [`meet`], [`control`], [`cores`], [`answer`]: the two processes and how they talk.
-//! - [`sync`], [`shared`]: how they keep step during a run.
+//! - [`sync`], [`shared`], [`stage`]: how they keep step during a run.
 //! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
-//! - [`class`], [`stats`], [`record`]: what comes out.
+//! - [`class`], [`stats`], [`record`], [`findings`]: what comes out.
 //! - [`compare`], [`table`], [`html`], [`machine`], [`units`]: how it is shown.
 //! - [`fail`], [`watchdog`]: how a run ends when it cannot go on.
 
@@ -18,6 +19,7 @@ mod compare;
 mod control;
 mod cores;
 mod fail;
+mod findings;
 mod html;
 mod machine;
 mod meet;
@@ -28,10 +30,12 @@ mod plan;
 mod record;
 mod run;
 mod shared;
+mod stage;
 mod stats;
 mod subject;
 mod sync;
 mod table;
+mod terms;
 #[cfg(test)]
 mod testing;
 mod units;
@@ -43,9 +47,10 @@ use std::{os::fd::AsFd, process::ExitCode, time::Instant};
 pub(crate) use args::PerfArgs;
 
 use self::{
-    args::Role,
+    args::{Output, Role},
     control::Control,
     fail::{Fail, Result},
+    findings::{Findings, Ledger},
     pair::Pair,
 };
 use crate::{exit, progress::say};
@@ -65,8 +70,22 @@ pub(crate) fn run(args: PerfArgs) -> ExitCode {
 
 fn act(args: &PerfArgs) -> Result<()> {
     let start = Instant::now();
-    watchdog::start(args.limit());
     let (wish, time, cores, output) = (args.wish()?, args.time()?, args.cores()?, args.output());
+    if let Some(file) = &output.html {
+        html::check(file)?;
+    }
+    let ledger = Ledger::new(start, wish.touched);
+    let (found, shown) = (ledger.clone(), output.clone());
+    watchdog::start(args.limit(), move || {
+        let findings = found.take()?;
+        Some(move || {
+            if !findings.hops_ns.is_empty()
+                && let Err(why) = show(&findings, &shown)
+            {
+                say(why);
+            }
+        })
+    });
     let (mut pair, mut stage) = match args.role() {
         Role::Start => Pair::start(cores)?,
         Role::Second => {
@@ -83,9 +102,26 @@ fn act(args: &PerfArgs) -> Result<()> {
         }
         Role::Connect(address) => Pair::with_listener(meet::connect_to(&address)?, cores)?,
     };
-    let findings = run::measure(&mut pair, &mut stage, &wish, time, start)?;
-    if let Some(file) = &output.html {
-        html::write(&findings, file)?;
+    let done = run::measure(&mut pair, &mut stage, &wish, time, &ledger);
+    let Some(findings) = ledger.take() else {
+        // The watchdog has it, and is about to end the process.
+        loop {
+            std::thread::park();
+        }
+    };
+    done?;
+    show(&findings, &output)
+}
+
+/// Shows what was found, in every way that was asked for. What one cannot show, the others still
+/// do.
+fn show(findings: &Findings, output: &Output) -> Result<()> {
+    let written = output.html.as_ref().map_or(Ok(()), |file| html::write(findings, file));
+    match (table::print(findings, output), written) {
+        (Err(why), Err(another)) => {
+            say(another);
+            Err(why)
+        }
+        (printed, written) => printed.and(written),
     }
-    table::print(&findings, &output)
 }

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    bench::Spec,
-    plan::{Cell, What},
-};
+use super::terms::{Cell, Spec, What};
 
 /// Below this many picoseconds one way, a latency sample is the mean of [`BATCH`] round trips:
 /// reading the clock takes 10 to 20 ns.

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    bench::{Spec, Stage},
     control::{ANSWER, Control},
     cores,
     fail::{Fail, Result},
     meet::Met,
     shared::Shared,
-    subject::{self, Bench, Id},
-    sync::{self, Side, Sync, Watch},
+    stage::Stage,
+    sync::{self, Sync, Watch},
+    terms::{Id, Side, Spec},
     watchdog,
 };
 
@@ -85,6 +85,7 @@ impl Pair {
             .spawn()
             .map_err(Fail::os("starting the second process"))?;
         watchdog::take_along(child.id());
+        let _busy = watchdog::busy("the start of the second process");
         match Pair::greet(Control::new(here), cores) {
             Ok((mut pair, stage)) => {
                 pair.child = Some(child);
@@ -236,16 +237,28 @@ impl Pair {
         }
     }
 
-    /// First: sets a subject up on both sides. The inner error says why it cannot be had.
-    pub(crate) fn set_up(&mut self, id: Id) -> Result<Result<Box<dyn Bench>, String>> {
+    /// First: sets a subject up on both sides, this one with `make`. The inner error says why it
+    /// cannot be had.
+    pub(crate) fn set_up<T>(
+        &mut self,
+        id: Id,
+        make: impl FnOnce(&mut Pair) -> Result<T>,
+    ) -> Result<Result<T, String>> {
         self.control.send(&Talk::SetUp(id))?;
-        self.set_up_here(id)
+        self.set_up_here(make)
     }
 
     /// Either: does this side's part of a set-up, and learns how the other side's went.
-    pub(crate) fn set_up_here(&mut self, id: Id) -> Result<Result<Box<dyn Bench>, String>> {
+    pub(crate) fn set_up_here<T>(
+        &mut self,
+        make: impl FnOnce(&mut Pair) -> Result<T>,
+    ) -> Result<Result<T, String>> {
         self.outcome = None;
-        let made = subject::set_up(id, self).map_err(|why| why.to_string());
+        let made = match make(self) {
+            // It is no use to go on with a process that does not answer.
+            Err(why @ Fail::Stuck(_)) => return Err(why),
+            made => made.map_err(|why| why.to_string()),
+        };
         self.control.send(&Talk::Outcome(made.as_ref().err().cloned()))?;
         let theirs = loop {
             if let Some(outcome) = self.outcome.take() {
@@ -260,7 +273,7 @@ impl Pair {
         };
         Ok(match (made, theirs) {
             (_, Some(why)) | (Err(why), None) => Err(why),
-            (Ok(bench), None) => Ok(bench),
+            (Ok(made), None) => Ok(made),
         })
     }
 

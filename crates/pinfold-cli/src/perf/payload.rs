@@ -1,7 +1,10 @@
 //! The memory messages are sent from and received into: plain memory of this process, made
 //! beforehand, page-aligned, written once so that no page is missing.
 
-use super::verify;
+use super::{
+    fail::{Fail, Result},
+    units, verify,
+};
 
 /// Alignment of the first message, bytes.
 const PAGE: usize = 4096;
@@ -23,16 +26,28 @@ impl Messages {
 
     /// Makes room for `count` messages (a power of two) of `size` bytes. Memory that is there
     /// already is used again.
-    pub(crate) fn shape(&mut self, size: usize, count: usize) {
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub(crate) fn shape(&mut self, size: usize, count: usize) -> Result<()> {
         assert!(count.is_power_of_two());
         self.stride = size.next_multiple_of(64);
         self.size = size;
         self.mask = count - 1;
         let needed = self.stride * count;
         if self.memory.len() < needed + PAGE {
-            self.memory = vec![0xA5; needed + PAGE];
+            // First give back what there was.
+            self.memory = Vec::new();
+            self.memory.try_reserve_exact(needed + PAGE).map_err(|_| {
+                let size = units::bytes(size);
+                Fail::Said(format!(
+                    "there is no memory for messages of {size}; ask for smaller --sizes"
+                ))
+            })?;
+            self.memory.resize(needed + PAGE, 0xA5);
             self.start = self.memory.as_ptr().align_offset(PAGE);
         }
+        Ok(())
     }
 
     /// How many there are.
@@ -85,10 +100,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn too_much_is_an_error() {
+        let mut messages = Messages::new();
+        let why = messages.shape(1 << 62, 1).unwrap_err().to_string();
+        assert!(why.contains("no memory"), "{why}");
+        // What is asked for next is there all the same.
+        messages.shape(64, 4).unwrap();
+        assert_eq!(messages.each_mut().count(), 4);
+    }
+
+    #[test]
     fn messages_are_apart_and_aligned() {
         let mut messages = Messages::new();
         for (size, count) in [(8, 4), (65, 8), (4096, 1), (1 << 16, 2)] {
-            messages.shape(size, count);
+            messages.shape(size, count).unwrap();
             messages.fill(9);
             assert_eq!(messages.check(9, count), Ok(()));
             assert_eq!(messages.get(0).as_ptr().align_offset(PAGE), 0);

@@ -6,63 +6,7 @@
 
 use std::time::Duration;
 
-use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
-
-use super::subject::{Id, Kind, Route};
-
-/// A measure.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
-)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum What {
-    /// The time of one message: half a round trip
-    Latency,
-    /// Bytes a second in one direction
-    Bandwidth,
-    /// Bytes a second with both directions busy, their sum
-    Bidirectional,
-    /// 8-byte messages a second in one direction
-    Rate,
-    /// Processor time of both processes per message, waiting asleep
-    Cpu,
-}
-
-impl What {
-    /// All of them, in the order they run.
-    pub(crate) const ALL: [What; 5] =
-        [What::Latency, What::Rate, What::Bandwidth, What::Bidirectional, What::Cpu];
-
-    /// The name that options and records use.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            What::Latency => "latency",
-            What::Bandwidth => "bandwidth",
-            What::Bidirectional => "bidirectional",
-            What::Rate => "rate",
-            What::Cpu => "cpu",
-        }
-    }
-
-    /// The message sizes it is measured with unless others are asked for, bytes.
-    fn usual_sizes(self, quick: bool) -> &'static [usize] {
-        const KI: usize = 1 << 10;
-        const MI: usize = 1 << 20;
-        match (self, quick) {
-            (What::Latency, true) => &[8, KI, 4 * KI, 64 * KI, MI],
-            (What::Latency, false) => {
-                &[8, 64, 256, KI, 4 * KI, 16 * KI, 64 * KI, 256 * KI, MI, 4 * MI]
-            }
-            (What::Rate, _) => &[8],
-            (What::Bandwidth, true) => &[4 * KI, 16 * KI, 64 * KI, MI, 4 * MI],
-            (What::Bandwidth, false) => &[KI, 4 * KI, 16 * KI, 64 * KI, 256 * KI, MI, 4 * MI],
-            (What::Bidirectional, true) => &[64 * KI, MI],
-            (What::Bidirectional, false) => &[4 * KI, 64 * KI, MI],
-            (What::Cpu, _) => &[8, 4 * KI, MI],
-        }
-    }
-}
+use super::terms::{Cell, Id, Kind, Route, What};
 
 /// What the user wants measured.
 #[derive(Clone, Debug)]
@@ -75,14 +19,6 @@ pub(crate) struct Wish {
     pub(crate) rounds: u32,
     pub(crate) touched: bool,
     pub(crate) quick: bool,
-}
-
-/// One measure with one size: what one row of a table is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Cell {
-    pub(crate) what: What,
-    pub(crate) size: usize,
-    pub(crate) touched: bool,
 }
 
 /// One turn of one subject.
@@ -115,22 +51,44 @@ impl Wish {
         let wanted = What::ALL.into_iter().filter(|what| self.whats.contains(what));
         wanted
             .flat_map(|what| {
-                let sizes = match (what, self.sizes.is_empty()) {
+                let mut sizes = match (what, self.sizes.is_empty()) {
                     // A rate of other than small messages is a bandwidth.
-                    (What::Rate, _) | (_, true) => what.usual_sizes(self.quick).to_vec(),
+                    (What::Rate, _) | (_, true) => usual_sizes(what, self.quick).to_vec(),
                     (_, false) => self.sizes.clone(),
                 };
+                // Each once, whatever was asked for.
+                sizes.sort_unstable();
+                sizes.dedup();
                 sizes.into_iter().map(move |size| Cell { what, size, touched: self.touched })
             })
             .collect()
     }
 }
 
+/// The message sizes that `what` is measured with unless others are asked for, bytes.
+fn usual_sizes(what: What, quick: bool) -> &'static [usize] {
+    const KI: usize = 1 << 10;
+    const MI: usize = 1 << 20;
+    match (what, quick) {
+        (What::Latency, true) => &[8, KI, 4 * KI, 64 * KI, MI],
+        (What::Latency, false) => &[8, 64, 256, KI, 4 * KI, 16 * KI, 64 * KI, 256 * KI, MI, 4 * MI],
+        (What::Rate, _) => &[8],
+        (What::Bandwidth, true) => &[4 * KI, 16 * KI, 64 * KI, MI, 4 * MI],
+        (What::Bandwidth, false) => &[KI, 4 * KI, 16 * KI, 64 * KI, 256 * KI, MI, 4 * MI],
+        (What::Bidirectional, true) => &[64 * KI, MI],
+        (What::Bidirectional, false) => &[4 * KI, 64 * KI, MI],
+        (What::Cpu, _) => &[8, 4 * KI, MI],
+    }
+}
+
 /// The turns, in order, of those subjects that could be set up.
 pub(crate) fn steps(wish: &Wish, subjects: &[Id]) -> Vec<Step> {
     let mut steps = Vec::new();
+    let mut cells = wish.cells();
+    // Short messages first: long ones may take all the time there is.
+    cells.sort_by_key(|cell| cell.size);
     for round in 0..wish.rounds {
-        for cell in wish.cells() {
+        for &cell in &cells {
             let able: Vec<Id> =
                 subjects.iter().copied().filter(|id| id.can(cell.what, cell.size)).collect();
             let turns = able.iter().cycle().skip(round as usize % able.len().max(1));
@@ -195,7 +153,7 @@ impl Budget {
 
 /// What a turn with a single message of `size` bytes takes, with writing and checking and, the
 /// first time, memory for it: a guess, which matters for messages of many megabytes only.
-fn least(size: usize, ready_bytes: usize) -> Duration {
+pub(crate) fn least(size: usize, ready_bytes: usize) -> Duration {
     let ns_per_byte = if size > ready_bytes { 10 } else { 3 };
     Duration::from_nanos(size as u64 * ns_per_byte)
 }
@@ -225,7 +183,8 @@ mod tests {
         // Every round has every row once, in order.
         let mut rows: Vec<_> = steps.iter().map(|step| (step.round, step.cell)).collect();
         rows.dedup();
-        let cells = wish.cells();
+        let mut cells = wish.cells();
+        cells.sort_by_key(|cell| cell.size);
         let expected = (0..5).flat_map(|round| cells.iter().map(move |&cell| (round, cell)));
         assert!(rows.into_iter().eq(expected));
         for cell in cells {
@@ -263,7 +222,7 @@ mod tests {
     fn wishes_are_kept() {
         let wish = Wish {
             whats: vec![What::Rate, What::Latency],
-            sizes: vec![100],
+            sizes: vec![100, 100],
             kinds: vec![Kind::Pinfold, Kind::Pipe],
             routes: vec![Route::Inline],
             ..wish()

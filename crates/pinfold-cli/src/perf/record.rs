@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     class::Class,
-    plan::{Cell, What},
     stats::Times,
-    subject::{Id, Kind, Route},
+    terms::{Cell, Id, Kind, Route, What},
 };
 
 /// One line of `--json`. The names and values of its fields are a promise to scripts.

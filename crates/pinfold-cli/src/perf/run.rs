@@ -6,15 +6,17 @@ use std::{
 };
 
 use super::{
-    bench::{Outcome, Spec, Stage},
+    bench,
     class::Class,
     fail::{Fail, Result},
+    findings::Ledger,
     machine::{self, Machine},
     pace,
     pair::Pair,
-    plan::{self, Budget, Cell, Step, Turn, What, Wish},
-    record::Collected,
-    subject::{Bench, Id},
+    plan::{self, Budget, Step, Turn, Wish},
+    stage::Stage,
+    subject::Bench,
+    terms::{Cell, Id, Outcome, Spec, What},
     units, watchdog,
 };
 use crate::progress;
@@ -22,22 +24,11 @@ use crate::progress;
 /// Steps that take so much longer than they may are worth a note.
 const HELD_UP: Duration = Duration::from_secs(3);
 
-/// Everything that is known at the end.
-pub(crate) struct Findings {
-    pub(crate) machine: Machine,
-    pub(crate) collected: Collected,
-    /// Cache-line hops, nanoseconds, one before each run.
-    pub(crate) hops_ns: Vec<f64>,
-    /// Sentences the reader must see.
-    pub(crate) notes: Vec<String>,
-    pub(crate) touched: bool,
-    pub(crate) took: Duration,
-}
-
 /// The first process's state.
 struct Runner<'a> {
     pair: &'a mut Pair,
     stage: &'a mut Stage,
+    ledger: &'a Ledger,
     subjects: Vec<(Id, Box<dyn Bench>)>,
     /// Picoseconds a message took when last measured.
     expected: HashMap<(Cell, Id), u64>,
@@ -46,7 +37,7 @@ struct Runner<'a> {
     doing: String,
 }
 
-/// Measures what is wished for, within `time` from `start`.
+/// Measures what is wished for, within `time`, and adds it to `ledger`.
 ///
 /// # Errors
 /// The first failure: nothing that was measured before a wrong byte or a death is trusted.
@@ -55,46 +46,46 @@ pub(crate) fn measure(
     stage: &mut Stage,
     wish: &Wish,
     time: Duration,
-    start: Instant,
-) -> Result<Findings> {
+    ledger: &Ledger,
+) -> Result<()> {
     let mut runner = Runner {
         pair,
         stage,
+        ledger,
         subjects: Vec::new(),
         expected: HashMap::new(),
         runs: 0,
         doing: String::new(),
     };
-    let done = runner.all(wish, Budget::new(time), start);
+    let done = runner.all(wish, Budget::new(time));
     let doing = std::mem::take(&mut runner.doing);
     match done {
-        Ok(findings) => {
+        Ok(()) => {
             pair.finish();
-            Ok(findings)
+            Ok(())
         }
         Err(why) => Err(pair.explain(why, &doing)),
     }
 }
 
 impl Runner<'_> {
-    fn all(&mut self, wish: &Wish, budget: Budget, start: Instant) -> Result<Findings> {
-        let mut notes = Vec::new();
-        if super::cores::only_one(self.pair.cores()) {
-            notes.push(
+    fn all(&mut self, wish: &Wish, budget: Budget) -> Result<()> {
+        let cores = self.pair.cores();
+        self.ledger.add(|findings| findings.machine = Machine::look(cores));
+        if super::cores::only_one(cores) {
+            self.note(
                 "both processes share one core: every message waits for a switch between them, \
                  and these figures say little about a machine with two"
                     .into(),
             );
         }
         enough_memory(wish)?;
-        self.set_up(wish, &mut notes)?;
+        self.set_up(wish)?;
         let steps = plan::steps(wish, &self.subjects.iter().map(|(id, _)| *id).collect::<Vec<_>>());
         let bar = progress::steps(steps.len() as u64);
-        let mut collected = Collected::default();
-        let mut hops_ns = Vec::new();
         let (mut skipped, mut ready_bytes) = (0, 0);
         for (at, step) in steps.iter().enumerate() {
-            let allowance = match budget.next(start.elapsed(), &steps, at, ready_bytes) {
+            let allowance = match budget.next(self.ledger.elapsed(), &steps, at, ready_bytes) {
                 Turn::Take(allowance) => allowance,
                 Turn::Skip => {
                     skipped += 1;
@@ -109,22 +100,24 @@ impl Runner<'_> {
             self.doing = describe(step);
             bar.set_message(self.doing.clone());
             let began = Instant::now();
-            self.step(step, allowance, &mut collected, &mut hops_ns)?;
+            self.step(step, allowance)?;
             let took = began.elapsed();
-            if took > allowance + HELD_UP && step.cell.size <= ready_bytes {
-                notes.push(format!(
-                    "{} once took {:.0} seconds in place of {:.1}: the machine was busy, or one of \
-                     the processes was held up",
+            // A guess at what a turn takes at least, which is not often twice as long.
+            let expected = allowance.max(2 * plan::least(step.cell.size, ready_bytes));
+            if took > expected + HELD_UP {
+                self.note(format!(
+                    "{} once took {} in place of {:.1}: the machine was busy, or one of the \
+                     processes was held up",
                     self.doing,
-                    took.as_secs_f64(),
-                    allowance.as_secs_f64()
+                    units::seconds(took),
+                    expected.as_secs_f64()
                 ));
             }
             ready_bytes = ready_bytes.max(step.cell.size);
             bar.inc(1);
         }
         bar.finish_and_clear();
-        if hops_ns.is_empty() {
+        if skipped == steps.len() {
             return Err(Fail::Said(
                 "there is no time to measure anything: allow more --seconds or ask for smaller \
                  --sizes"
@@ -132,39 +125,42 @@ impl Runner<'_> {
             ));
         }
         if skipped > 0 {
-            notes.push(format!(
+            self.note(format!(
                 "there was no time for {skipped} of {} turns, so some rows rest on fewer rounds or \
                  are missing: the machine is busy, or --seconds allows too few",
                 steps.len()
             ));
         }
-        let machine = Machine::look(self.pair.cores());
-        let took = start.elapsed();
-        Ok(Findings { machine, collected, hops_ns, notes, touched: wish.touched, took })
+        Ok(())
     }
 
-    fn set_up(&mut self, wish: &Wish, notes: &mut Vec<String>) -> Result<()> {
+    /// Has the reader told.
+    fn note(&self, note: String) {
+        self.ledger.add(|findings| findings.notes.push(note));
+    }
+
+    fn set_up(&mut self, wish: &Wish) -> Result<()> {
+        let mut missing = Vec::new();
         for id in wish.subjects() {
             self.doing = format!("the set-up of {id}");
-            match self.pair.set_up(id)? {
+            let _busy = watchdog::busy(&self.doing);
+            match self.pair.set_up(id, |pair| bench::set_up(id, pair))? {
                 Ok(bench) => self.subjects.push((id, bench)),
-                Err(why) => notes.push(format!("{id} cannot be measured here: {why}")),
+                Err(why) => missing.push(format!("{id} cannot be measured here: {why}")),
             }
         }
         if self.subjects.is_empty() {
-            return Err(Fail::Said(format!("nothing can be measured here: {}", notes.join("; "))));
+            return Err(Fail::Said(format!(
+                "nothing can be measured here: {}",
+                missing.join("; ")
+            )));
         }
+        missing.into_iter().for_each(|note| self.note(note));
         Ok(())
     }
 
     /// One turn of one subject.
-    fn step(
-        &mut self,
-        step: &Step,
-        allowance: Duration,
-        collected: &mut Collected,
-        hops_ns: &mut Vec<f64>,
-    ) -> Result<()> {
+    fn step(&mut self, step: &Step, allowance: Duration) -> Result<()> {
         let Step { cell, subject: id, .. } = *step;
         // Only subjects that were set up are in the plan.
         let subject = self.subjects.iter().position(|(at, _)| *at == id).unwrap_or(0);
@@ -185,11 +181,13 @@ impl Runner<'_> {
             }
         };
         let (before, after) = outcome.hops_ns;
-        hops_ns.push(before);
-        collected.add(cell, id, Class::of(before, after), &times);
-        if let Some(path) = outcome.path {
-            collected.note_path(cell, id, path);
-        }
+        self.ledger.add(|findings| {
+            findings.hops_ns.push(before);
+            findings.collected.add(cell, id, Class::of(before, after), &times);
+            if let Some(path) = outcome.path {
+                findings.collected.note_path(cell, id, path);
+            }
+        });
         times.sort_unstable();
         if let Some(&median) = times.get(times.len() / 2) {
             self.expected.insert((cell, id), median);
@@ -215,11 +213,11 @@ impl Runner<'_> {
         let (id, bench) = &mut self.subjects[spec.subject];
         self.stage.label = id.to_string().into();
         self.stage.allow(allowance);
-        self.pair.order(spec)?;
         let busy = watchdog::busy(&self.doing);
+        self.pair.order(spec)?;
         let mut outcome = bench.run(self.stage, spec)?;
-        drop(busy);
         let theirs = self.pair.wait_done()?;
+        drop(busy);
         let times = match spec.what {
             What::Cpu => vec![(outcome.cpu_ns + theirs) * 1000 / outcome.messages.max(1)],
             _ => std::mem::take(&mut outcome.times),

@@ -18,6 +18,7 @@ use super::{
     fail::{Fail, Result},
     shared::Shared,
     stats,
+    terms::Side,
 };
 
 /// Bytes of the page.
@@ -26,15 +27,6 @@ pub(crate) const BYTES: usize = 4096;
 /// How long the other process may stay silent before the run ends. Anything that one batch of
 /// one subject does takes far less.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Which process of the pair this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// Says what is measured, holds the watch and prints.
-    First,
-    /// Does as it is told.
-    Second,
-}
 
 /// Waits for a word that the other process will write, and notices when it is gone.
 #[derive(Clone)]

@@ -4,12 +4,11 @@ use std::{fmt::Write as _, io::Write as _};
 
 use super::{
     args::Output,
-    class::Class,
     compare::{Row, rows},
     fail::{Fail, Result},
-    plan::What,
+    findings::Findings,
     record::Record,
-    run::Findings,
+    terms::What,
     units,
 };
 use crate::progress;
@@ -61,7 +60,7 @@ fn text(findings: &Findings, output: &Output) -> String {
     if output.full {
         full(&mut text, &records);
     }
-    let _ = writeln!(text, "\nThis took {:.0} seconds.", findings.took.as_secs_f64());
+    let _ = writeln!(text, "\nThis took {}.", units::seconds(findings.took));
     text
 }
 
@@ -177,39 +176,6 @@ fn full(text: &mut String, records: &[Record]) {
             with_unit(record.what, record.size, record.p99),
             record.n,
         );
-    }
-}
-
-impl Findings {
-    /// How far apart the cores were, in a sentence.
-    pub(crate) fn distance(&self) -> String {
-        let part = |class: Class| {
-            let runs = self.collected.runs(class);
-            let hop = match (class, self.hop_ns(class)) {
-                (Class::Near | Class::Far, Some(hop)) => format!("{hop:.0} ns "),
-                _ => String::new(),
-            };
-            (runs > 0).then(|| format!("{hop}{class} in {runs} runs"))
-        };
-        let parts: Vec<String> = Class::ALL.into_iter().filter_map(part).collect();
-        format!("From core to core a cache line takes: {}.", parts.join(", "))
-    }
-
-    /// What was done with the payload, in a sentence.
-    pub(crate) fn payload(&self) -> &'static str {
-        if self.touched {
-            "Every message was written before it was sent and read after it arrived (not timed)."
-        } else {
-            "The payload stayed as it was between messages (--touch writes and reads it)."
-        }
-    }
-
-    /// The usual hop of a class, nanoseconds.
-    fn hop_ns(&self, class: Class) -> Option<f64> {
-        let of_class = |&hop: &f64| Class::of(hop, hop) == class;
-        let mut hops: Vec<f64> = self.hops_ns.iter().copied().filter(of_class).collect();
-        hops.sort_by(f64::total_cmp);
-        hops.get(hops.len() / 2).copied()
     }
 }
 

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use super::{
     class::Class,
+    findings::Findings,
     machine::Machine,
-    plan::{Cell, What},
     record::Collected,
-    run::Findings,
-    subject::{Id, Kind, Route},
+    terms::{Cell, Id, Kind, Route, What},
 };
 
 /// A bit of everything.

@@ -1,5 +1,7 @@
 //! Numbers for people.
 
+use std::time::Duration;
+
 /// A size: `8 B`, `4 KiB`, `1 MiB`.
 pub(crate) fn bytes(size: usize) -> String {
     for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
@@ -33,6 +35,16 @@ pub(crate) fn time(ns: f64) -> String {
         ns if ns < 999.5e6 => format!("{} ms", number(ns / 1e6)),
         ns => format!("{} s", number(ns / 1e9)),
     }
+}
+
+/// How long something took, for a person: `0.4 seconds`, `1 second`, `24 seconds`.
+pub(crate) fn seconds(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 0.95 {
+        return format!("{seconds:.1} seconds");
+    }
+    let whole = seconds.round();
+    format!("{whole} second{}", if whole == 1.0 { "" } else { "s" })
 }
 
 /// A bandwidth given in megabytes (10^6 bytes) a second: `512 MB/s`, `12.3 GB/s`.
@@ -82,6 +94,20 @@ mod tests {
         assert_eq!(time(3e9), "3.00 s");
         assert_eq!(bandwidth(512.3), "512 MB/s");
         assert_eq!(bandwidth(12_345.0), "12.3 GB/s");
+    }
+
+    #[test]
+    fn durations() {
+        for (ms, text) in [
+            (0, "0.0 seconds"),
+            (420, "0.4 seconds"),
+            (960, "1 second"),
+            (1_499, "1 second"),
+            (1_500, "2 seconds"),
+            (23_700, "24 seconds"),
+        ] {
+            assert_eq!(seconds(Duration::from_millis(ms)), text);
+        }
     }
 
     #[test]

@@ -54,7 +54,13 @@ impl Drop for Busy {
 
 /// Starts the thread, which ends a run that is under way when all of `limit` has passed as well.
 /// Without the thread the command still runs.
-pub(crate) fn start(limit: Option<Duration>) {
+///
+/// Before it ends the process it asks `claim` for the last word: none is given when the process
+/// is about to end by itself, otherwise what is to be said last.
+pub(crate) fn start<L: FnOnce()>(
+    limit: Option<Duration>,
+    claim: impl FnOnce() -> Option<L> + Send + 'static,
+) {
     let start = Instant::now();
     let watch = move || {
         let (mut seen, mut idle) = (0, Duration::ZERO);
@@ -66,17 +72,20 @@ pub(crate) fn start(limit: Option<Duration>) {
             seen = mark;
             let too_late = busy && limit.is_some_and(|limit| start.elapsed() >= limit);
             if idle >= PATIENCE || too_late {
+                let Some(last) = claim() else { return };
+                let doing = DOING.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let after = if idle >= PATIENCE { idle } else { start.elapsed() };
                 say(format_args!(
-                    "{} has not ended for {} seconds: is one of the two processes stopped, or the \
-                     machine very busy?",
-                    DOING.lock().unwrap_or_else(PoisonError::into_inner),
-                    idle.as_secs().max(1)
+                    "{doing} was still going on after {} seconds, and is given up: is one of the \
+                     two processes stopped, or the machine very busy?",
+                    after.as_secs()
                 ));
                 let child = i32::try_from(CHILD.load(Ordering::Relaxed)).ok();
                 if let Some(child) = child.and_then(Pid::from_raw) {
                     let _ = kill_process(child, Signal::KILL);
                 }
                 // One that is no child notices by itself.
+                last();
                 std::process::exit(1);
             }
         }

@@ -144,6 +144,9 @@ async fn send_all(args: &SendArgs, console: &Console) -> Result<Report, Failure>
     for (path, what) in &plan.skipped {
         say(source::skipped_note(path, what));
     }
+    if plan.content() == Content::Files && plan.expected.files == 0 {
+        say("there are no files in what is to be sent; the receiver gets none");
+    }
     let peer = connect(&endpoint, args, console)?;
     // Until here nothing is half done, and a signal may simply end the process.
     let interrupts = Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;

@@ -97,7 +97,8 @@ impl Summary<'_> {
     /// The receipt as one line for a person.
     ///
     /// Only those refusals are in it that stood in the way: that another path was cheaper for
-    /// a message, or a message too long for a path, is how paths are chosen.
+    /// a message, or a message too long for a path, is how paths are chosen. What did not go by
+    /// `eager` went by a path with fewer copies.
     pub(super) fn line(&self) -> String {
         let done = match self.side {
             Side::Send => "sent",
@@ -110,8 +111,10 @@ impl Summary<'_> {
         if self.skipped > 0 {
             line.push_str(&format!(" ({} skipped)", HumanCount(self.skipped)));
         }
-        let rate = HumanBytes(self.bytes_per_second() as u64);
-        line.push_str(&format!(", verified, in {:.3} s, {rate}/s", self.elapsed.as_secs_f64()));
+        line.push_str(&format!(", verified, in {:.3} s", self.elapsed.as_secs_f64()));
+        if self.totals.bytes > 0 {
+            line.push_str(&format!(", {}/s", HumanBytes(self.bytes_per_second() as u64)));
+        }
         for (path, taken) in Path::ALL.iter().zip(&self.tally.taken) {
             if taken.messages > 0 {
                 let (bytes, messages) = (HumanBytes(taken.bytes), count(taken.messages, "message"));
@@ -124,7 +127,7 @@ impl Summary<'_> {
             HumanBytes(self.tally.copied_kernel)
         ));
         for (path, why, messages) in &self.tally.refused {
-            if !matches!(why, Refusal::TooLong | Refusal::Slower) {
+            if !matches!(why, Refusal::TooLong | Refusal::Slower) && *path != Path::Eager {
                 let messages = count(*messages, "message");
                 line.push_str(&format!("; not {path} for {messages}: {why}"));
             }
@@ -211,6 +214,23 @@ mod tests {
             "sent 3.00 MiB in 2 files (1 skipped), verified, in 0.500 s, 6.00 MiB/s; inline 40 B \
              in 1 message; cma 2.00 MiB in 2 messages; copied 40 B here, 1.00 MiB by the kernel"
         );
+    }
+
+    #[test]
+    fn a_person_hears_only_of_what_stood_in_the_way() {
+        let mut tally = Tally::default();
+        tally.add(&receipt(Path::Cma, 1 << 20, 0, 1 << 20));
+        tally.refused =
+            vec![(Path::Eager, Refusal::NoCredit, 1), (Path::Inline, Refusal::TooLong, 1)];
+        let line = summary(&tally).line();
+        assert!(!line.contains("not "), "{line}");
+        let nothing = Summary { totals: Totals { files: 1, bytes: 0 }, ..summary(&tally) };
+        assert!(!nothing.line().contains("/s"), "{}", nothing.line());
+        let json: serde_json::Value = serde_json::from_str(&summary(&tally).json()).unwrap();
+        assert_eq!(json["refused"].as_array().unwrap().len(), 2, "{json}");
+        tally.refused.push((Path::Cma, Refusal::Denied(1), 3));
+        let line = summary(&tally).line();
+        assert!(line.contains("not cma for 3 messages: denied"), "{line}");
     }
 
     #[test]

@@ -7,7 +7,13 @@ use std::{
 };
 
 use super::*;
-use crate::perf::{control::Control, shared::Shared, sync};
+use crate::perf::{
+    control::Control,
+    fail::Fail,
+    payload::Messages,
+    shared::Shared,
+    sync::{self, Sync},
+};
 
 /// Messages through channels; one byte of one message may be flipped.
 struct Channels {

@@ -4,21 +4,76 @@
 mod page;
 mod plot;
 
-use std::path::Path;
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::Path,
+};
+
+use rustix::{
+    fs::{Access, access},
+    io::Errno,
+};
 
 use super::{
     fail::{Fail, Result},
-    run::Findings,
+    findings::Findings,
 };
 
-/// Writes the page to `file`, replacing what is there.
+/// Looks, before anything is measured, whether the page can be written to `file`, as far as that
+/// can be known.
 ///
 /// # Errors
 /// [`Fail::Output`] naming the file.
+pub(crate) fn check(file: &Path) -> Result<()> {
+    let writable = |path: &Path| access(path, Access::WRITE_OK);
+    let found = match file.metadata() {
+        Ok(found) if found.is_dir() => Err(Errno::ISDIR),
+        Ok(_) => writable(file).or_else(|why| writable(folder(file)).map_err(|_| why)),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => writable(folder(file)),
+        Err(why) => Err(Errno::from_io_error(&why).unwrap_or(Errno::IO)),
+    };
+    found.map_err(|why| failed(file, why.into()))
+}
+
+/// Writes the page to `file`, replacing what is there once all of it is written.
+///
+/// # Errors
+/// [`Fail::Output`] naming the file, which is left as it was.
 pub(crate) fn write(findings: &Findings, file: &Path) -> Result<()> {
     let page = page::page(findings);
-    std::fs::write(file, page)
-        .map_err(|source| Fail::Output { what: file.display().to_string(), source })
+    replace(file, page.as_bytes()).map_err(|why| failed(file, why))
+}
+
+fn failed(file: &Path, source: io::Error) -> Fail {
+    Fail::Output { what: file.display().to_string(), source }
+}
+
+fn folder(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Writes `bytes` beside `file`, then puts them in its place.
+fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A link is not replaced, but the file it names; a device or a pipe is written to.
+    let place = fs::canonicalize(file).unwrap_or_else(|_| file.into());
+    if place.is_symlink() || place.metadata().is_ok_and(|found| !found.is_file()) {
+        return fs::write(place, bytes);
+    }
+    let part = folder(&place).join(format!(".pinfold-perf-{}.part", std::process::id()));
+    let mut whole = match File::create_new(&part) {
+        Ok(whole) => whole,
+        // Only the file itself may be written to.
+        Err(why) if why.kind() == io::ErrorKind::PermissionDenied => {
+            return fs::write(place, bytes);
+        }
+        Err(why) => return Err(why),
+    };
+    let done = whole.write_all(bytes).and_then(|()| fs::rename(&part, place));
+    if done.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    done
 }
 
 /// Makes any text safe to stand in the page.
@@ -94,5 +149,27 @@ mod tests {
     fn a_file_that_cannot_be_written_is_named() {
         let error = write(&testing::findings(), Path::new("/nowhere/x.html")).unwrap_err();
         assert!(error.to_string().contains("/nowhere/x.html"), "{error}");
+        let error = check(Path::new("/nowhere/x.html")).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/x.html"), "{error}");
+        assert!(check(Path::new("/")).is_err());
+        let error = write(&testing::findings(), Path::new("/dev/full")).unwrap_err();
+        assert!(error.to_string().contains("/dev/full"), "{error}");
+    }
+
+    #[test]
+    fn a_page_is_replaced_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("page.html"), folder.path().join("link.html"));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for old in [None, Some("old")] {
+            if let Some(old) = old {
+                fs::write(&file, old).unwrap();
+            }
+            check(&file).unwrap();
+            write(&testing::findings(), &link).unwrap();
+            assert!(fs::read_to_string(&file).unwrap().ends_with("</html>\n"));
+        }
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "something is left behind");
     }
 }

@@ -6,10 +6,11 @@ use super::{escaped, plot};
 use crate::perf::{
     class::Class,
     compare::{Row, rows},
-    plan::What,
+    findings::Findings,
     record::Record,
-    run::Findings,
-    table, units,
+    table,
+    terms::What,
+    units,
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -29,7 +30,7 @@ pub(super) fn page(findings: &Findings) -> String {
     head(&mut page, findings);
     for class in Class::ALL {
         if records.iter().any(|record| record.class == class) {
-            plots(&mut page, &records, class);
+            plots(&mut page, findings, &records, &rows, class);
         }
     }
     summary(&mut page, &rows);
@@ -43,12 +44,12 @@ fn head(page: &mut String, findings: &Findings) {
     let _ = writeln!(
         page,
         "<p class=\"facts\">pinfold {} on {}<br/>{}<br/>{} Every run's contents were checked. \
-         It took {:.0} seconds.</p>",
+         It took {}.</p>",
         env!("CARGO_PKG_VERSION"),
         escaped(&findings.machine.line()),
         escaped(&findings.distance()),
         escaped(findings.payload()),
-        findings.took.as_secs_f64(),
+        units::seconds(findings.took),
     );
     for note in &findings.notes {
         let _ = writeln!(page, "<p class=\"note\">{}</p>", escaped(note));
@@ -66,20 +67,89 @@ fn head(page: &mut String, findings: &Findings) {
 }
 
 /// The plots of one class.
-fn plots(page: &mut String, records: &[Record], class: Class) {
-    let mut section = String::new();
-    for what in [What::Latency, What::Bandwidth, What::Bidirectional] {
-        if let Some(svg) = plot::over_size(records, what, class) {
-            let legend = plot::legend(&plot::of(records, what, class));
-            figure(&mut section, heading(what), &legend, &svg);
+fn plots(page: &mut String, findings: &Findings, records: &[Record], rows: &[Row], class: Class) {
+    let (mut section, mut sparse) = (String::new(), Vec::new());
+    for what in [What::Latency, What::Bandwidth, What::Bidirectional, What::Rate] {
+        let here = of(records, what, class);
+        if here.is_empty() {
+            continue;
+        }
+        if !is_worth_drawing(records, what, class) {
+            sparse.push(what.name());
+            continue;
+        }
+        let says = says(rows, what, class);
+        if what == What::Rate {
+            if let Some(svg) = plot::bars(&here) {
+                figure(&mut section, heading(what), &says, "", &svg);
+            }
+        } else if let Some(svg) = plot::over_size(&here, what) {
+            figure(&mut section, heading(what), &says, &plot::legend(&here), &svg);
         }
     }
-    if let Some(svg) = plot::bars(records, What::Rate, 8, class) {
-        figure(&mut section, heading(What::Rate), "", &svg);
+    if !sparse.is_empty() {
+        let _ = writeln!(
+            section,
+            "<p class=\"hint\">Seen in too few runs to draw: {}. What there is stands in the \
+             last table.</p>",
+            sparse.join(", ")
+        );
     }
     if !section.is_empty() {
-        let _ = write!(page, "<h2>Cores {class}</h2>\n{section}");
+        let hop = findings.hop_ns(class).filter(|_| class != Class::Mixed);
+        let hop = hop.map_or(String::new(), |hop| format!("{hop:.0} ns from core to core, "));
+        let runs = findings.collected.runs(class);
+        let title = match class {
+            Class::Near => "Cores near each other",
+            Class::Far => "Cores far apart",
+            Class::Mixed => "Cores that moved meanwhile, or were neither near nor far",
+        };
+        let _ = write!(page, "<h2 class=\"{class}\">{title}: {hop}{runs} runs</h2>\n{section}");
     }
+}
+
+/// The records of a measure and class.
+fn of(records: &[Record], what: What, class: Class) -> Vec<&Record> {
+    records.iter().filter(|r| r.what == what && r.class == class).collect()
+}
+
+/// Whether a class has half of what was measured at least, or more than any other class: a plot
+/// of a few stray runs would show lines where there are none.
+fn is_worth_drawing(records: &[Record], what: What, class: Class) -> bool {
+    let mut all: Vec<_> = Class::ALL.iter().flat_map(|&class| of(records, what, class)).collect();
+    all.sort_by_key(|r| (r.size, r.id()));
+    all.dedup_by_key(|r| (r.size, r.id()));
+    let most = Class::ALL.into_iter().max_by_key(|&class| {
+        // The first of those with as many.
+        (of(records, what, class).len(), std::cmp::Reverse(class))
+    });
+    2 * of(records, what, class).len() >= all.len() || most == Some(class)
+}
+
+/// A sentence about what a plot shows.
+fn says(rows: &[Row], what: What, class: Class) -> String {
+    let mut text = match what {
+        What::Rate => String::from("Medians."),
+        _ => String::from("Medians; both axes are logarithmic."),
+    };
+    let here = rows.iter().filter(|row| row.cell.what == what && row.class == class);
+    let mut ratios: Vec<(f64, usize)> =
+        here.filter_map(|row| Some((row.against_best()?, row.cell.size))).collect();
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let said = |(ratio, size): (f64, usize)| {
+        format!("{} at {}", table::ratio_text(ratio), units::bytes(size))
+    };
+    let beside = "Pinfold beside the best of cma, pipe, unix and tcp:";
+    match ratios[..] {
+        [] => {}
+        [only] => {
+            let _ = write!(text, " {beside} {}.", said(only));
+        }
+        [least, .., most] => {
+            let _ = write!(text, " {beside} {} to {}.", said(least), said(most));
+        }
+    }
+    text
 }
 
 fn heading(what: What) -> &'static str {
@@ -92,8 +162,12 @@ fn heading(what: What) -> &'static str {
     }
 }
 
-fn figure(page: &mut String, title: &str, legend: &str, svg: &str) {
-    let _ = writeln!(page, "<h3>{title}</h3>\n<figure>\n{legend}{svg}</figure>");
+fn figure(page: &mut String, title: &str, says: &str, legend: &str, svg: &str) {
+    let _ = writeln!(
+        page,
+        "<h3>{title}</h3>\n<figure>\n<figcaption>{says}</figcaption>\n{legend}\
+         <div class=\"scroll\">{svg}</div></figure>"
+    );
 }
 
 /// Pinfold beside the rest.

@@ -1,24 +1,31 @@
 //! The plots: SVG elements whose text takes the page's colour.
 
+use std::ops::Range;
+
 use plotters::{
-    coord::Shift,
+    coord::{
+        Shift,
+        ranged1d::{DefaultFormatting, KeyPointHint, Ranged},
+    },
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
 
 use super::escaped;
 use crate::perf::{
-    class::Class,
-    plan::What,
     record::Record,
-    subject::{Id, Kind, Route},
-    table, units,
+    table,
+    terms::{Id, Kind, Route, What},
+    units,
 };
 
 /// Axes and grid: readable on white and on black.
 const AXIS: RGBColor = RGBColor(128, 136, 144);
 /// Beneath it, a subject's colour is told from its neighbours' on either background.
 const SIZE: (u32, u32) = (920, 420);
+
+/// Labels on an axis, at most.
+const TICKS_MAX: usize = 12;
 
 /// How a subject is drawn.
 pub(super) fn colour(id: Id) -> RGBColor {
@@ -44,24 +51,23 @@ pub(super) fn is_floor(id: Id) -> bool {
 
 /// A line for each subject over the message size, both axes logarithmic. `None` where there are
 /// not two sizes to draw a line between.
-pub(super) fn over_size(records: &[Record], what: What, class: Class) -> Option<String> {
-    let here: Vec<&Record> = of(records, what, class);
+pub(super) fn over_size(here: &[&Record], what: What) -> Option<String> {
     let (least, most) = bounds(here.iter().map(|r| r.size as f64))?;
     if least >= most {
         return None;
     }
-    // Sizes are powers of two: so are the labels.
     let at = |size: f64| size.log2();
     let (low, high) = bounds(here.iter().map(|r| r.median))?;
-    let value = move |v: &f64| table::with_unit(what, 1, *v);
+    let (low, high) = (low / 1.3, high * 1.3);
+    let value = |v: &f64| table::with_unit(what, 1, 10f64.powf(*v));
     draw(|area| {
         let mut chart = ChartBuilder::on(area)
             .margin(10)
             .x_label_area_size(34)
             .y_label_area_size(78)
             .build_cartesian_2d(
-                at(least) - 0.2..at(most) + 0.2,
-                (low / 1.3..high * 1.3).log_scale(),
+                Axis { range: at(least) - 0.2..at(most) + 0.2, ticks: powers(at(least), at(most)) },
+                Axis { range: low.log10()..high.log10(), ticks: decimals(low, high) },
             )?;
         chart
             .configure_mesh()
@@ -72,11 +78,11 @@ pub(super) fn over_size(records: &[Record], what: What, class: Class) -> Option<
             .x_label_formatter(&|at| units::bytes(at.exp2().round() as usize))
             .y_label_formatter(&value)
             .draw()?;
-        for id in subjects(&here) {
+        for id in subjects(here) {
             let mut points: Vec<(f64, f64)> = here
                 .iter()
                 .filter(|r| r.id() == id)
-                .map(|r| (at(r.size as f64), r.median))
+                .map(|r| (at(r.size as f64), r.median.log10()))
                 .collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             let strong = id == Id::pinfold(Route::Auto);
@@ -95,10 +101,55 @@ pub(super) fn over_size(records: &[Record], what: What, class: Class) -> Option<
     })
 }
 
+/// An axis with labels at given places. The values are logarithms.
+struct Axis {
+    range: Range<f64>,
+    ticks: Vec<f64>,
+}
+
+impl Ranged for Axis {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
+        let part = (value - self.range.start) / (self.range.end - self.range.start);
+        first + (part * f64::from(last - first)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        self.ticks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.clone()
+    }
+}
+
+/// The powers of two to label between two exponents: every one, or every so many.
+fn powers(least: f64, most: f64) -> Vec<f64> {
+    let (first, last) = (least.ceil() as i32, most.floor() as i32);
+    let step = ((last - first) as usize / TICKS_MAX + 1).next_power_of_two();
+    (first..=last).step_by(step).map(f64::from).collect()
+}
+
+/// The decimal logarithms of the round numbers to label between two positive numbers: 1, 2 and 5 times powers of ten, or
+/// those powers alone where that would be many.
+fn decimals(low: f64, high: f64) -> Vec<f64> {
+    let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    let within = |factors: &[f64]| -> Vec<f64> {
+        let all = decades.clone().flat_map(|decade| {
+            factors.iter().map(move |factor| factor * 10f64.powi(decade)).collect::<Vec<_>>()
+        });
+        all.filter(|value| (low..=high).contains(value)).collect()
+    };
+    let some = within(&[1.0, 2.0, 5.0]);
+    let wanted = if some.len() <= TICKS_MAX { some } else { within(&[1.0]) };
+    wanted.into_iter().map(f64::log10).collect()
+}
+
 /// A bar for each subject, the best on top.
-pub(super) fn bars(records: &[Record], what: What, size: usize, class: Class) -> Option<String> {
-    let mut here = of(records, what, class);
-    here.retain(|r| r.size == size);
+pub(super) fn bars(here: &[&Record]) -> Option<String> {
+    let mut here = here.to_vec();
     let best = here.iter().map(|r| r.median).fold(0.0, f64::max);
     if best <= 0.0 {
         return None;
@@ -140,11 +191,6 @@ pub(super) fn legend(records: &[&Record]) -> String {
     format!("<ul class=\"legend\">{items}</ul>\n")
 }
 
-/// The records of a measure and class.
-pub(super) fn of(records: &[Record], what: What, class: Class) -> Vec<&Record> {
-    records.iter().filter(|r| r.what == what && r.class == class).collect()
-}
-
 fn subjects(records: &[&Record]) -> Vec<Id> {
     let mut ids: Vec<Id> = records.iter().map(|r| r.id()).collect();
     ids.sort();
@@ -179,5 +225,28 @@ fn draw_sized(size: (u32, u32), onto: impl FnOnce(&Area<'_>) -> Drawn) -> Option
     // Within a page the element needs no name space, and takes the page's width.
     let svg = svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", "");
     let plain = format!("<svg width=\"{}\" height=\"{}\"", size.0, size.1);
-    Some(svg.replacen(&plain, "<svg role=\"img\"", 1))
+    Some(svg.replacen(&plain, "<svg role=\"img\" aria-label=\"plot\"", 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_labelled_with_whole_powers() {
+        assert_eq!(powers(16.0, 20.0), [16.0, 17.0, 18.0, 19.0, 20.0]);
+        assert_eq!(powers(3.2, 5.9), [4.0, 5.0]);
+        assert_eq!(powers(0.0, 30.0).len(), 8);
+        assert!(powers(3.1, 3.9).is_empty());
+    }
+
+    #[test]
+    fn values_are_labelled_with_round_numbers() {
+        let values = |low, high| -> Vec<i64> {
+            decimals(low, high).into_iter().map(|at| 10f64.powf(at).round() as i64).collect()
+        };
+        assert_eq!(values(900.0, 6000.0), [1000, 2000, 5000]);
+        assert_eq!(values(3.0, 4e5), [10, 100, 1_000, 10_000, 100_000]);
+        assert_eq!(values(2.5, 4.0), [0; 0]);
+    }
 }

@@ -11,14 +11,15 @@ use rustix::{
     io::{Errno, read, write},
 };
 
-use super::{Messages, Subject, Waiting};
+use super::{Subject, Waiting};
 use crate::perf::{
     fail::{Fail, Result},
+    payload::Messages,
     sync::Watch,
 };
 
 /// Both directions of a stream.
-pub(super) struct Bytes {
+pub(in crate::perf) struct Bytes {
     out: OwnedFd,
     into: OwnedFd,
     watch: Watch,

@@ -14,12 +14,14 @@ use rustix::{
     thread::futex,
 };
 
-use super::{Messages, Subject, Waiting};
+use super::{Subject, Waiting};
 use crate::perf::{
     fail::{Fail, Result},
     pair::Pair,
+    payload::Messages,
     shared::Shared,
-    sync::{Side, Watch},
+    sync::Watch,
+    terms::Side,
 };
 
 /// Messages whose bytes are on offer at the same time, at most.
@@ -35,7 +37,7 @@ const LINES: usize = TAKEN + 4;
 const _: () = assert!(2 * LINES * crate::perf::shared::LINE <= BYTES);
 
 /// One side of it.
-pub(super) struct Cma {
+pub(in crate::perf) struct Cma {
     shared: Shared,
     watch: Watch,
     pid: u32,
@@ -48,7 +50,7 @@ pub(super) struct Cma {
 }
 
 impl Cma {
-    pub(super) fn set_up(pair: &mut Pair) -> Result<Cma> {
+    pub(in crate::perf) fn set_up(pair: &mut Pair) -> Result<Cma> {
         let (shared, out, into) = match pair.side() {
             Side::First => {
                 let (shared, file) = Shared::create("pinfold-perf-cma", BYTES)?;

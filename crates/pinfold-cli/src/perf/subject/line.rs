@@ -7,25 +7,27 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{Messages, Subject};
+use super::Subject;
 use crate::perf::{
     fail::{Fail, Result},
     pair::Pair,
+    payload::Messages,
     shared::Shared,
-    sync::{Side, Watch},
+    sync::Watch,
+    terms::Side,
 };
 
 const BYTES: usize = 4096;
 
 /// One side of the line.
-pub(super) struct Line {
+pub(in crate::perf) struct Line {
     shared: Shared,
     watch: Watch,
     value: u64,
 }
 
 impl Line {
-    pub(super) fn set_up(pair: &mut Pair) -> Result<Line> {
+    pub(in crate::perf) fn set_up(pair: &mut Pair) -> Result<Line> {
         let shared = match pair.side() {
             Side::First => {
                 let (shared, file) = Shared::create("pinfold-perf-line", BYTES)?;

@@ -7,22 +7,21 @@ use pinfold_sys::clock;
 
 use super::Bench;
 use crate::perf::{
-    bench::{Outcome, Spec, Stage},
     fail::Result,
-    plan::What,
+    stage::Stage,
     stats,
-    sync::Side,
+    terms::{Outcome, Side, Spec, What},
     verify,
 };
 
 /// Both sides of it.
-pub(super) struct Memcpy;
+pub(in crate::perf) struct Memcpy;
 
 impl Bench for Memcpy {
     fn run(&mut self, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
         // A copy that was received is a message that was sent: the seeds are the first side's.
-        stage.out.shape(spec.size, 1);
-        stage.into.shape(spec.size, 1);
+        stage.out.shape(spec.size, 1)?;
+        stage.into.shape(spec.size, 1)?;
         stage.out.fill(spec.first_number(Side::First));
         let first = stage.sync.side == Side::First;
         if first {

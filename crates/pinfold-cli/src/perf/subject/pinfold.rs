@@ -11,11 +11,12 @@ use std::{
 
 use pinfold::{Endpoint, Error, Path, PathSet, PeerId, ScopedSend};
 
-use super::{Messages, Route, Subject, Waiting};
+use super::{Subject, Waiting};
 use crate::perf::{
     fail::{Fail, Result},
     pair::Pair,
-    sync::Side,
+    payload::Messages,
+    terms::{Route, Side},
 };
 
 /// The tag of every message.
@@ -24,7 +25,7 @@ const TAG: u64 = 1;
 const WINDOW: usize = 32;
 
 /// One side of it.
-pub(super) struct Pinfold {
+pub(in crate::perf) struct Pinfold {
     endpoint: Endpoint,
     peer: PeerId,
     /// How many messages of the current run went by each path.
@@ -32,7 +33,7 @@ pub(super) struct Pinfold {
 }
 
 impl Pinfold {
-    pub(super) fn set_up(pair: &mut Pair, route: Route) -> Result<Pinfold> {
+    pub(in crate::perf) fn set_up(pair: &mut Pair, route: Route) -> Result<Pinfold> {
         // Where the two processes met at an address, that connection is the one to measure.
         let met = if route == Route::Auto { pair.take_meeting() } else { None };
         let (endpoint, peer) = met.map_or_else(|| connect(pair, route), Ok)?;
@@ -76,9 +77,10 @@ fn connect(pair: &mut Pair, route: Route) -> Result<(Endpoint, PeerId)> {
                     Err(Error::Timeout(_)) => {}
                     Err(why) => return Err(why.into()),
                 }
-                if pair.watch().check(start).is_err() {
+                match pair.watch().check(start) {
                     // It says why it will not connect.
-                    pair.hear::<()>()?;
+                    Err(Fail::Gone) => pair.hear::<()>()?,
+                    checked => checked?,
                 }
             }
         }

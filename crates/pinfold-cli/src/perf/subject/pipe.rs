@@ -8,13 +8,13 @@ use super::bytes::Bytes;
 use crate::perf::{
     fail::{Fail, Result},
     pair::Pair,
-    sync::Side,
+    terms::Side,
 };
 
 /// The largest pipe an ordinary user may ask for, unless the machine was set up otherwise.
 const PIPE_BYTES: usize = 1 << 20;
 
-pub(super) fn set_up(pair: &mut Pair) -> Result<Bytes> {
+pub(in crate::perf) fn set_up(pair: &mut Pair) -> Result<Bytes> {
     let (out, into) = match pair.side() {
         Side::First => {
             let (read_there, write_here) = pipe()?;

@@ -10,12 +10,14 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{Messages, Subject, Waiting};
+use super::{Subject, Waiting};
 use crate::perf::{
     fail::Result,
     pair::Pair,
+    payload::Messages,
     shared::{LINE, Line, Shared},
-    sync::{Side, Watch},
+    sync::Watch,
+    terms::Side,
 };
 
 /// Slots in a direction: few enough that they stay in the innermost cache, where a line is
@@ -45,7 +47,7 @@ struct End {
 }
 
 /// One side of the ring.
-pub(super) struct Ring {
+pub(in crate::perf) struct Ring {
     shared: Shared,
     watch: Watch,
     out: End,
@@ -77,7 +79,7 @@ impl Cut {
 }
 
 impl Ring {
-    pub(super) fn set_up(pair: &mut Pair) -> Result<Ring> {
+    pub(in crate::perf) fn set_up(pair: &mut Pair) -> Result<Ring> {
         let shared = match pair.side() {
             Side::First => {
                 let (shared, file) = Shared::create("pinfold-perf-ring", BYTES)?;
@@ -353,8 +355,8 @@ mod tests {
             let (mut out, mut into) = (Messages::new(), Messages::new());
             for (round, size) in SIZES.into_iter().cycle().take(40).enumerate() {
                 ring.set_waiting(Waiting::Spin).unwrap();
-                out.shape(size, 4);
-                into.shape(size, 4);
+                out.shape(size, 4).unwrap();
+                into.shape(size, 4).unwrap();
                 out.fill(round as u64);
                 for _ in 0..20 {
                     if side == Side::First {

@@ -9,10 +9,10 @@ use super::bytes::Bytes;
 use crate::perf::{
     fail::{Fail, Result},
     pair::Pair,
-    sync::Side,
+    terms::Side,
 };
 
-pub(super) fn set_up(pair: &mut Pair) -> Result<Bytes> {
+pub(in crate::perf) fn set_up(pair: &mut Pair) -> Result<Bytes> {
     let stream = match pair.side() {
         Side::First => {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Fail::os("bind"))?;

@@ -8,13 +8,13 @@ use super::bytes::Bytes;
 use crate::perf::{
     fail::{Fail, Result},
     pair::Pair,
-    sync::Side,
+    terms::Side,
 };
 
 /// Asked of the kernel, which gives what `net.core.wmem_max` allows.
 const BUFFER_BYTES: usize = 1 << 20;
 
-pub(super) fn set_up(pair: &mut Pair) -> Result<Bytes> {
+pub(in crate::perf) fn set_up(pair: &mut Pair) -> Result<Bytes> {
     let socket = match pair.side() {
         Side::First => {
             let (here, there) =

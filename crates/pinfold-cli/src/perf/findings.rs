@@ -1,0 +1,114 @@
+//! What has been found out, and who has the last word about it.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::{class::Class, machine::Machine, record::Collected};
+
+/// Everything that is known so far, and at the end.
+pub(crate) struct Findings {
+    pub(crate) machine: Machine,
+    pub(crate) collected: Collected,
+    /// Cache-line hops, nanoseconds, one before each run.
+    pub(crate) hops_ns: Vec<f64>,
+    /// Sentences the reader must see.
+    pub(crate) notes: Vec<String>,
+    pub(crate) touched: bool,
+    pub(crate) took: Duration,
+}
+
+impl Findings {
+    /// How far apart the cores were, in a sentence.
+    pub(crate) fn distance(&self) -> String {
+        let part = |class: Class| {
+            let runs = self.collected.runs(class);
+            let hop = match (class, self.hop_ns(class)) {
+                (Class::Near | Class::Far, Some(hop)) => format!("{hop:.0} ns "),
+                _ => String::new(),
+            };
+            (runs > 0).then(|| format!("{hop}{class} in {runs} runs"))
+        };
+        let parts: Vec<String> = Class::ALL.into_iter().filter_map(part).collect();
+        format!("From core to core a cache line takes: {}.", parts.join(", "))
+    }
+
+    /// What was done with the payload, in a sentence.
+    pub(crate) fn payload(&self) -> &'static str {
+        if self.touched {
+            "Every message was written before it was sent and read after it arrived (not timed)."
+        } else {
+            "The payload stayed as it was between messages (--touch writes and reads it)."
+        }
+    }
+
+    /// The usual hop of a class, nanoseconds.
+    pub(crate) fn hop_ns(&self, class: Class) -> Option<f64> {
+        let of_class = |&hop: &f64| Class::of(hop, hop) == class;
+        let mut hops: Vec<f64> = self.hops_ns.iter().copied().filter(of_class).collect();
+        hops.sort_by(f64::total_cmp);
+        hops.get(hops.len() / 2).copied()
+    }
+}
+
+/// The findings while they are added to.
+///
+/// Two may want to end the run: the thread that measures, when it is done or has failed, and the
+/// watchdog, when it no longer gets anywhere. Whoever takes the findings has the last word.
+#[derive(Clone)]
+pub(crate) struct Ledger {
+    start: Instant,
+    findings: Arc<Mutex<Option<Findings>>>,
+}
+
+impl Ledger {
+    /// Empty, of a run that began at `start`.
+    pub(crate) fn new(start: Instant, touched: bool) -> Ledger {
+        let findings = Findings {
+            machine: Machine::look([None; 2]),
+            collected: Collected::default(),
+            hops_ns: Vec::new(),
+            notes: Vec::new(),
+            touched,
+            took: Duration::ZERO,
+        };
+        Ledger { start, findings: Arc::new(Mutex::new(Some(findings))) }
+    }
+
+    /// Since the run began.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Adds to the findings, unless they have been taken.
+    pub(crate) fn add(&self, add: impl FnOnce(&mut Findings)) {
+        if let Some(findings) = &mut *self.findings.lock().unwrap_or_else(PoisonError::into_inner) {
+            add(findings);
+        }
+    }
+
+    /// Takes the findings. `None` when the other one that may has done so, and will end the
+    /// process.
+    pub(crate) fn take(&self) -> Option<Findings> {
+        let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        findings.took = self.start.elapsed();
+        Some(findings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_is_had_once() {
+        let ledger = Ledger::new(Instant::now(), true);
+        ledger.add(|findings| findings.notes.push("one".into()));
+        let other = ledger.clone();
+        let findings = other.take().unwrap();
+        assert_eq!((findings.notes.len(), findings.touched), (1, true));
+        ledger.add(|_| unreachable!("they are taken"));
+        assert!(ledger.take().is_none());
+    }
+}

@@ -1,0 +1,51 @@
+//! What both processes do in one run.
+
+use serde::{Deserialize, Serialize};
+
+use super::{side::Side, what::What};
+
+/// Bytes of the messages that are under way at once in each direction when both are busy.
+const WINDOW_BYTES: usize = 256 << 10;
+/// Longer messages, bytes, fill both directions one at a time.
+const OVERLAP_BYTES: usize = 4 << 20;
+
+/// What both processes do in one run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    /// Which of the subjects that were set up.
+    pub(crate) subject: usize,
+    pub(crate) what: What,
+    /// Bytes in a message.
+    pub(crate) size: usize,
+    pub(crate) touched: bool,
+    /// No two runs have the same; what messages contain follows from it.
+    pub(crate) run: u64,
+    /// Samples before the timed part, at most.
+    pub(crate) warm_up: u64,
+    /// Samples in the timed part, at most.
+    pub(crate) samples: u64,
+    /// Messages (round trips for latency) in a sample: the time is looked at between samples.
+    pub(crate) per_sample: u64,
+}
+
+impl Spec {
+    /// The number of the first message of this run that `side` sends. Numbers of different runs
+    /// and sides do not meet.
+    pub(crate) fn first_number(&self, side: Side) -> u64 {
+        self.run << 33 | u64::from(side == Side::Second) << 32
+    }
+
+    /// How many messages have memory of their own.
+    pub(crate) fn memories(&self) -> usize {
+        match self.what {
+            What::Latency => 1,
+            _ if self.touched => self.per_sample.next_power_of_two() as usize,
+            // A few at a time each way, so that neither direction waits for the other.
+            What::Bidirectional => {
+                let least = if self.size <= OVERLAP_BYTES { 4 } else { 1 };
+                1 << (WINDOW_BYTES / self.size.max(1)).clamp(least, 64).ilog2()
+            }
+            _ => 1,
+        }
+    }
+}
