@@ -20,7 +20,8 @@ pinfold_tests::roles!(
     poor_host,
     poor_caller,
     candidate_of_the_poor,
-    echo
+    echo,
+    small_files
 );
 
 // Settings.
@@ -400,4 +401,35 @@ fn candidate_of_the_poor(_: &Args) {
         }
         Err(error) => say(error),
     }
+}
+
+// Limits on file sizes.
+
+#[test]
+fn a_limit_on_file_sizes_kills_nobody() {
+    let stage = Stage::new(60);
+    stage.role("small_files").spawn().end_well();
+}
+
+fn small_files(_: &Args) {
+    let endpoint = Endpoint::listen("local:small").unwrap();
+    let before = getrlimit(Resource::Fsize);
+    setrlimit(Resource::Fsize, Rlimit { current: Some(4096), ..before }).expect("setrlimit");
+    let connect = || {
+        std::thread::scope(|s| {
+            let caller = s.spawn(|| {
+                let caller = Endpoint::new().unwrap();
+                caller.connect("local:small").map(|_| caller)
+            });
+            // The listener answers while it is called.
+            while !caller.is_finished() {
+                endpoint.progress().unwrap();
+            }
+            caller.join().unwrap()
+        })
+    };
+    let error = connect().unwrap_err().to_string();
+    assert!(error.contains("File too large"), "{error}");
+    setrlimit(Resource::Fsize, before).expect("setrlimit");
+    connect().unwrap();
 }

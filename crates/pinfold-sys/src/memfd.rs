@@ -11,6 +11,7 @@ use std::{
 use rustix::{
     fs::{self, MemfdFlags, SealFlags},
     io::Errno,
+    process::{Resource, getrlimit},
 };
 
 /// `TMPFS_MAGIC` of `statfs(2)`: an ordinary memfd lies on tmpfs, a huge-page one does not.
@@ -26,7 +27,7 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 ///
 /// # Errors
 /// What `memfd_create`, `ftruncate` or `fcntl(F_ADD_SEALS)` said: `EMFILE`, `ENFILE`,
-/// `ENOMEM`, `EINVAL` for a name over 249 bytes, `ENOSYS` or `EPERM` under a filter.
+/// `ENOMEM`, `EFBIG` beyond `RLIMIT_FSIZE`, `EINVAL` for a name over 249 bytes, `ENOSYS` or `EPERM` under a filter.
 pub fn create_sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = match fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
@@ -34,6 +35,11 @@ pub fn create_sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
         Err(Errno::INVAL) => fs::memfd_create(name, flags)?,
         made => made?,
     };
+    // Beyond the limit on file sizes the kernel does not only refuse, it sends a SIGXFSZ, of which
+    // most programs die (setrlimit(2)).
+    if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len as u64) {
+        return Err(Errno::FBIG.into());
+    }
     fs::ftruncate(&file, len as u64)?;
     fs::fcntl_add_seals(&file, SEALS)?;
     Ok(file)
