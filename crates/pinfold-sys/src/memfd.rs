@@ -11,8 +11,9 @@ use std::{
 use rustix::{
     fs::{self, MemfdFlags, SealFlags},
     io::Errno,
-    process::{Resource, getrlimit},
 };
+
+use crate::process::file_size_limit;
 
 /// `TMPFS_MAGIC` of `statfs(2)`: an ordinary memfd lies on tmpfs, a huge-page one does not.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -37,7 +38,7 @@ pub fn create_sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
     };
     // Beyond the limit on file sizes the kernel does not only refuse, it sends a SIGXFSZ, of which
     // most programs die (setrlimit(2)).
-    if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len as u64) {
+    if file_size_limit().is_some_and(|limit| limit < len as u64) {
         return Err(Errno::FBIG.into());
     }
     fs::ftruncate(&file, len as u64)?;
