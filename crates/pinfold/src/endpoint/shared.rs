@@ -18,7 +18,7 @@ use pinfold_sys::{
 use super::{config::Config, engine::Engine};
 use crate::{
     Error, Result,
-    sync::biased::{BiasedLock, Guard, Quick},
+    sync::biased::{BiasedLock, Guard},
 };
 
 /// Between looks whether the driving thread has ended.
@@ -66,7 +66,7 @@ impl Shared {
     /// The engine, if this is the thread that made it and no other uses it. What is done with it
     /// wants nothing woken.
     #[inline(always)]
-    pub(crate) fn quick(&self) -> Option<Quick<'_, Engine>> {
+    pub(crate) fn quick(&self) -> Option<Guard<'_, Engine>> {
         self.engine.quick()
     }
 

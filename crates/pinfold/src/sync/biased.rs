@@ -82,25 +82,21 @@ impl<T> BiasedLock<T> {
 
     /// Enters at once if this is the owner's thread and no other has come lately.
     #[inline(always)]
-    pub(crate) fn quick(&self) -> Option<Quick<'_, T>> {
+    pub(crate) fn quick(&self) -> Option<Guard<'_, T>> {
         if this_thread() != self.owner || self.inside.load(Ordering::Relaxed) {
             return None;
         }
         self.inside.store(true, Ordering::Relaxed);
         // Pairs with the membarrier in `revoke`, which orders this store before the load.
         compiler_fence(Ordering::SeqCst);
-        let quick = Quick { lock: self };
+        let quick = Guard { lock: self, held: 0 };
         // Dropping it takes the store back.
         if self.revoked.load(Ordering::Acquire) { None } else { Some(quick) }
     }
 
     #[inline(always)]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        if let Some(quick) = self.quick() {
-            std::mem::forget(quick);
-            return Guard { lock: self, held: 0 };
-        }
-        self.lock_slow()
+        self.quick().unwrap_or_else(|| self.lock_slow())
     }
 
     #[cold]
@@ -140,38 +136,6 @@ impl<T> BiasedLock<T> {
     }
 }
 
-/// The owner's fast entry.
-pub(crate) struct Quick<'a, T> {
-    lock: &'a BiasedLock<T>,
-}
-
-impl<T> Drop for Quick<'_, T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // Release: what was done inside comes before a revoker that sees this.
-        self.lock.inside.store(false, Ordering::Release);
-    }
-}
-
-impl<T> Deref for Quick<'_, T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        // SAFETY: a `Quick` is given out only between entry and exit, where the value is this
-        // thread's.
-        unsafe { &*self.lock.value.get() }
-    }
-}
-
-impl<T> DerefMut for Quick<'_, T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`; `&mut self` keeps it to one borrow at a time.
-        unsafe { &mut *self.lock.value.get() }
-    }
-}
-
 /// An entry of either kind. Two words that stay in registers: to write an enum and read it back
 /// at another width would wait for all stores before it, those to memory that peers look at among
 /// them.
@@ -187,7 +151,7 @@ impl<T> Drop for Guard<'_, T> {
         if self.held != 0 {
             return self.lock.unlock_slow();
         }
-        // Release: as in `Quick`.
+        // Release: what was done inside comes before a revoker that sees this.
         self.lock.inside.store(false, Ordering::Release);
     }
 }

@@ -59,6 +59,12 @@ impl Engine {
         !self.closed && !self.fork.is_child()
     }
 
+    /// Whether the head of a lane is for whoever asks next, and nobody waits on the descriptor.
+    #[inline(always)]
+    fn may_recv_quickly(&self) -> bool {
+        self.is_usable() && self.core.matcher.is_idle() && (self.driven || !self.armed)
+    }
+
     /// Sends a message that fits its descriptor, if room and credit are known to be there.
     ///
     /// There is as little to this as can be, stores above all: the processor makes stores visible
@@ -119,7 +125,7 @@ impl Engine {
     /// nothing else is posted or stored. Waits for it a few microseconds.
     #[inline(always)]
     pub(crate) fn recv_quick(&mut self, from: Source, tag: TagMatch, memory: Part) -> Option<Took> {
-        if !self.is_usable() || !self.core.matcher.is_idle() || self.armed && !self.driven {
+        if !self.may_recv_quickly() {
             return None;
         }
         // Now and then the ordinary way looks at the sockets.
@@ -161,7 +167,7 @@ impl Engine {
         memory: Part,
     ) -> Option<Took> {
         let Source::Peer(id) = from else { return None };
-        if !self.is_usable() || !self.core.matcher.is_idle() || self.armed && !self.driven {
+        if !self.may_recv_quickly() {
             return None;
         }
         self.turn();
