@@ -67,8 +67,9 @@ pub enum Ended {
 /// Runs `child` in a forked copy of this process and waits for its end. For processes of one
 /// thread.
 pub fn fork(child: impl FnOnce() -> i32) -> Ended {
-    // SAFETY: the process has one thread, so the child may do what its parent may; it leaves
-    // without running anything of the parent's.
+    // SAFETY: glibc leaves a child of a process with several threads its allocator; of what other
+    // threads may have been in the middle of, the child uses endpoints, which are made for that.
+    // It leaves without running anything of the parent's.
     match unsafe { libc::fork() } {
         0 => {
             let run = std::panic::AssertUnwindSafe(child);

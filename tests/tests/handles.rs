@@ -2,9 +2,14 @@
 //! this one was forked from, of peers that are gone or were never known; and messages that do not
 //! fit. Each has an error of its own that says what and what to do.
 
-use std::{io::IoSlice, thread, time::Duration};
+use std::{
+    io::IoSlice,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
 
-use pinfold::{Endpoint, Error, Gone, PeerId, Source, TagMatch};
+use pinfold::{Counters, Endpoint, Error, Gone, PeerId, Source, TagMatch};
 use pinfold_tests::{
     Args, Baseline, Stage,
     host::{Ended, fork},
@@ -18,6 +23,7 @@ pinfold_tests::roles!(
     leaves_early,
     in_mid_sentence,
     forker,
+    forks_in_mid_call,
     loner,
     selfish,
     short,
@@ -235,6 +241,65 @@ fn forker(_: &Args) {
     let (received, bytes) = posted.wait();
     assert_eq!(received.unwrap().len, 100_000);
     stamp::check(&bytes, 50);
+}
+
+#[test]
+fn a_fork_in_the_middle_of_another_threads_call_hangs_no_child() {
+    let stage = Stage::new(120);
+    stage.play([stage.role("generous"), stage.role("forks_in_mid_call")]);
+}
+
+/// Forks at any moment of the calls of another thread.
+const FORKS: u32 = 150;
+
+fn forks_in_mid_call(_: &Args) {
+    let (endpoint, peer) = role::connect(Endpoint::builder(), "generous");
+    // The lock knows two kinds of entry: that of the thread that made the endpoint, and others'.
+    for the_owner_forks in [true, false] {
+        let done = AtomicBool::new(false);
+        let calls = || {
+            let mut bytes = [0; 300];
+            while !done.load(Ordering::Relaxed) {
+                endpoint.send(peer, 1, &bytes).expect("send");
+                endpoint.recv_into(peer, 1, &mut bytes).expect("recv");
+            }
+        };
+        let forks = || {
+            for _ in 0..FORKS {
+                fork_once(&endpoint, peer);
+            }
+            done.store(true, Ordering::Relaxed);
+        };
+        thread::scope(|scope| {
+            if the_owner_forks {
+                scope.spawn(calls);
+                forks();
+            } else {
+                scope.spawn(forks);
+                calls();
+            }
+        });
+    }
+    endpoint.send(peer, 9, b"").unwrap();
+    endpoint.recv(peer, 50).unwrap();
+}
+
+fn fork_once(endpoint: &Endpoint, peer: PeerId) {
+    let posted = endpoint.recv_owned(peer, 77, vec![0; 100]);
+    let handle = endpoint.clone();
+    let ended = fork(|| {
+        assert!(handle.peers().is_empty() && handle.peer(peer).is_none());
+        assert_eq!(handle.counters(), Counters::default());
+        assert!(matches!(handle.send(peer, 1, b"child"), Err(Error::Forked)));
+        assert!(matches!(handle.recv(Source::Any, 1), Err(Error::Forked)));
+        handle.scope(|s| assert!(matches!(s.send(peer, 1, b"child"), Err(Error::Forked))));
+        handle.disconnect(peer);
+        handle.close();
+        let (result, buffer) = posted.wait();
+        assert!(matches!(result, Err(Error::Forked)) && buffer == [0; 100]);
+        0
+    });
+    assert_eq!(ended, Ended::Code(0));
 }
 
 /// Sends back what comes from anybody, until it is told to end.

@@ -42,7 +42,9 @@ impl Drop for Borrowed<'_> {
     fn drop(&mut self) {
         // Only if the wait unwound: the memory is still in use.
         if let Some(key) = self.key {
-            self.shared.enter().cancel(key);
+            if let Ok(mut engine) = self.shared.enter() {
+                engine.cancel(key);
+            }
             let _ = self.shared.wait_done(key, None);
         }
     }
@@ -84,7 +86,7 @@ pub(crate) fn send_now(
     let sent = match shared.quick() {
         Some(mut engine) => engine.send_quick(peer, tag, memory, chosen),
         // Another thread than the owner's.
-        None => shared.enter().send_quick(peer, tag, memory, chosen),
+        None => shared.enter().ok()?.send_quick(peer, tag, memory, chosen),
     };
     sent.map(|Sent { path, why }| Receipt::copied(path, memory.len(), why))
 }
@@ -124,7 +126,7 @@ fn send_scatter(
     chosen: Option<Receipt>,
 ) -> Result<Receipt> {
     let key = {
-        let mut engine = shared.enter();
+        let mut engine = shared.enter()?;
         let key = engine.post_send(peer, tag, memory, required, chosen)?;
         if let Some(done) = engine.take_done(key) {
             return post::sent(done);
@@ -171,7 +173,7 @@ fn recv_scatter(
     memory: Scatter,
 ) -> Result<Received> {
     let key = {
-        let mut engine = shared.enter();
+        let mut engine = shared.enter()?;
         engine.turn();
         if let Some(part) = memory.part()
             && let Some(took) = engine.recv_quick(from, tag, part)
@@ -190,12 +192,12 @@ pub(crate) fn recv(
     tag: TagMatch,
     deadline: Option<Instant>,
 ) -> Result<Option<Arrived>> {
-    let key = shared.enter().post_recv(from, tag, None)?;
+    let key = shared.enter()?.post_recv(from, tag, None)?;
     match shared.wait_done(key, deadline) {
         Some(done) => post::arrived(done).map(Some),
         // Out of time; but a message that is already coming in must not be lost.
         None => {
-            shared.enter().cancel(key);
+            shared.enter()?.cancel(key);
             match post::arrived(Borrowed { shared, key: Some(key) }.wait()) {
                 Err(Error::Cancelled) => Ok(None),
                 result => result.map(Some),

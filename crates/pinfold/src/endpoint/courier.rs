@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_micros(50);
 
 impl Shared {
     /// Waits until an operation has ended, and what its peer is to hear is under way. `None`: the
-    /// deadline passed first.
+    /// deadline passed first. In a forked child it has ended: nothing reaches its memory there.
     #[inline]
     pub(crate) fn wait_done(
         self: &Arc<Shared>,
@@ -42,12 +42,15 @@ impl Shared {
         if blocked {
             self.deliver();
         }
-        done
+        done.unwrap_or_else(|forked| Some(Err(forked)))
     }
 
     /// The result of an operation if it has ended, after a turn of progress.
     pub(crate) fn try_done(self: &Arc<Shared>, key: OpKey) -> Option<Result<Done>> {
-        let mut engine = self.enter();
+        let mut engine = match self.enter() {
+            Ok(engine) => engine,
+            Err(forked) => return Some(Err(forked)),
+        };
         engine.progress();
         let done = engine.take_done(key);
         let blocked = !engine.core.blocked.is_empty();
@@ -63,7 +66,7 @@ impl Shared {
     fn deliver(self: &Arc<Shared>) {
         let end = Instant::now() + GRACE;
         loop {
-            let mut engine = self.enter();
+            let Ok(mut engine) = self.enter() else { return };
             if !engine.owes_answers() {
                 return;
             }
@@ -81,20 +84,22 @@ impl Shared {
         }
         let shared = Arc::clone(self);
         let builder = thread::Builder::new().name("pinfold-answers".to_owned());
-        match builder.spawn(move || shared.carry()) {
+        match builder.spawn(move || drop(shared.carry())) {
             Ok(courier) => {
                 let mut place = self.courier.lock().unwrap_or_else(PoisonError::into_inner);
                 *place = Some(courier);
             }
             Err(error) => {
-                self.enter().courier = false;
+                if let Ok(mut engine) = self.enter() {
+                    engine.courier = false;
+                }
                 tracing::warn!(%error, "answers wait for the next call");
             }
         }
     }
 
     /// Waits until all answers are delivered, or moot.
-    fn carry(self: Arc<Shared>) {
+    fn carry(self: Arc<Shared>) -> Result<()> {
         self.wait_for(None, |engine| {
             if engine.owes_answers() && !engine.closed {
                 return None;
@@ -102,18 +107,16 @@ impl Shared {
             // Within the same entry: who finds more answers after this starts another thread.
             engine.courier = false;
             Some(())
-        });
+        })?;
         // Another thread may have been waiting behind this one.
-        self.enter().core.wakes.any = true;
+        self.enter()?.core.wakes.any = true;
+        Ok(())
     }
 }
 
 impl Engine {
     /// Whether answers wait for room.
     pub(crate) fn owes_answers(&mut self) -> bool {
-        if self.is_forked() {
-            return false;
-        }
         let peers = &mut self.peers;
         self.core.blocked.iter().any(|index| {
             peers

@@ -26,6 +26,10 @@ const NAME_AGAIN: Duration = Duration::from_millis(20);
 /// can be used from several threads at once. The thread that made it is served faster as long as
 /// no other uses it.
 ///
+/// A child made by `fork(2)` has no part in it: there its operations fail at once with
+/// [`Error::Forked`], whatever other threads were doing at that moment, and dropping it takes
+/// nothing from the parent. An endpoint made in the child works.
+///
 /// ```
 /// # fn main() -> pinfold::Result<()> {
 /// # let name = format!("local:doc-{}", std::process::id());
@@ -58,7 +62,8 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.shared.close();
+        // In a forked child it stays the parent's.
+        let _ = self.shared.close();
     }
 }
 
@@ -116,7 +121,7 @@ impl Endpoint {
 
     fn call(&self, address: &Address) -> Result<PeerId> {
         let call = {
-            let mut engine = self.shared().enter();
+            let mut engine = self.shared().enter()?;
             engine.check()?;
             let patience = engine.config.connect_timeout;
             engine.call(address, patience)?
@@ -125,7 +130,7 @@ impl Endpoint {
             .wait_for(None, |engine| match engine.links.take_connected(call) {
                 None => engine.check().err().map(Err),
                 connected => connected,
-            })
+            })?
             .unwrap_or(Err(Error::Closed))
     }
 
@@ -139,7 +144,7 @@ impl Endpoint {
         loop {
             match self.call(&address) {
                 Err(Error::NameGone { .. }) if end.is_none_or(|end| Instant::now() < end) => {
-                    self.shared().enter().progress();
+                    self.shared().enter()?.progress();
                     thread::sleep(NAME_AGAIN);
                 }
                 result => return result,
@@ -154,7 +159,7 @@ impl Endpoint {
     /// [`Error::NotListening`] if the endpoint does not listen, [`Error::Closed`],
     /// [`Error::Forked`].
     pub fn accept(&self) -> Result<PeerId> {
-        self.accept_until(None).unwrap_or(Err(Error::Closed))
+        self.accept_until(None)?.unwrap_or(Err(Error::Closed))
     }
 
     /// Waits at most `patience` for the next peer to connect.
@@ -163,10 +168,10 @@ impl Endpoint {
     /// [`Error::Timeout`], and as [`Endpoint::accept`].
     pub fn accept_timeout(&self, patience: Duration) -> Result<PeerId> {
         let end = Instant::now().checked_add(patience);
-        self.accept_until(end).unwrap_or(Err(Error::Timeout(patience)))
+        self.accept_until(end)?.unwrap_or(Err(Error::Timeout(patience)))
     }
 
-    fn accept_until(&self, end: Option<Instant>) -> Option<Result<PeerId>> {
+    fn accept_until(&self, end: Option<Instant>) -> Result<Option<Result<PeerId>>> {
         self.shared().wait_for(end, |engine| match engine.check() {
             Err(error) => Some(Err(error)),
             Ok(()) if engine.links.listens() => engine.newcomers.pop_front().map(Ok),
@@ -174,14 +179,14 @@ impl Endpoint {
         })
     }
 
-    /// The connected peers.
+    /// The connected peers. In a forked child: none.
     pub fn peers(&self) -> Vec<PeerInfo> {
-        self.shared().enter().infos()
+        self.shared().enter().map(|engine| engine.infos()).unwrap_or_default()
     }
 
     /// Facts about a connected peer.
     pub fn peer(&self, peer: PeerId) -> Option<PeerInfo> {
-        let engine = self.shared().enter();
+        let engine = self.shared().enter().ok()?;
         engine.present(peer).ok()?;
         engine.peers.get(peer).map(|peer| peer.info.clone())
     }
@@ -189,7 +194,9 @@ impl Endpoint {
     /// Ends the connection with a peer; operations with it end with an error. A message of ours
     /// that the peer is reading at that moment ends with an error there, too.
     pub fn disconnect(&self, peer: PeerId) {
-        self.shared().enter().remove_peer(peer, crate::Gone::Disconnected);
+        if let Ok(mut engine) = self.shared().enter() {
+            engine.remove_peer(peer, crate::Gone::Disconnected);
+        }
     }
 
     /// Sends `data` and returns when the memory is the caller's again: at once if it went into
@@ -311,7 +318,7 @@ impl Endpoint {
         tag: impl Into<TagMatch>,
     ) -> Result<Option<Envelope>> {
         let (from, tag) = (from.into(), tag.into());
-        let mut engine = self.shared().enter();
+        let mut engine = self.shared().enter()?;
         engine.progress();
         engine.turn();
         engine.probe(from, tag)
@@ -327,7 +334,7 @@ impl Endpoint {
         tag: impl Into<TagMatch>,
     ) -> Result<Envelope> {
         let (from, tag) = (from.into(), tag.into());
-        let found = self.shared().wait_for(None, |engine| engine.probe(from, tag).transpose());
+        let found = self.shared().wait_for(None, |engine| engine.probe(from, tag).transpose())?;
         found.unwrap_or(Err(Error::Closed))
     }
 
@@ -360,7 +367,7 @@ impl Endpoint {
     /// # Errors
     /// [`Error::Closed`], [`Error::Forked`].
     pub fn progress(&self) -> Result<bool> {
-        let mut engine = self.shared().enter();
+        let mut engine = self.shared().enter()?;
         engine.check()?;
         engine.turn();
         Ok(engine.progress())
@@ -375,7 +382,7 @@ impl Endpoint {
     /// # Errors
     /// [`Error::Closed`], [`Error::Forked`].
     pub fn arm(&self) -> Result<bool> {
-        let mut engine = self.shared().enter();
+        let mut engine = self.shared().enter()?;
         engine.check()?;
         if std::mem::take(&mut engine.news) {
             return Ok(false);
@@ -397,14 +404,15 @@ impl Endpoint {
         Ok(false)
     }
 
-    /// What the endpoint has done so far.
+    /// What the endpoint has done so far. In a forked child: nothing.
     pub fn counters(&self) -> Counters {
-        self.shared().enter().core.counters.read()
+        self.shared().enter().map(|engine| engine.core.counters.read()).unwrap_or_default()
     }
 
-    /// Closes the endpoint now; all that waits on it ends with [`Error::Closed`].
+    /// Closes the endpoint now; all that waits on it ends with [`Error::Closed`]. In a forked
+    /// child it does nothing: the endpoint is the parent's.
     pub fn close(&self) {
-        self.shared().close();
+        let _ = self.shared().close();
     }
 }
 

@@ -94,7 +94,7 @@ impl<B: Send + 'static> Request<B> {
 
     fn cancel(&mut self) -> bool {
         match self.state {
-            State::Posted(key) => self.shared.enter().cancel(key),
+            State::Posted(key) => self.shared.enter().is_ok_and(|mut engine| engine.cancel(key)),
             _ => false,
         }
     }
@@ -109,8 +109,7 @@ impl<B: Send + 'static> Request<B> {
         };
         // Wakers are user code: cloned before the engine is entered, dropped after it is left.
         let mut waker = Some(context.waker().clone());
-        let ended = {
-            let mut engine = self.shared.enter();
+        let ended = self.shared.enter().is_ok_and(|mut engine| {
             // Whoever sleeps for all has to know of what this left behind.
             engine.kick_if_needed();
             match engine.core.ops.get_mut(key) {
@@ -120,7 +119,7 @@ impl<B: Send + 'static> Request<B> {
                 }
                 _ => true,
             }
-        };
+        });
         drop(waker);
         if ended {
             return self.try_wait().map_or(Poll::Pending, Poll::Ready);
@@ -142,7 +141,10 @@ impl<B: Send + 'static> Drop for Request<B> {
                 // SAFETY: initialised, and read here once: this is the end of `self`. The box
                 // keeps the bytes in place until the engine drops it.
                 let buffer = unsafe { self.buffer.assume_init_read() };
-                self.shared.enter().abandon(key, Some(Box::new(Kept(buffer))));
+                // In a forked child it is a copy that nobody uses.
+                if let Ok(mut engine) = self.shared.enter() {
+                    engine.abandon(key, Some(Box::new(Kept(buffer))));
+                }
             }
             State::Ended(_) => {
                 // SAFETY: initialised, no longer or never posted, and dropped here once.
@@ -205,7 +207,10 @@ impl<B: OwnedBuf> SendRequest<B> {
         let mut chosen = None;
         let state = match borrowed::send_now(shared, peer, tag, memory, &mut chosen) {
             Some(receipt) => State::Ended(Ok(Done::Sent(receipt))),
-            None => shared.enter().post_send(peer, tag, memory.into(), None, chosen).into(),
+            None => shared
+                .enter()
+                .and_then(|mut engine| engine.post_send(peer, tag, memory.into(), None, chosen))
+                .into(),
         };
         SendRequest { inner: Request::new(shared, state, buffer) }
     }
@@ -245,12 +250,13 @@ impl<B: OwnedBufMut> RecvRequest<B> {
         let (ptr, len) = unsafe { buffer.assume_init_mut() }.bytes_mut();
         // SAFETY: as in `SendRequest::post`.
         let memory = unsafe { Part::new(ptr, len) };
-        let mut engine = shared.enter();
-        let state = match engine.recv_at_once(from, tag, memory) {
-            Some(took) => State::Ended(took.received().map(Done::from)),
-            None => engine.post_recv(from, tag, Some(memory.into())).into(),
+        let state = match shared.enter() {
+            Err(forked) => State::Ended(Err(forked)),
+            Ok(mut engine) => match engine.recv_at_once(from, tag, memory) {
+                Some(took) => State::Ended(took.received().map(Done::from)),
+                None => engine.post_recv(from, tag, Some(memory.into())).into(),
+            },
         };
-        drop(engine);
         RecvRequest { inner: Request::new(shared, state, buffer) }
     }
 
@@ -277,7 +283,7 @@ pub struct MessageRequest {
 
 impl MessageRequest {
     pub(crate) fn post(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> MessageRequest {
-        let posted = shared.enter().post_recv(from, tag, None);
+        let posted = shared.enter().and_then(|mut engine| engine.post_recv(from, tag, None));
         MessageRequest { inner: Request::new(shared, posted.into(), MaybeUninit::new(())) }
     }
 

@@ -54,7 +54,9 @@ pub(crate) fn run<'env, R>(
     let bomb = AbortOnDrop;
     for key in open {
         let shared = &scope.shared;
-        shared.enter().end_of_scope(key, unwinding);
+        if let Ok(mut engine) = shared.enter() {
+            engine.end_of_scope(key, unwinding);
+        }
         let _ = shared.wait_done(key, None);
     }
     std::mem::forget(bomb);
@@ -101,7 +103,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             Some(receipt) => Stage::Ended(receipt),
             None => {
                 let memory = memory.into();
-                let posted = self.shared.enter().post_send(peer, tag, memory, None, chosen);
+                let posted = self.shared.enter()?.post_send(peer, tag, memory, None, chosen);
                 Stage::Posted(self.note(posted)?)
             }
         };
@@ -123,7 +125,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         // SAFETY: borrowed for `'env`, within which the operation ends; `ScopedRecv` gives the
         // borrow back only after that.
         let memory = unsafe { Part::new(ptr, len) };
-        let mut engine = self.shared.enter();
+        let mut engine = self.shared.enter()?;
         let stage = match engine.recv_at_once(from, tag, memory) {
             Some(took) => Stage::Ended(took.received()),
             None => Stage::Posted(self.note(engine.post_recv(from, tag, Some(memory.into())))?),

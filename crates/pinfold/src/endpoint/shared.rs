@@ -12,6 +12,7 @@ use std::{
 
 use pinfold_sys::{
     affinity,
+    fork::ForkMark,
     poll::{Epoll, Interest},
 };
 
@@ -29,6 +30,9 @@ const FLUSH: Duration = Duration::from_secs(1);
 
 pub(crate) struct Shared {
     engine: BiasedLock<Engine>,
+    /// Looked at before the engine is entered: in a child of the process that made it, another
+    /// thread's entry may never end.
+    fork: ForkMark,
     pub epoll: Arc<Epoll>,
     /// What a caller waits on: `epoll`, and the engine's bell.
     pub pollable: Epoll,
@@ -46,6 +50,7 @@ impl Shared {
         let epoll =
             Epoll::new().map_err(|error| Error::os("epoll_create", "the endpoint", error))?;
         let epoll = Arc::new(epoll);
+        let fork = ForkMark::new().map_err(|error| Error::os("mmap", "the fork mark", error))?;
         let engine = Engine::new(config, Arc::clone(&epoll))?;
         let failed = |error| Error::os("epoll_ctl", "the endpoint", error);
         let pollable =
@@ -54,6 +59,7 @@ impl Shared {
         pollable.add(&engine.links.bell, 1, Interest::Read).map_err(failed)?;
         Ok(Arc::new(Shared {
             engine: BiasedLock::new(engine),
+            fork,
             epoll,
             pollable,
             driver: OnceLock::new(),
@@ -67,13 +73,22 @@ impl Shared {
     /// wants nothing woken.
     #[inline(always)]
     pub(crate) fn quick(&self) -> Option<Guard<'_, Engine>> {
+        if self.fork.is_child() {
+            return None;
+        }
         self.engine.quick()
     }
 
     /// The engine, for as long as the guard lives. What it wants woken is woken when it is left.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
     #[inline(always)]
-    pub(crate) fn enter(&self) -> Inside<'_> {
-        Inside { guard: Some(self.engine.lock()) }
+    pub(crate) fn enter(&self) -> Result<Inside<'_>> {
+        if self.fork.is_child() {
+            return Err(Error::Forked);
+        }
+        Ok(Inside { guard: Some(self.engine.lock()) })
     }
 
     /// Whether this process has one processor to itself and its peers, where spinning only
@@ -83,11 +98,12 @@ impl Shared {
     }
 
     /// Waits, for a while, until nobody waits to hear from this side.
-    fn flush(self: &Arc<Shared>) {
-        if !self.enter().is_flushed() {
+    fn flush(self: &Arc<Shared>) -> Result<()> {
+        if !self.enter()?.is_flushed() {
             let end = Instant::now() + FLUSH;
-            self.wait_for(Some(end), |engine| engine.is_flushed().then_some(()));
+            self.wait_for(Some(end), |engine| engine.is_flushed().then_some(()))?;
         }
+        Ok(())
     }
 
     /// Starts the thread that drives the endpoint, if it does not run yet.
@@ -99,41 +115,52 @@ impl Shared {
         self.driver.get_or_init(|| {
             let weak = Arc::downgrade(self);
             let builder = thread::Builder::new().name("pinfold".to_owned());
-            self.enter().driven = true;
+            self.set_driven(true);
             let spawned = builder.spawn(move || {
                 // Holds the endpoint only while it waits, and is woken to end.
                 if let Some(shared) = weak.upgrade() {
                     drop(weak);
-                    shared.drive();
+                    // A child of this process does not have this thread.
+                    let _ = shared.drive();
                 }
             });
             spawned
-                .inspect_err(|_| self.enter().driven = false)
+                .inspect_err(|_| self.set_driven(false))
                 .map_err(|error| result = Err(Error::os("clone", "the endpoint's thread", error)))
                 .ok()
         });
         result
     }
 
+    fn set_driven(&self, driven: bool) {
+        if let Ok(mut engine) = self.enter() {
+            engine.driven = driven;
+        }
+    }
+
     /// Drives the endpoint until it is closed.
-    fn drive(self: Arc<Shared>) {
+    fn drive(self: Arc<Shared>) -> Result<()> {
         self.wait_for(None, |engine| {
             (engine.closed || self.stop.load(Ordering::Acquire)).then_some(())
-        });
-        self.enter().core.wakes.any = true;
+        })?;
+        self.enter()?.core.wakes.any = true;
+        Ok(())
     }
 
     /// Closes the endpoint; all that waits on it ends with an error. Answers that found no room yet
     /// go out first, as long as their receivers make room.
-    pub(crate) fn close(self: &Arc<Shared>) {
-        self.flush();
+    ///
+    /// # Errors
+    /// [`Error::Forked`]: it is the parent's to close.
+    pub(crate) fn close(self: &Arc<Shared>) -> Result<()> {
+        self.flush()?;
         self.stop.store(true, Ordering::Release);
-        let mut engine = self.enter();
+        let mut engine = self.enter()?;
         engine.close();
         drop(engine);
         // A peer in the middle of a copy into our memory finishes it.
-        self.flush();
-        let mut engine = self.enter();
+        self.flush()?;
+        let mut engine = self.enter()?;
         engine.kick = true;
         engine.core.wakes.any = true;
         drop(engine);
@@ -143,6 +170,22 @@ impl Shared {
         let courier = self.courier.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(courier) = courier {
             see_off(&courier);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.fork.is_child() {
+            return;
+        }
+        // The threads are the parent's; what their handles name here may be others by now.
+        std::mem::forget(self.driver.take());
+        let courier = self.courier.get_mut().unwrap_or_else(PoisonError::into_inner);
+        std::mem::forget(courier.take());
+        if let Some(engine) = self.engine.get_mut() {
+            engine.forsake();
         }
     }
 }

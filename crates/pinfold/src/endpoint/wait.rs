@@ -13,7 +13,10 @@ use std::{
 use pinfold_sys::{clock, poll::Events};
 
 use super::{engine::Engine, shared::Shared};
-use crate::failpoint::{self, Point};
+use crate::{
+    Result,
+    failpoint::{self, Point},
+};
 
 /// Polls while holding the engine, before other threads get a chance.
 const POLLS_A_TURN: u32 = 32;
@@ -27,21 +30,24 @@ enum Next {
 
 impl Shared {
     /// Waits until `ready` has an answer. `None`: the deadline passed first.
+    ///
+    /// # Errors
+    /// [`Error::Forked`](crate::Error::Forked).
     pub(crate) fn wait_for<T>(
         self: &Arc<Shared>,
         deadline: Option<Instant>,
         mut ready: impl FnMut(&mut Engine) -> Option<T>,
-    ) -> Option<T> {
+    ) -> Result<Option<T>> {
         let mut started = 0;
         let mut turns = 0u32;
         loop {
-            let mut engine = self.enter();
+            let mut engine = self.enter()?;
             for _ in 0..POLLS_A_TURN {
                 if let Some(value) = ready(&mut engine) {
                     if started != 0 {
                         engine.spin.came_while_spinning(clock::now_ns() - started);
                     }
-                    return Some(value);
+                    return Ok(Some(value));
                 }
                 if engine.progress() {
                     // Something is under way: there is nothing to sleep for yet.
@@ -58,7 +64,7 @@ impl Shared {
             // The last poll may have brought it; nothing may come between this look and the sleep.
             if let Some(value) = ready(&mut engine) {
                 engine.spin.came_while_spinning(now - started);
-                return Some(value);
+                return Ok(Some(value));
             }
             let next = engine.next(now - started, deadline);
             drop(engine);
@@ -73,31 +79,32 @@ impl Shared {
                     }
                 }
                 Next::Sleep { timeout } => {
-                    self.sleep(timeout);
+                    self.sleep(timeout)?;
                     started = 0;
                 }
             }
             if deadline.is_some_and(|end| Instant::now() >= end) {
-                let mut engine = self.enter();
+                let mut engine = self.enter()?;
                 engine.progress();
-                return ready(&mut engine);
+                return Ok(ready(&mut engine));
             }
         }
     }
 
     /// Sleeps on the endpoint's descriptor, as its leader.
-    pub(crate) fn sleep(self: &Arc<Shared>, timeout: Option<Duration>) {
+    pub(crate) fn sleep(self: &Arc<Shared>, timeout: Option<Duration>) -> Result<()> {
         let slept = clock::now_ns();
         failpoint::hit(Point::BeforeSleep);
         // One event is enough to know that there is something; `handle_events` takes them all.
         let result = self.epoll.wait(&mut Events::with_capacity(1), timeout);
         failpoint::hit(Point::AfterSleep);
-        let mut engine = self.enter();
+        let mut engine = self.enter()?;
         engine.spin.slept(clock::now_ns() - slept);
         engine.wake_up();
         if let Err(error) = result {
             tracing::warn!(%error, "epoll_wait");
         }
+        Ok(())
     }
 }
 

@@ -19,12 +19,17 @@
 //! instruction would wait for the stores into the shared ring, a cache-line hop (40 to 165 ns) for
 //! every message.
 //!
+//! - A forked child has the threads of its parent no more, but their entries: a value that one
+//!   was in the middle of when the process forked is never reached again, not even dropped. That
+//!   children do not enter is their callers' part.
+//!
 //! Entering twice on one thread would alias the value. User code never runs inside (wakers,
 //! drops of user buffers and user trait methods all run after the exit); the owner's second
 //! entry is detected and panics all the same.
 
 use std::{
     cell::UnsafeCell,
+    mem::ManuallyDrop,
     ops::{Deref, DerefMut},
     sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence},
 };
@@ -55,7 +60,7 @@ pub(crate) struct BiasedLock<T> {
     mutex: RawMutex,
     /// The owner's entries through the mutex since another thread came. Guarded by the mutex.
     alone: AtomicU32,
-    value: UnsafeCell<T>,
+    value: UnsafeCell<ManuallyDrop<T>>,
 }
 
 // SAFETY: the lock gives out `&mut T` to one thread at a time (see the invariant above), which is
@@ -76,7 +81,7 @@ impl<T> BiasedLock<T> {
             revocable,
             mutex: RawMutex::INIT,
             alone: AtomicU32::new(0),
-            value: UnsafeCell::new(value),
+            value: UnsafeCell::new(ManuallyDrop::new(value)),
         }
     }
 
@@ -126,12 +131,27 @@ impl<T> BiasedLock<T> {
         unsafe { self.mutex.unlock() };
     }
 
+    /// The value, unless an entry never ended: one of a thread that was left behind at a fork.
+    pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
+        let entered = *self.inside.get_mut() || self.mutex.is_locked();
+        (!entered).then(|| &mut **self.value.get_mut())
+    }
+
     /// Takes the bias away. The caller holds the mutex.
     fn revoke(&self) {
         self.revoked.store(true, Ordering::SeqCst);
         barrier::heavy_private();
         while self.inside.load(Ordering::Acquire) {
             std::thread::yield_now();
+        }
+    }
+}
+
+impl<T> Drop for BiasedLock<T> {
+    fn drop(&mut self) {
+        if self.get_mut().is_some() {
+            // SAFETY: nobody is inside, nor will be: this is the end of the lock.
+            unsafe { ManuallyDrop::drop(self.value.get_mut()) };
         }
     }
 }
@@ -226,6 +246,24 @@ mod tests {
             }
         }
         assert_eq!(*lock.lock(), 3 * (BACK_AFTER + 1));
+    }
+
+    #[test]
+    fn a_value_in_use_for_ever_is_not_dropped() {
+        for (by_owner, dropped) in [(None, true), (Some(true), false), (Some(false), false)] {
+            let alive = Arc::new(());
+            let mut lock = BiasedLock::new(Arc::clone(&alive));
+            match by_owner {
+                None => {}
+                Some(true) => std::mem::forget(lock.lock()),
+                Some(false) => thread::scope(|s| {
+                    s.spawn(|| std::mem::forget(lock.lock()));
+                }),
+            }
+            assert_eq!(lock.get_mut().is_some(), dropped);
+            drop(lock);
+            assert_eq!(Arc::strong_count(&alive) == 1, dropped, "{by_owner:?}");
+        }
     }
 
     #[test]

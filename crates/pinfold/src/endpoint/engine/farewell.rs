@@ -29,9 +29,6 @@ impl Engine {
     /// has reported, or its process has ended; that receive ends then, everything else now.
     #[cold]
     pub(crate) fn remove_peer(&mut self, id: PeerId, how: Gone) {
-        if self.is_forked() {
-            return;
-        }
         let Some(peer) = self.peers.get_mut(id) else { return };
         let first = peer.leaving.is_none();
         // An orderly close comes from the peer's own thread, which then is not in mid-copy; a dead
@@ -165,13 +162,6 @@ impl Engine {
             return;
         }
         self.closed = true;
-        if self.is_forked() {
-            // The mappings did not come along, and their addresses may be anything by now; the
-            // name in the file system is the parent's.
-            std::mem::forget(std::mem::take(&mut self.peers));
-            self.links.forsake();
-            return;
-        }
         failpoint::hit(Point::BeforeClose);
         for id in self.peers.ids() {
             if let Some(peer) = self.peers.get_mut(id) {
@@ -189,10 +179,18 @@ impl Engine {
         self.links.close();
     }
 
+    /// Makes ready for the end in a child of the process whose endpoint it is.
+    pub(crate) fn forsake(&mut self) {
+        self.closed = true;
+        // The mappings did not come along, and their addresses may be anything by now; the name
+        // in the file system is the parent's.
+        std::mem::forget(std::mem::take(&mut self.peers));
+        self.links.forsake();
+    }
+
     /// Whether nothing is left that a peer waits to hear from this side.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.is_forked()
-            || self.peers.iter().all(|peer| peer.control.is_empty() && peer.leaving.is_none())
+        self.peers.iter().all(|peer| peer.control.is_empty() && peer.leaving.is_none())
     }
 }
 

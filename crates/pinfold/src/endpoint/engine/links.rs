@@ -131,7 +131,7 @@ impl Links {
 
     /// Leaves everything to the process this one was forked from.
     pub(crate) fn forsake(&mut self) {
-        std::mem::forget(self.listener.take());
+        self.listener = None;
         std::mem::forget(std::mem::take(&mut self.greetings));
     }
 

@@ -30,7 +30,7 @@ mod two_way;
 
 use std::{collections::VecDeque, io, sync::Arc, thread::Thread};
 
-use pinfold_sys::{clock, fork::ForkMark, poll::Epoll};
+use pinfold_sys::{clock, poll::Epoll};
 
 use self::{
     core::Core,
@@ -70,7 +70,6 @@ pub(crate) struct Engine {
     /// Credit granted to all peers together.
     grants: Budget,
     pub spin: SpinPolicy,
-    fork: ForkMark,
     polls: u32,
     events_at: u64,
     /// A thread is in, or about to go into, its sleep on the endpoint's descriptor.
@@ -103,7 +102,6 @@ fn random<const N: usize>() -> Result<[u8; N]> {
 
 impl Engine {
     pub(crate) fn new(config: Config, epoll: Arc<Epoll>) -> Result<Engine> {
-        let fork = ForkMark::new().map_err(|error| Error::os("mmap", "the fork mark", error))?;
         clock::ticks_per_us();
         let core = Core {
             matcher: Matcher::new(u64::from_ne_bytes(random()?)),
@@ -127,7 +125,6 @@ impl Engine {
             hot: Vec::new(),
             newcomers: VecDeque::new(),
             spin: SpinPolicy::default(),
-            fork,
             polls: 0,
             events_at: 0,
             asleep: false,
@@ -142,12 +139,9 @@ impl Engine {
         })
     }
 
-    /// Whether the endpoint can be used in this process at all.
+    /// Whether the endpoint is still open.
     #[inline(always)]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.fork.is_child() {
-            return Err(Error::Forked);
-        }
         if self.closed {
             return Err(Error::Closed);
         }
@@ -166,17 +160,9 @@ impl Engine {
             || self.core.has_pull_work();
     }
 
-    /// Whether this process is a child of the one that made the endpoint.
-    pub(crate) fn is_forked(&self) -> bool {
-        self.fork.is_child()
-    }
-
     /// Does what can be done now without waiting. Whether anything was.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
-        if self.is_forked() {
-            return false;
-        }
         if self.armed && !self.driven {
             self.disarm();
         }
@@ -361,9 +347,6 @@ impl Engine {
     /// Takes the result of an operation off the table, if it has ended.
     #[inline]
     pub(crate) fn take_done(&mut self, key: OpKey) -> Option<Result<Done>> {
-        if self.is_forked() {
-            return Some(Err(Error::Forked));
-        }
         match self.core.ops.get(key) {
             Some(op) if op.done.is_some() => self.core.ops.take_done(key),
             Some(_) => None,
@@ -374,9 +357,6 @@ impl Engine {
     /// Tries to take a send back. Whether it has ended or will end as cancelled; `false`: it goes
     /// on to its end.
     pub(crate) fn cancel(&mut self, key: OpKey) -> bool {
-        if self.is_forked() {
-            return false;
-        }
         let Some(op) = self.core.ops.get_mut(key) else { return false };
         if op.done.is_some() {
             return false;

@@ -155,11 +155,6 @@ impl Engine {
 
     /// Lets an operation go on without anyone to ask for its result; `keeps` lives until then.
     pub(crate) fn abandon(&mut self, key: OpKey, keeps: Option<Box<dyn std::any::Any + Send>>) {
-        if self.is_forked() {
-            // It is the parent's operation; the buffer here is a copy that nobody uses.
-            self.core.wakes.drops.extend(keeps);
-            return;
-        }
         self.cancel(key);
         match self.core.ops.get_mut(key) {
             Some(op) if op.done.is_none() => {

@@ -56,7 +56,7 @@ impl Took {
 impl Engine {
     #[inline(always)]
     fn is_usable(&self) -> bool {
-        !self.closed && !self.fork.is_child()
+        !self.closed
     }
 
     /// Whether the head of a lane is for whoever asks next, and nobody waits on the descriptor.
@@ -77,7 +77,6 @@ impl Engine {
         let cost = MESSAGE_COST + memory.len();
         let sent_cost = peer.sent_cost + cost;
         let goes = !self.closed
-            && !self.fork.is_child()
             && peer.is_clear()
             && peer.permissions.may(Path::Inline)
             && (tag >> 32) as u32 == peer.tag_high_tx
