@@ -39,6 +39,16 @@ pub fn advise_huge(map: &SharedMapping) -> io::Result<()> {
     Ok(unsafe { mm::madvise(map.as_ptr().cast(), map.len(), Advice::LinuxHugepage) }?)
 }
 
+/// Reserves memory for all of a mapping, by the one call and no other way. See
+/// `MADV_POPULATE_WRITE` in `madvise(2)`.
+///
+/// # Errors
+/// `EINVAL` before Linux 5.14, `ENOMEM`, or what a filter says.
+pub fn populate_write(map: &SharedMapping) -> io::Result<()> {
+    // SAFETY: the range is the whole of a live mapping, and the advice changes no contents.
+    Ok(unsafe { mm::madvise(map.as_ptr().cast(), map.len(), Advice::LinuxPopulateWrite) }?)
+}
+
 /// `UFFDIO_API`, and what it takes.
 const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFD_API: u64 = 0xaa;
@@ -97,6 +107,19 @@ pub fn seccomp_mode() -> io::Result<i32> {
     Ok(mode)
 }
 
+/// The soft and the hard limit that `resource`, an `RLIMIT_*`, has in this process; `None` is no
+/// limit. See `getrlimit(2)`.
+///
+/// # Errors
+/// What a filter says.
+pub fn limits(resource: u32) -> io::Result<(Option<u64>, Option<u64>)> {
+    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `rlimit`.
+    check(unsafe { libc::getrlimit(resource, &raw mut limits) }.into())?;
+    let some = |limit: libc::rlim_t| (limit != libc::RLIM_INFINITY).then_some(limit);
+    Ok((some(limits.rlim_cur), some(limits.rlim_max)))
+}
+
 fn check(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -125,6 +148,8 @@ mod tests {
         assert!(membarrier([1 << 30, 1 << 30]).is_err());
         userfaultfd(true).map_or_else(said, |features| assert_ne!(features, 0));
         io_uring().map_or_else(said, |features| assert_ne!(features, 0));
+        let (soft, hard) = limits(libc::RLIMIT_NOFILE).unwrap();
+        assert!(soft.is_some_and(|soft| hard.is_none_or(|hard| soft <= hard)));
         seccomp_mode().map_or_else(said, |mode| assert!((0..=2).contains(&mode)));
     }
 
