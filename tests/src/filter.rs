@@ -2,13 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
 
 /// From now on the calls with these numbers answer `errno` in this process.
 pub fn deny(calls: &[libc::c_long], errno: i32) {
-    let rules: BTreeMap<i64, Vec<_>> = calls.iter().map(|call| (*call, Vec::new())).collect();
+    apply(calls.iter().map(|call| (*call, Vec::new())), SeccompAction::Errno(errno.unsigned_abs()));
+}
+
+/// From now on whoever makes one of these calls is killed.
+pub fn kill(calls: &[libc::c_long]) {
+    apply(calls.iter().map(|call| (*call, Vec::new())), SeccompAction::KillProcess);
+}
+
+/// From now on `call` answers `errno` where its argument number `arg`, of what `mask` leaves, is
+/// `value`.
+pub fn deny_if(call: libc::c_long, arg: u8, mask: u64, value: u64, errno: i32) {
+    let condition = SeccompCmpOp::MaskedEq(mask);
+    let condition = SeccompCondition::new(arg, SeccompCmpArgLen::Dword, condition, value);
+    let rule = SeccompRule::new(vec![condition.expect("a condition")]).expect("a rule");
+    apply([(call, vec![rule])], SeccompAction::Errno(errno.unsigned_abs()));
+}
+
+fn apply(rules: impl IntoIterator<Item = (libc::c_long, Vec<SeccompRule>)>, answer: SeccompAction) {
+    let rules: BTreeMap<i64, Vec<_>> = rules.into_iter().collect();
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");
-    let answer = SeccompAction::Errno(errno.unsigned_abs());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, arch).expect("a filter");
     let program: BpfProgram = filter.try_into().expect("a program");
     seccompiler::apply_filter_all_threads(&program).expect("seccomp");

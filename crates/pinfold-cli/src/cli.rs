@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{perf, transfer};
+use crate::{doctor, perf, transfer};
 
 /// Messages between processes, straight from and into the memory they already use.
 #[derive(Parser)]
@@ -16,6 +16,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Doctor(doctor::DoctorArgs),
     /// Measure latency, bandwidth and rate beside what one would use instead
     Perf(perf::PerfArgs),
     Send(transfer::SendArgs),
@@ -27,6 +28,7 @@ enum Command {
 /// A command line that cannot be understood ends the process with status 2, from clap.
 pub(crate) fn run() -> ExitCode {
     match Cli::parse().command {
+        Command::Doctor(args) => doctor::run(&args),
         Command::Perf(args) => perf::run(args),
         Command::Send(args) => transfer::send(args),
         Command::Recv(args) => transfer::recv(args),

@@ -1,11 +1,13 @@
-//! The `pinfold` command: measure, send and receive.
+//! The `pinfold` command: find out what works, measure, send and receive.
 //!
 //! - [`cli`]: the command line; picks the subcommand.
+//! - [`doctor`]: `pinfold doctor`, what is allowed here, what it costs, how to get more.
 //! - [`perf`]: `pinfold perf`, every path beside what one would use instead.
 //! - [`transfer`]: `pinfold send` and `pinfold recv`, files or a stream to another process.
 //! - [`exit`], [`progress`]: what the subcommands share.
 
 mod cli;
+mod doctor;
 mod exit;
 mod perf;
 mod progress;

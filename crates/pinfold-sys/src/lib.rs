@@ -8,19 +8,23 @@
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
 //! - [`poll`]: sleeping until something happens.
+//! - [`trial`], [`child`], [`cpu`]: finding out what is allowed here, without coming to harm.
 //!
 //! Nothing here decides anything: a call that the kernel lacks or a filter forbids comes back
 //! as the error it gave, and the caller takes another way.
 
 pub mod affinity;
 pub mod barrier;
+pub mod child;
 pub mod clock;
+pub mod cpu;
 pub mod fork;
 pub mod mapping;
 pub mod memfd;
 pub mod poll;
 pub mod process;
 pub mod socket;
+pub mod trial;
 pub mod user;
 
 // Addresses and lengths cross process boundaries as `u64`.

@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::process::file_size_limit;
+use crate::trial;
 
 /// `TMPFS_MAGIC` of `statfs(2)`: an ordinary memfd lies on tmpfs, a huge-page one does not.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -37,8 +37,9 @@ pub fn create_sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
         made => made?,
     };
     // Beyond the limit on file sizes the kernel does not only refuse, it sends a SIGXFSZ, of which
-    // most programs die (setrlimit(2)).
-    if file_size_limit().is_some_and(|limit| limit < len as u64) {
+    // most programs die (setrlimit(2)). A filter that denies the question leaves that to the kernel.
+    let limit = trial::limits(libc::RLIMIT_FSIZE).map_or(None, |(soft, _)| soft);
+    if limit.is_some_and(|limit| limit < len as u64) {
         return Err(Errno::FBIG.into());
     }
     fs::ftruncate(&file, len as u64)?;

@@ -196,15 +196,6 @@ fn result(copied: isize) -> io::Result<usize> {
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
 }
 
-/// The limit on the size of a file this process may make, bytes (`RLIMIT_FSIZE` in
-/// `setrlimit(2)`). `None`: there is none, or a filter does not let anybody ask.
-pub fn file_size_limit() -> Option<u64> {
-    let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the kernel writes one `rlimit`, or nothing.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limits) };
-    (limits.rlim_cur != libc::RLIM_INFINITY).then_some(limits.rlim_cur)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,12 +9,14 @@
 //! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
 //! - [`class`], [`stats`], [`record`], [`findings`]: what comes out.
 //! - [`compare`], [`table`], [`html`], [`machine`], [`units`]: how it is shown.
+//! - [`brief`]: a short measurement for other commands.
 //! - [`fail`], [`watchdog`]: how a run ends when it cannot go on.
 
 mod answer;
 mod args;
 mod bench;
-mod class;
+pub(crate) mod brief;
+pub(crate) mod class;
 mod compare;
 mod control;
 mod cores;
@@ -38,7 +40,7 @@ mod table;
 mod terms;
 #[cfg(test)]
 mod testing;
-mod units;
+pub(crate) mod units;
 mod verify;
 mod watchdog;
 

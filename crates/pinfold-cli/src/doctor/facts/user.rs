@@ -1,0 +1,90 @@
+//! Who this process is, and what it may.
+
+use super::{Root, field};
+
+/// `CAP_SYS_ADMIN` and `CAP_SYS_PTRACE`, as bits.
+pub(crate) const SYS_ADMIN: u64 = 1 << 21;
+/// See [`SYS_ADMIN`].
+pub(crate) const SYS_PTRACE: u64 = 1 << 19;
+
+/// This process's user and rights.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Effective ones, as bits.
+    pub(crate) capabilities: Option<u64>,
+    pub(crate) no_new_privs: Option<bool>,
+    /// As of `/proc/self/status`: 0, 1 or 2.
+    pub(crate) seccomp: Option<i32>,
+    /// Whether the user namespace is the machine's own.
+    pub(crate) initial_namespace: Option<bool>,
+    /// What a security module calls this process.
+    pub(crate) label: Option<String>,
+}
+
+impl User {
+    pub(super) fn read(root: Root<'_>) -> User {
+        let status = root.text("/proc/self/status").unwrap_or_default();
+        let map = root.text("/proc/self/uid_map");
+        User {
+            uid: pinfold_sys::user::uid(),
+            gid: pinfold_sys::user::gid(),
+            capabilities: field(&status, "CapEff")
+                .and_then(|bits| u64::from_str_radix(bits, 16).ok()),
+            no_new_privs: field(&status, "NoNewPrivs").map(|value| value == "1"),
+            seccomp: field(&status, "Seccomp").and_then(|value| value.parse().ok()),
+            initial_namespace: map.map(|map| is_whole(&map)),
+            label: root
+                .text("/proc/self/attr/current")
+                .map(|label| label.trim_end_matches('\0').to_owned())
+                .filter(|label| !label.is_empty() && !label.starts_with("unconfined")),
+        }
+    }
+
+    /// Whether this process can change the machine's settings: root, and not only in a namespace.
+    pub(crate) fn is_root(&self) -> bool {
+        self.uid == 0
+            && self.initial_namespace != Some(false)
+            && self.capabilities.is_none_or(|all| all & SYS_ADMIN != 0)
+    }
+
+    /// Whether it has `capability`, as far as is known.
+    pub(crate) fn may(&self, capability: u64) -> bool {
+        self.capabilities.is_some_and(|all| all & capability != 0)
+    }
+}
+
+/// Whether a map of user ids is that of a namespace which maps all of them to themselves.
+fn is_whole(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::model, *};
+
+    #[test]
+    fn status_is_read() {
+        let root = model(&[
+            (
+                "/proc/self/status",
+                "Name:\tx\nCapEff:\t00000000a80425fb\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n",
+            ),
+            ("/proc/self/uid_map", "         0     100000      65536\n"),
+            ("/proc/self/attr/current", "docker-default (enforce)\n"),
+        ]);
+        let user = User::read(Root(root.path()));
+        assert_eq!((user.no_new_privs, user.seccomp), (Some(true), Some(2)));
+        assert_eq!(user.initial_namespace, Some(false));
+        assert_eq!(user.label.as_deref(), Some("docker-default (enforce)"));
+        assert!(!user.may(SYS_ADMIN) && !user.may(SYS_PTRACE) && !user.is_root());
+    }
+
+    #[test]
+    fn the_first_namespace_maps_everybody() {
+        assert!(is_whole("         0          0 4294967295"));
+        assert!(!is_whole("0 1000 1"));
+        assert!(!is_whole(""));
+    }
+}

@@ -1,0 +1,188 @@
+//! What each trial says, in the words of the report.
+
+use super::{
+    super::{
+        child::Tried,
+        report::{Facility, Reason, Remedy, Status, Use},
+        trial::Trials,
+    },
+    denial::{self, Call, Cause, Context},
+    reach::{self, Which},
+    remedy,
+};
+
+const MEMFD: Call = Call { names: &["memfd_create"], since: (3, 17) };
+const NOEXEC: Call = Call { names: &["memfd_create"], since: (6, 3) };
+const SEALS: Call = Call { names: &["fcntl"], since: (3, 17) };
+const MAPPING: Call = Call { names: &["mmap", "madvise"], since: (3, 17) };
+const FUTURE: Call = Call { names: &["fcntl"], since: (5, 1) };
+const ADVICE: Call = Call { names: &["madvise"], since: (3, 5) };
+const POPULATE: Call = Call { names: &["madvise"], since: (5, 14) };
+const BARRIER: Call = Call { names: &["membarrier"], since: (4, 16) };
+const PIDFD: Call = Call { names: &["pidfd_open"], since: (5, 3) };
+const PEER_PIDFD: Call = Call { names: &["getsockopt"], since: (6, 5) };
+const SOCKETS: Call = Call {
+    names: &["socket", "socketpair", "bind", "listen", "accept4", "connect", "sendmsg", "recvmsg"],
+    since: (3, 17),
+};
+const CREDENTIALS: Call = Call { names: &["getsockopt"], since: (3, 17) };
+const PASSING: Call = Call { names: &["sendmsg", "recvmsg"], since: (3, 17) };
+const EVENTS: Call =
+    Call { names: &["epoll_create1", "epoll_ctl", "epoll_wait", "eventfd2"], since: (3, 17) };
+const FAULTS: Call = Call { names: &["userfaultfd"], since: (4, 3) };
+const RINGS: Call =
+    Call { names: &["io_uring_setup", "io_uring_enter", "io_uring_register"], since: (5, 1) };
+
+/// Every facility, in the order of the report.
+pub(super) fn all(trials: &Trials, context: &Context<'_>) -> Vec<Facility> {
+    let calls = &trials.calls;
+    let dumpable = trials.dumpable.as_ref().ok().copied();
+    let reached = |which| reach::cause(&trials.reach, which, dumpable, context);
+    let plain = |name, used, tried: &Tried<()>, call| {
+        made(name, used, None, cause_of(tried, call, context))
+    };
+    vec![
+        plain("memfd", Use::Required, &calls.memfd, MEMFD),
+        plain("memfd_seals", Use::Required, &calls.memfd_seals, SEALS),
+        plain("shared_mapping", Use::Required, &calls.mapping, MAPPING),
+        plain("unix_sockets", Use::Required, &calls.unix_sockets, SOCKETS),
+        plain("peer_credentials", Use::Required, &calls.peer_credentials, CREDENTIALS),
+        plain("descriptor_passing", Use::Required, &calls.descriptors, PASSING),
+        plain("events", Use::Required, &calls.events, EVENTS),
+        made("process_vm_readv", Use::Faster, None, reached(Which::Read)),
+        made("process_vm_writev", Use::Faster, None, reached(Which::Write)),
+        plain("membarrier_global", Use::Faster, &calls.barrier_global, BARRIER),
+        plain("membarrier_private", Use::Faster, &calls.barrier_private, BARRIER),
+        plain("populate_write", Use::Safer, &calls.populate_write, POPULATE),
+        plain("madvise_remove", Use::Safer, &calls.remove, ADVICE),
+        plain("pidfd_open", Use::Safer, &calls.pidfd_open, PIDFD),
+        plain("peer_pidfd", Use::Safer, &calls.peer_pidfd, PEER_PIDFD),
+        noexec(trials, context),
+        plain("future_write_seal", Use::Arenas, &calls.future_write_seal, FUTURE),
+        huge(trials, context),
+        userfaultfd(trials, context),
+        io_uring(trials, context),
+    ]
+}
+
+fn cause_of<T>(tried: &Tried<T>, call: Call, context: &Context<'_>) -> Option<Cause> {
+    tried.as_ref().err().map(|denial| denial::explain(denial, call, context))
+}
+
+fn made(name: &'static str, used: Use, detail: Option<String>, cause: Option<Cause>) -> Facility {
+    let Some(Cause { status, errno, reason, why, remedies }) = cause else {
+        let (status, remedies) = (Status::Works, Vec::new());
+        return Facility {
+            name,
+            status,
+            used,
+            detail,
+            errno: None,
+            reason: None,
+            why: None,
+            remedies,
+        };
+    };
+    Facility { name, status, used, detail, errno, reason, why: Some(why), remedies }
+}
+
+/// Replaces what a plain cause says by what a setting explains.
+fn by_setting(cause: &mut Cause, why: String, remedies: Vec<Remedy>) {
+    *cause = Cause { reason: Some(Reason::Sysctl), why, remedies, ..cause.clone() };
+}
+
+fn noexec(trials: &Trials, context: &Context<'_>) -> Facility {
+    let detail = match context.facts.settings.memfd_noexec {
+        Some(1) => Some("vm.memfd_noexec=1: memory is not executable unless asked for".into()),
+        Some(2) => Some("vm.memfd_noexec=2: executable memory is refused; Pinfold's is not".into()),
+        _ => None,
+    };
+    let cause = cause_of(&trials.calls.noexec_seal, NOEXEC, context);
+    made("memfd_noexec_seal", Use::Safer, detail, cause)
+}
+
+/// A page of the usual size; anything larger was asked for.
+const PAGE: u64 = 64 << 10;
+
+fn huge(trials: &Trials, context: &Context<'_>) -> Facility {
+    let name = "huge_shared_pages";
+    let facts = context.facts;
+    let setting = facts.settings.shmem_enabled.as_deref();
+    let file = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    let set = setting.map(|choice| format!("shmem_enabled is {choice}"));
+    match &trials.calls.huge_shmem {
+        Ok(bytes) if *bytes >= PAGE => {
+            let detail = format!("{} KiB at once", bytes / 1024);
+            let detail = set.map_or(detail.clone(), |set| format!("{detail}; {set}"));
+            made(name, Use::Arenas, Some(detail), None)
+        }
+        Ok(bytes) => {
+            let known = set.unwrap_or_else(|| "the system does not say why".into());
+            let why = format!("memory that asked for huge pages got {} KiB: {known}", bytes / 1024);
+            let off = matches!(setting, Some("never" | "deny"));
+            let cause = Cause {
+                status: Status::Denied,
+                errno: None,
+                reason: Some(if off { Reason::Sysctl } else { Reason::Other }),
+                why,
+                remedies: if off { remedy::tell_kernel(facts, file, "advise") } else { Vec::new() },
+            };
+            made(name, Use::Arenas, None, Some(cause))
+        }
+        Err(_) => {
+            made(name, Use::Arenas, None, cause_of(&trials.calls.huge_shmem, ADVICE, context))
+        }
+    }
+}
+
+/// `UFFD_FEATURE_*` that are worth a word, by their bits.
+const FAULT_FEATURES: [(u64, &str); 8] = [
+    (0, "wp"),
+    (2, "event-remap"),
+    (3, "event-remove"),
+    (6, "event-unmap"),
+    (5, "missing-shmem"),
+    (10, "minor-shmem"),
+    (12, "wp-hugetlbfs-shmem"),
+    (16, "move"),
+];
+
+fn userfaultfd(trials: &Trials, context: &Context<'_>) -> Facility {
+    let tried = &trials.calls.userfaultfd;
+    let detail = tried.as_ref().ok().map(|(features, user_only)| {
+        let has = |&(bit, name): &(u64, &'static str)| (features >> bit & 1 == 1).then_some(name);
+        let names: Vec<&str> = FAULT_FEATURES.iter().filter_map(has).collect();
+        let how = if *user_only { "faults of user mode" } else { "all faults" };
+        format!("{how}; {}", names.join(" "))
+    });
+    let mut cause = cause_of(tried, FAULTS, context);
+    if let Some(cause) = &mut cause
+        && context.filtered != Some(true)
+        && cause.errno.as_deref() == Some("EPERM")
+        && context.facts.settings.unprivileged_userfaultfd == Some(0)
+    {
+        let remedies = remedy::sysctl(context.facts, "vm.unprivileged_userfaultfd", 1);
+        by_setting(cause, "vm.unprivileged_userfaultfd is 0".into(), remedies);
+    }
+    made("userfaultfd", Use::Later, detail, cause)
+}
+
+fn io_uring(trials: &Trials, context: &Context<'_>) -> Facility {
+    let tried = &trials.calls.io_uring;
+    let settings = &context.facts.settings;
+    let detail = tried.as_ref().ok().map(|features| format!("features {features:#x}"));
+    let mut cause = cause_of(tried, RINGS, context);
+    let disabled = settings.io_uring_disabled.filter(|&value| value > 0);
+    if let (Some(cause), Some(value)) = (&mut cause, disabled)
+        && cause.errno.as_deref() == Some("EPERM")
+    {
+        let but = match (value, settings.io_uring_group) {
+            (1, Some(group)) if group >= 0 => format!(" but to group {group} and root"),
+            (1, _) => " but to root".into(),
+            _ => String::new(),
+        };
+        let why = format!("kernel.io_uring_disabled={value} denies it to all{but}");
+        by_setting(cause, why, remedy::sysctl(context.facts, "kernel.io_uring_disabled", 0));
+    }
+    made("io_uring", Use::Later, detail, cause)
+}

@@ -1,0 +1,49 @@
+//! `pinfold doctor`: what this machine, user and container allow, what each path costs here, and
+//! how to get more.
+//!
+//! In the order of a run:
+//!
+//! - [`args`]: the options.
+//! - [`trial`]: what is found out by doing it, each thing in a [`child`] of its own, which may be
+//!   killed for it.
+//! - [`facts`]: what the system says about itself, to tell why, and what to change.
+//! - [`judge`]: what follows from both. No I/O.
+//! - [`report`]: what comes out, the same for machines and for people; [`text`]: for people.
+
+mod args;
+mod child;
+mod facts;
+mod judge;
+mod report;
+mod text;
+mod trial;
+
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
+
+pub(crate) use args::DoctorArgs;
+
+use crate::exit;
+
+/// Runs `pinfold doctor`.
+pub(crate) fn run(args: &DoctorArgs) -> ExitCode {
+    // Until here this process has one thread, and it stays so: see `child`.
+    let trials = trial::all(args.measures());
+    let facts = facts::Facts::read(std::path::Path::new("/"));
+    let report = judge::report(&trials, &facts);
+    let text = if args.json() {
+        serde_json::to_string_pretty(&report).map(|text| text + "\n").map_err(|e| e.to_string())
+    } else {
+        Ok(text::render(&report, args.color(std::io::stdout().is_terminal())))
+    };
+    let write = |text: String| {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| e.to_string())
+    };
+    match text.and_then(write) {
+        Ok(()) => ExitCode::from(report.verdict.exit),
+        Err(why) => exit::failed(format_args!("cannot write the report: {why}")),
+    }
+}

@@ -1,0 +1,310 @@
+//! The report, for people.
+
+use std::fmt::Write as _;
+
+use super::report::{
+    Cost, Costs, Facility, Limit, Problem, Remedy, Report, Room, Severity, Status, Use,
+};
+use crate::perf::units;
+
+/// Good, worth a look, bad.
+#[derive(Clone, Copy)]
+enum Shade {
+    Plain,
+    Bold,
+    Green,
+    Yellow,
+    Red,
+}
+
+/// Text that grows.
+struct Page {
+    text: String,
+    color: bool,
+}
+
+impl Page {
+    fn line(&mut self, text: impl std::fmt::Display) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.text, "{text}");
+    }
+
+    fn title(&mut self, text: &str) {
+        let title = self.paint(text, Shade::Bold);
+        self.line(format_args!("\n{title}"));
+    }
+
+    fn paint(&self, text: &str, shade: Shade) -> String {
+        let code = match shade {
+            Shade::Plain => return text.to_owned(),
+            Shade::Bold => 1,
+            Shade::Green => 32,
+            Shade::Yellow => 33,
+            Shade::Red => 31,
+        };
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A name, a word, and what there is to say about it.
+    fn row(&mut self, name: &str, word: &str, shade: Shade, more: &str) {
+        let word = self.paint(&format!("{word:8}"), shade);
+        let line = format!("  {name:20} {word} {more}");
+        self.line(line.trim_end());
+    }
+}
+
+/// All of it.
+pub(crate) fn render(report: &Report, color: bool) -> String {
+    let mut page = Page { text: String::new(), color };
+    let shade = match report.verdict.exit {
+        0 => Shade::Green,
+        1 => Shade::Yellow,
+        _ => Shade::Red,
+    };
+    let verdict = page.paint(&report.verdict.text, shade);
+    page.line(format_args!("pinfold {}: {verdict}.", report.version));
+    here(&mut page, report);
+    paths(&mut page, report);
+    facilities(&mut page, &report.facilities);
+    if let Some(found) = &report.costs {
+        costs(&mut page, found);
+    }
+    limits(&mut page, &report.limits);
+    problems(&mut page, &report.problems);
+    page.text
+}
+
+fn here(page: &mut Page, report: &Report) {
+    let (machine, user, processors) = (&report.machine, &report.user, &report.processors);
+    page.title("HERE");
+    let mut parts = vec![machine.processor.clone().unwrap_or_else(|| "unknown processor".into())];
+    parts.extend(machine.hypervisor.as_ref().map(|name| format!("a virtual machine ({name})")));
+    parts.extend(machine.memory_bytes.map(units::gibibytes));
+    parts.extend(machine.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
+    page.line(format_args!("  {}", parts.join(", ")));
+    let mut parts = Vec::new();
+    if let Some(usable) = &processors.usable {
+        let of = processors.online.filter(|&online| online != usable.len());
+        let of = of.map_or(String::new(), |online| format!(" of {online}"));
+        let s = if usable.len() == 1 { "" } else { "s" };
+        parts.push(format!("{}{of} processor{s} usable", usable.len()));
+    }
+    parts.extend(processors.quota.map(|quota| format!("time for {quota:.2}")));
+    match (processors.same_core, processors.shared_cache) {
+        (Some(true), _) => parts.push("hardware threads of one core".into()),
+        (_, Some(true)) => parts.push("one cache".into()),
+        (_, Some(false)) => parts.push("several caches".into()),
+        _ => {}
+    }
+    if !machine.features.is_empty() {
+        parts.push(machine.features.join(" "));
+    }
+    page.line(format_args!("  {}", parts.join(", ")));
+    let name = user.name.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+    let mut parts = vec![format!("user {}{name}", user.uid)];
+    match machine.container {
+        "none" => {}
+        name => parts.push(format!("in a container ({name})")),
+    }
+    if user.user_namespace == Some("other") {
+        parts.push("in a user namespace of its own".into());
+    }
+    match user.seccomp {
+        Some("off") => parts.push("system calls not filtered".into()),
+        Some(_) => parts.push("system calls filtered".into()),
+        None => {}
+    }
+    if user.dumpable == Some(false) {
+        parts.push("not dumpable".into());
+    }
+    page.line(format_args!("  {}", parts.join(", ")));
+}
+
+fn paths(page: &mut Page, report: &Report) {
+    page.title("PATHS");
+    let mut all: Vec<_> = report.paths.iter().collect();
+    all.sort_by_key(|(name, _)| {
+        PATHS.iter().position(|known| known == name).unwrap_or(PATHS.len())
+    });
+    for (name, path) in all {
+        let good_for = match name.as_str() {
+            "inline" => "up to 56 bytes, in the descriptor",
+            "eager" => "two copies, through shared memory",
+            "cma" => "one copy, by the kernel",
+            _ => "",
+        };
+        let (word, shade) = if path.works { ("yes", Shade::Green) } else { ("no", Shade::Red) };
+        let more = path.why.as_deref().unwrap_or(good_for);
+        page.row(name, word, shade, more);
+    }
+    let names = &report.names;
+    let (word, shade) = if names.works { ("yes", Shade::Green) } else { ("no", Shade::Red) };
+    let more = match (&names.directory, names.free_bytes, &names.why) {
+        (Some(place), Some(free), _) => format!("in {place}, {} free", units::gibibytes(free)),
+        (Some(place), None, _) => format!("in {place}"),
+        (None, _, Some(why)) => why.clone(),
+        _ => String::new(),
+    };
+    page.row("names", word, shade, &more);
+}
+
+fn facilities(page: &mut Page, all: &[Facility]) {
+    page.title("WHAT THEY REST ON");
+    let groups = [
+        (Use::Required, "needed"),
+        (Use::Faster, "faster with it"),
+        (Use::Safer, "safer with it"),
+        (Use::Arenas, "for memory that peers can map"),
+        (Use::Later, "not needed yet"),
+    ];
+    for (used, what) in groups {
+        for one in all.iter().filter(|one| one.used == used) {
+            let shade = match (one.status, used) {
+                (Status::Works, _) => Shade::Green,
+                (_, Use::Required) | (Status::Killed, _) => Shade::Red,
+                (_, Use::Later) => Shade::Plain,
+                _ => Shade::Yellow,
+            };
+            let word = match one.status {
+                Status::Works => "yes",
+                Status::Denied => "no",
+                Status::Killed => "killed",
+                Status::Unknown => "unknown",
+            };
+            let more = one.why.as_deref().or(one.detail.as_deref());
+            let more = more.map_or(what.to_owned(), |more| format!("{what}; {more}"));
+            page.row(one.name, word, shade, &more);
+            // What is a problem is said below.
+            let apart = matches!(used, Use::Arenas | Use::Later);
+            if let Some(remedy) = one.remedies.first().filter(|_| apart) {
+                page.line(format_args!("  {:29} to allow it: {}", "", self::one(remedy)));
+            }
+        }
+    }
+}
+
+/// The paths in the order of the table.
+const PATHS: [&str; 3] = ["inline", "eager", "cma"];
+
+fn costs(page: &mut Page, costs: &Costs) {
+    page.title("COSTS");
+    let where_ = match costs.cores {
+        [Some(one), Some(two)] => format!(" between processors {one} and {two}"),
+        _ => String::new(),
+    };
+    page.line(format_args!(
+        "  A cache line takes {}{where_} ({}). Medians; - is not possible.",
+        units::time(costs.hop_ns),
+        costs.class
+    ));
+    table(page, costs, "one way", |cost| cost.latency_ns.map(units::time));
+    table(page, costs, "stream", |cost| cost.bandwidth_mb_s.map(units::bandwidth));
+    for note in &costs.notes {
+        page.line(format_args!("  Note: {note}."));
+    }
+}
+
+fn table(page: &mut Page, costs: &Costs, title: &str, value: impl Fn(&Cost) -> Option<String>) {
+    let mut paths: Vec<&str> = PATHS.to_vec();
+    for row in &costs.rows {
+        if row.path != "auto" && !paths.contains(&row.path) {
+            paths.push(row.path);
+        }
+    }
+    let mut head = format!("  {title:10}");
+    for path in &paths {
+        let _ = write!(head, " {path:>12}");
+    }
+    page.line(format_args!("{head}   {:>12} by itself", "chosen"));
+    let mut sizes: Vec<usize> = costs.rows.iter().map(|row| row.size).collect();
+    sizes.dedup();
+    for size in sizes {
+        let find = |path: &str| costs.rows.iter().find(|row| row.size == size && row.path == path);
+        let show = |path: &str| find(path).and_then(&value).unwrap_or_else(|| "-".into());
+        let mut line = format!("  {:10}", units::bytes(size));
+        for path in &paths {
+            let _ = write!(line, " {:>12}", show(path));
+        }
+        let auto = find("auto");
+        let taken = auto.and_then(|row| row.taken.as_deref()).unwrap_or("");
+        let class = auto.map(|row| row.class).filter(|class| *class != costs.class);
+        let class = class.map_or(String::new(), |class| format!(" ({class})"));
+        page.line(format!("{line}   {:>12} {taken}{class}", show("auto")).trim_end());
+    }
+}
+
+fn limits(page: &mut Page, all: &[Limit]) {
+    page.title("LIMITS");
+    for limit in all {
+        let amount = |value: u64| match limit.unit {
+            "bytes" if value >= 1 << 30 => units::gibibytes(value),
+            "bytes" => format!("{} MiB", value >> 20),
+            _ => value.to_string(),
+        };
+        // As good as none.
+        let most = limit.limit.filter(|&most| most < 1 << 60);
+        let of = most.map_or("no limit".to_owned(), amount);
+        let used = limit.used.filter(|&used| used > 0);
+        let used = used.map_or(String::new(), |used| format!("{} of ", amount(used)));
+        let used = if most.is_none() { String::new() } else { used };
+        let (word, shade) = match limit.status {
+            Room::Ok => ("ok", Shade::Green),
+            Room::Unknown => ("ok?", Shade::Plain),
+            Room::Near => ("near", Shade::Yellow),
+            Room::Low => ("low", Shade::Yellow),
+        };
+        let hard = match (limit.hard, limit.limit) {
+            (Some(hard), Some(soft)) if hard > soft && hard < 1 << 60 => {
+                format!(", up to {} on request", amount(hard))
+            }
+            _ => String::new(),
+        };
+        let later = if limit.name == "locked_memory" { "; not needed yet" } else { "" };
+        let unit = if limit.unit == "bytes" { "" } else { limit.unit };
+        let scope = match limit.scope.as_str() {
+            "process" => String::new(),
+            scope => format!(" ({scope})"),
+        };
+        let more = match most {
+            Some(_) => format!("{used}{of} {unit}{hard}{scope}{later}"),
+            None => format!("{of}{scope}"),
+        };
+        page.row(
+            &limit.name.replace('_', " "),
+            word,
+            shade,
+            &more.replace("  ", " ").replace(" ;", ";"),
+        );
+    }
+    page.row("/dev/shm", "ok", Shade::Green, "not used: its size (--shm-size) does not matter");
+}
+
+fn problems(page: &mut Page, all: &[Problem]) {
+    if all.is_empty() {
+        return;
+    }
+    page.title("WHAT TO CHANGE");
+    for problem in all {
+        let shade = match problem.severity {
+            Severity::Fatal => Shade::Red,
+            Severity::Slower | Severity::Warning => Shade::Yellow,
+        };
+        let what = page.paint(&problem.what, shade);
+        page.line(format_args!("  {what}"));
+        if let Some(why) = &problem.why {
+            page.line(format_args!("    because: {why}"));
+        }
+        for (at, remedy) in problem.remedies.iter().enumerate() {
+            let begin = if at == 0 { "to allow more:" } else { "or:" };
+            page.line(format_args!("    {begin} {}", one(remedy)));
+        }
+    }
+}
+
+fn one(remedy: &Remedy) -> String {
+    match (&remedy.run, &remedy.note) {
+        (Some(run), Some(note)) => format!("{run}   ({note})"),
+        (Some(run), None) => run.clone(),
+        (None, note) => note.clone().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,110 @@
+//! A short measurement for other commands: every path of Pinfold and nothing else, between two
+//! processes that the caller has started.
+
+use std::{
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use super::terms::{Route, What};
+use super::{
+    answer,
+    class::Class,
+    control::Control,
+    fail::{Fail, Result},
+    findings::Ledger,
+    pair::Pair,
+    plan::Wish,
+    run,
+    terms::{Cell, Id, Kind},
+};
+
+/// One size of message, one way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BriefRow {
+    pub(crate) what: What,
+    pub(crate) size: usize,
+    pub(crate) route: Route,
+    /// How far apart the cores were.
+    pub(crate) class: Class,
+    /// Nanoseconds, or megabytes a second.
+    pub(crate) median: f64,
+    pub(crate) samples: u64,
+    /// The path that the library chose, where it had the choice.
+    pub(crate) taken: Option<String>,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Brief {
+    pub(crate) rows: Vec<BriefRow>,
+    /// A cache line from core to core, nanoseconds: the median.
+    pub(crate) hop_ns: f64,
+    /// The processors of the two processes, where they were bound to one.
+    pub(crate) cores: [Option<usize>; 2],
+    /// Sentences the reader must see.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Two ends of a socket for the two processes.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn ends() -> Result<(OwnedFd, OwnedFd), String> {
+    Control::pair().map_err(|why| why.to_string())
+}
+
+/// The first process: measures latency and bandwidth of all paths with messages of these sizes, in
+/// about `time`.
+///
+/// # Errors
+/// What ended it, in words.
+pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Brief, String> {
+    let wish = Wish {
+        whats: vec![What::Latency, What::Bandwidth],
+        sizes: sizes.to_vec(),
+        kinds: vec![Kind::Pinfold],
+        routes: Route::ALL.to_vec(),
+        rounds: 1,
+        touched: false,
+        quick: true,
+    };
+    let go = || -> Result<_> {
+        let ledger = Ledger::new(Instant::now(), false);
+        let (mut pair, mut stage) = Pair::greet(Control::new(end), None)?;
+        let cores = pair.cores();
+        run::measure(&mut pair, &mut stage, &wish, time, &ledger)?;
+        Ok((cores, ledger.take().ok_or(Fail::Gone)?))
+    };
+    let (cores, found) = go().map_err(|why| why.to_string())?;
+    let rows = found.collected.records().into_iter().filter_map(|record| {
+        let cell = Cell { what: record.what, size: record.size, touched: record.touched };
+        let (route, taken) = (record.path?, found.collected.path_taken(cell, record.id()));
+        Some(BriefRow {
+            what: record.what,
+            size: record.size,
+            route,
+            class: record.class,
+            median: record.median,
+            samples: record.n,
+            taken: taken.filter(|_| record.id() == Id::pinfold(Route::Auto)).map(str::to_owned),
+        })
+    });
+    let mut hops = found.hops_ns;
+    hops.sort_by(f64::total_cmp);
+    let hop_ns = hops.get(hops.len() / 2).copied().unwrap_or_default();
+    // Nobody gave any.
+    let notes = found.notes.iter().map(|note| note.replace(", or --seconds allows too few", ""));
+    Ok(Brief { rows: rows.collect(), hop_ns, cores, notes: notes.collect() })
+}
+
+/// The second process: does its part.
+///
+/// # Errors
+/// What ended it, in words.
+pub(crate) fn second(end: OwnedFd) -> Result<(), String> {
+    let serve = |(mut pair, mut stage)| answer::serve(&mut pair, &mut stage);
+    Pair::answer(Control::new(end)).and_then(serve).map_err(|why| why.to_string())
+}

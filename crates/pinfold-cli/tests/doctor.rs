@@ -1,0 +1,460 @@
+//! `pinfold doctor` where things are taken away, one by one: its report says which, who did it, and
+//! what would bring it back; and it never fails itself. No times.
+
+#[path = "doctor/harness.rs"]
+mod harness;
+#[path = "doctor/users.rs"]
+mod users;
+
+use std::{
+    env, fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::Path,
+    process::Command,
+};
+
+use pinfold_tests::skip::{is_root_or_skip, skip};
+use serde_json::Value;
+
+use harness::{Found, PLAN, PROGRAM, is_open, take_away, under, under_with};
+
+/// Where confined runs begin: takes away what the plan says, and becomes the doctor. Does nothing
+/// in the test run itself.
+#[test]
+fn confined() {
+    let Ok(plan) = env::var(PLAN) else { return };
+    for step in plan.split(';') {
+        take_away(&step.split(' ').collect::<Vec<_>>());
+    }
+    let why =
+        Command::new(PROGRAM).args(["doctor", "--json", "--no-measure"]).env_remove(PLAN).exec();
+    panic!("{why}");
+}
+
+const EPERM: (i32, &str) = (libc::EPERM, "EPERM");
+const ENOSYS: (i32, &str) = (libc::ENOSYS, "ENOSYS");
+
+#[test]
+fn what_is_reported() {
+    let output = Command::new(PROGRAM).args(["doctor", "--json"]).output().unwrap();
+    let found = Found::of(&output);
+    assert!(found.stderr.is_empty(), "no progress unless on a terminal: {}", found.stderr);
+    let names = |value: &Value| {
+        let mut names: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
+        names.sort();
+        names
+    };
+    let report = &found.report;
+    assert_eq!(
+        names(report),
+        [
+            "costs",
+            "facilities",
+            "format",
+            "limits",
+            "machine",
+            "names",
+            "paths",
+            "problems",
+            "processors",
+            "user",
+            "verdict",
+            "version"
+        ]
+    );
+    assert_eq!(report["format"], 1);
+    for (part, fields) in [
+        ("machine", "container features hypervisor kernel memory_bytes processor"),
+        ("processors", "online quota same_core shared_cache usable"),
+        ("user", "capabilities dumpable gid name no_new_privs root seccomp uid user_namespace"),
+        ("names", "directory free_bytes free_files why works"),
+        ("verdict", "exit text works"),
+    ] {
+        assert_eq!(names(&report[part]).join(" "), fields);
+    }
+    let facilities = report["facilities"].as_object().unwrap();
+    assert_eq!(facilities.len(), 20);
+    for one in facilities.values() {
+        let fields = "detail errno reason remedies status use why";
+        assert_eq!(names(one).join(" "), fields);
+    }
+    for limit in report["limits"].as_array().unwrap() {
+        let fields = "hard limit name remedies scope status unit used";
+        assert_eq!(names(limit).join(" "), fields);
+    }
+    for problem in report["problems"].as_array().unwrap() {
+        assert_eq!(names(problem).join(" "), "reason remedies severity what why");
+    }
+    if found.exit == 3 {
+        return skip(&format!("{}", report["verdict"]["text"]));
+    }
+    for path in ["inline", "eager"] {
+        assert_eq!(report["paths"][path]["works"], true);
+    }
+    let cma =
+        ["process_vm_readv", "process_vm_writev"].map(|name| facilities[name]["status"] == "works");
+    assert_eq!(report["paths"]["cma"]["works"], cma[0] || cma[1]);
+    assert!(Path::new(report["names"]["directory"].as_str().unwrap()).is_dir());
+    costs(report);
+}
+
+fn costs(report: &Value) {
+    let costs = &report["costs"];
+    assert!(["near", "far", "mixed"].contains(&costs["class"].as_str().unwrap()));
+    assert!(costs["hop_ns"].as_f64().unwrap() > 0.0);
+    let rows = costs["rows"].as_array().unwrap();
+    let row =
+        |size: u64, path: &str| rows.iter().find(|row| row["size"] == size && row["path"] == path);
+    for (size, path) in [(8, "inline"), (1024, "eager"), (4096, "eager"), (8, "auto")] {
+        let row = row(size, path).unwrap_or_else(|| panic!("{size} {path}: {costs:#}"));
+        let some = row["latency_ns"].as_f64().or(row["bandwidth_mb_s"].as_f64()).unwrap();
+        assert!(some > 0.0, "{row}");
+        assert_eq!(row["taken"].is_string(), path == "auto", "{row}");
+    }
+    assert_eq!(row(8, "auto").unwrap()["taken"], "inline");
+    assert!(row(1024, "inline").is_none());
+    if report["paths"]["cma"]["works"] == true {
+        assert!(row(65536, "cma").is_some() && row(1 << 20, "cma").is_some(), "{costs:#}");
+    }
+}
+
+#[test]
+fn people_get_text() {
+    let run = |args: &[&str]| {
+        Command::new(PROGRAM).arg("doctor").args(args).env_remove("NO_COLOR").output().unwrap()
+    };
+    let done = run(&["--no-measure"]);
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(text.starts_with("pinfold "), "{text}");
+    for part in ["HERE", "PATHS", "inline", "process_vm_readv", "LIMITS", "open files", "/dev/shm"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains('\x1b') && !text.contains("COSTS"), "{text}");
+    assert!(matches!(done.status.code(), Some(0 | 1 | 3)));
+    for nonsense in [&["--measure"][..], &["--json=1"], &["now"]] {
+        let done = run(nonsense);
+        assert_eq!(done.status.code(), Some(2), "{nonsense:?}");
+        assert!(done.stdout.is_empty() && !done.stderr.is_empty());
+    }
+    let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
+    for word in ["format", "verdict", "facilities", "problems", "Exit status", "seccomp_kills"] {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+}
+
+#[test]
+fn processes_out_of_each_others_reach() {
+    if !is_open() {
+        return;
+    }
+    for (errno, name) in [EPERM, ENOSYS] {
+        let found = under(&format!("deny {errno} process_vm_readv process_vm_writev"));
+        assert_eq!(found.exit, 1);
+        for call in ["process_vm_readv", "process_vm_writev"] {
+            found.is_denied(call, "denied", "seccomp", Some(name));
+        }
+        assert_eq!(found.denied(), ["process_vm_readv", "process_vm_writev"]);
+        let path = &found.report["paths"]["cma"];
+        assert!(path["works"] == false && path["why"].as_str().unwrap().contains("seccomp"));
+        assert_eq!(found.report["user"]["seccomp"], "filter");
+        let problem = found.problem("copied twice");
+        assert_eq!(
+            (&problem["severity"], &problem["reason"]),
+            (&"slower".into(), &"seccomp".into())
+        );
+    }
+    // Either call is a path.
+    for call in ["process_vm_readv", "process_vm_writev"] {
+        let found = under(&format!("deny 1 {call}"));
+        assert_eq!((found.exit, found.denied()), (1, vec![call]));
+        assert_eq!(found.report["paths"]["cma"]["works"], true);
+        found.problem("by one side only");
+    }
+}
+
+/// What Pinfold cannot do without, by the call to take away and the facility that names it.
+#[test]
+fn what_is_required() {
+    if !is_open() {
+        return;
+    }
+    for (calls, facility) in [
+        ("memfd_create", "memfd"),
+        ("socket", "unix_sockets"),
+        ("getsockopt", "peer_credentials"),
+        ("epoll_create1", "events"),
+        ("eventfd2", "events"),
+        ("sendmsg", "unix_sockets"),
+        ("recvmsg", "unix_sockets"),
+    ] {
+        for (errno, name) in [EPERM, ENOSYS] {
+            let found = under(&format!("deny {errno} {calls}"));
+            assert_eq!(found.exit, 3, "{calls}: {:#}", found.report["problems"]);
+            found.is_denied(facility, "denied", "seccomp", Some(name));
+            let fatal = found.problem("cannot exchange messages");
+            assert_eq!(fatal["reason"], "seccomp", "{fatal:#}");
+            assert!(!fatal["remedies"].as_array().unwrap().is_empty(), "{fatal:#}");
+            assert_eq!(found.report["paths"]["eager"]["works"], false);
+            // Nothing else is blamed.
+            let others = found.report["facilities"].as_object().unwrap().values();
+            for other in others.filter(|other| other["status"] == "denied") {
+                let why = other["why"].as_str().unwrap();
+                assert!(why.contains(calls) || !why.contains("seccomp"), "{calls}: {other:#}");
+            }
+        }
+    }
+    // Whatever takes shared memory takes advice on it.
+    let found = under("deny 1 madvise");
+    assert_eq!(found.exit, 3);
+    found.is_denied("shared_mapping", "denied", "seccomp", Some("EPERM"));
+    assert_eq!(found.problem("cannot exchange messages")["reason"], "seccomp");
+    // Seals: all of F_ADD_SEALS.
+    let found = under("deny-if 1 fcntl 1 4294967295 1033");
+    assert_eq!(found.exit, 3);
+    found.is_denied("memfd_seals", "denied", "seccomp", Some("EPERM"));
+    assert_eq!(found.facility("memfd")["status"], "works");
+}
+
+#[test]
+fn what_only_helps() {
+    if !is_open() {
+        return;
+    }
+    for (errno, name) in [EPERM, ENOSYS] {
+        let found = under(&format!("deny {errno} membarrier"));
+        assert_eq!(found.exit, 1);
+        for kind in ["membarrier_global", "membarrier_private"] {
+            found.is_denied(kind, "denied", "seccomp", Some(name));
+        }
+        assert_eq!(found.problem("memory fence")["severity"], "slower");
+        for (call, facility) in [
+            ("pidfd_open", "pidfd_open"),
+            ("userfaultfd", "userfaultfd"),
+            ("io_uring_setup", "io_uring"),
+        ] {
+            let found = under(&format!("deny {errno} {call}"));
+            assert_eq!(found.exit, 0, "{call}: {:#}", found.report["problems"]);
+            let reason = match (call, found.facility(facility)["reason"].as_str()) {
+                // The machine may deny it all the same.
+                ("io_uring_setup", Some("sysctl")) => "sysctl",
+                _ => "seccomp",
+            };
+            found.is_denied(facility, "denied", reason, Some(name));
+        }
+    }
+    // One kind of barrier: MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED.
+    let found = under("deny-if 22 membarrier 0 4294967295 16");
+    assert_eq!((found.exit, found.denied()), (1, vec!["membarrier_private"]));
+    found.problem("take a lock");
+    // MADV_POPULATE_WRITE and MADV_REMOVE; F_SEAL_FUTURE_WRITE; MFD_NOEXEC_SEAL.
+    for (plan, facility, problem) in [
+        ("deny-if 22 madvise 2 4294967295 23", "populate_write", Some("want of memory")),
+        ("deny-if 1 madvise 2 4294967295 9", "madvise_remove", Some("not given back")),
+        ("deny-if 22 fcntl 2 4294967295 16", "future_write_seal", None),
+        ("deny-if 22 memfd_create 1 8 8", "memfd_noexec_seal", None),
+    ] {
+        let found = under(plan);
+        assert_eq!((found.exit, found.denied()), (0, vec![facility]), "{plan}");
+        assert_eq!(found.facility(facility)["reason"], "seccomp");
+        if let Some(part) = problem {
+            assert_eq!(found.problem(part)["severity"], "warning");
+        }
+    }
+    // SO_PEERPIDFD.
+    let found = under("deny-if 92 getsockopt 2 4294967295 77");
+    assert_eq!((found.exit, found.denied()), (0, vec!["peer_pidfd"]));
+    let both = under("deny-if 92 getsockopt 2 4294967295 77;deny 1 pidfd_open");
+    assert_eq!((both.exit, both.denied()), (3, vec!["peer_pidfd", "pidfd_open"]));
+    let fatal = both.problem("cannot exchange messages");
+    assert!(fatal["why"].as_str().unwrap().contains("pidfd_open"), "{fatal:#}");
+    assert_eq!(fatal["reason"], "seccomp");
+}
+
+#[test]
+fn filters_that_kill() {
+    if !is_open() {
+        return;
+    }
+    // Whoever uses the library is killed.
+    for (call, facility) in [
+        ("process_vm_readv", "process_vm_readv"),
+        ("process_vm_writev", "process_vm_writev"),
+        ("memfd_create", "memfd"),
+        ("membarrier", "membarrier_global"),
+        ("pidfd_open", "pidfd_open"),
+        ("getsockopt", "peer_credentials"),
+        ("socket", "unix_sockets"),
+        ("sendmsg", "unix_sockets"),
+        ("madvise", "shared_mapping"),
+        ("epoll_create1", "events"),
+    ] {
+        let found = under(&format!("kill {call}"));
+        assert_eq!(found.exit, 3, "{call}: {:#}", found.report["problems"]);
+        found.is_denied(facility, "killed", "seccomp_kills", None);
+        let fatal = found.problem("cannot exchange messages");
+        assert_eq!(fatal["reason"], "seccomp_kills", "{call}: {fatal:#}");
+        let why = fatal["why"].as_str().unwrap();
+        assert!(why.contains("kills whoever calls ") && why.ends_with(call), "{fatal:#}");
+        assert_eq!(why.matches("kills").count(), 1, "nothing else is blamed: {why}");
+    }
+    // Nobody needs these.
+    for (call, facility) in [("userfaultfd", "userfaultfd"), ("io_uring_setup", "io_uring")] {
+        let found = under(&format!("kill {call}"));
+        assert_eq!(found.exit, 0);
+        found.is_denied(facility, "killed", "seccomp_kills", None);
+    }
+    // Only the doctor asks: then it does not know, and says so.
+    let found = under("kill prctl");
+    assert_eq!(found.report["user"]["seccomp"], "filter");
+    assert_eq!(found.report["user"]["dumpable"], Value::Null);
+    // What is not tried by name kills the trial of the whole.
+    let found = under("kill bind");
+    assert_eq!(found.exit, 3, "{:#}", found.report["problems"]);
+    assert_eq!(found.problem("cannot exchange messages")["reason"], "seccomp_kills");
+}
+
+#[test]
+fn no_second_process() {
+    if !is_open() {
+        return;
+    }
+    for (errno, _) in [EPERM, ENOSYS, (libc::EAGAIN, "EAGAIN")] {
+        let found = under(&format!("deny {errno} clone clone3"));
+        assert_eq!(found.exit, 3);
+        let fatal = found.problem("cannot exchange messages");
+        assert!(fatal["why"].as_str().unwrap().contains("no second process"), "{fatal:#}");
+        assert!(!fatal["remedies"].as_array().unwrap().is_empty());
+        assert_eq!(found.facility("memfd")["status"], "unknown");
+    }
+}
+
+#[test]
+fn limits_that_are_short() {
+    if !is_open() {
+        return;
+    }
+    let limit = |found: &Found, name: &str| {
+        let all = found.report["limits"].as_array().unwrap().clone();
+        all.into_iter().find(|limit| limit["name"] == name).unwrap()
+    };
+    let found = under("limit nofile 100 4096");
+    let files = limit(&found, "open_files");
+    assert_eq!(
+        (&files["status"], &files["limit"], &files["hard"]),
+        (&"low".into(), &100.into(), &4096.into())
+    );
+    assert_eq!(files["remedies"][0]["run"], "ulimit -Sn 4096");
+    assert_eq!(found.problem("open files is low")["reason"], "rlimit");
+    assert_eq!(found.exit, 0);
+
+    let found = under("limit nofile 16 16");
+    assert!(["near", "low"].contains(&limit(&found, "open_files")["status"].as_str().unwrap()));
+    assert!(found.problem("open files")["remedies"].to_string().contains("nofile"));
+    // Not enough for two processes, or even for a trial.
+    for few in [7, 5] {
+        let found = under(&format!("limit nofile {few} 4096"));
+        assert_eq!(found.exit, 3, "{:#}", found.report);
+        let fatal = found.problem("cannot exchange messages");
+        assert_eq!(fatal["reason"], "rlimit", "{fatal:#}");
+        assert!(fatal["remedies"].to_string().contains("ulimit -Sn 4096"), "{fatal:#}");
+    }
+
+    let found = under("limit fsize 4096 max");
+    assert_eq!(found.exit, 3);
+    let fatal = found.problem("cannot exchange messages");
+    assert_eq!(fatal["reason"], "rlimit", "{fatal:#}");
+    assert_eq!(fatal["remedies"][0]["run"], "ulimit -Sf unlimited");
+    assert_eq!(limit(&found, "file_size")["status"], "low");
+
+    let found = under("limit as 500000000 max");
+    assert_eq!(limit(&found, "address_space")["status"], "low");
+    assert!(found.problem("address space")["remedies"].to_string().contains("ulimit -Sv"));
+
+    let found = under("deny 1 prlimit64");
+    assert_eq!(found.exit, 0, "{:#}", found.report["problems"]);
+    assert!(
+        found.report["limits"].as_array().unwrap().iter().all(|one| one["name"] != "open_files")
+    );
+}
+
+#[test]
+fn one_processor() {
+    let found = under("cpu");
+    assert_eq!(found.report["processors"]["usable"].as_array().unwrap().len(), 1);
+    assert!(found.exit == 1 || found.exit == 3);
+    let problem = found.problem("share one processor");
+    if found.report["processors"]["online"].as_u64() > Some(1) {
+        let remedies = problem["remedies"].to_string();
+        assert!(remedies.contains("taskset") || remedies.contains("cpuset"), "{remedies}");
+    }
+}
+
+#[test]
+fn places_for_names() {
+    let place = tempfile::tempdir().unwrap();
+    let names = place.path().join("names");
+    let found_in = |path: &Path| under_with("deny 1", |command| command.env("PINFOLD_DIR", path));
+    let found = found_in(&names);
+    if found.exit == 3 {
+        return skip("two processes cannot meet here");
+    }
+    assert_eq!(found.report["names"]["directory"], names.to_str().unwrap());
+    assert!(found.report["names"]["free_bytes"].as_u64().unwrap() > 0);
+    // Others could put names there.
+    fs::set_permissions(&names, PermissionsExt::from_mode(0o777)).unwrap();
+    let found = found_in(&names);
+    assert_eq!((found.exit, &found.report["names"]["works"]), (3, &false.into()));
+    let fatal = found.problem("cannot exchange messages");
+    assert_eq!(fatal["reason"], "permissions");
+    let chmod = format!("chmod 700 {}", names.display());
+    assert_eq!(fatal["remedies"][0]["run"], chmod, "{fatal:#}");
+    assert!(fatal["remedies"][1]["run"].as_str().unwrap().starts_with("export PINFOLD_DIR=/"));
+    // With another place everything would work, and that is said.
+    assert_eq!(found.report["paths"]["eager"]["works"], true);
+    assert!(Command::new("sh").args(["-c", &chmod]).status().unwrap().success());
+    assert_ne!(found_in(&names).exit, 3);
+    // No directory at all.
+    let found = found_in(&place.path().join("a/b"));
+    assert_eq!(found.exit, 3);
+    assert!(found.problem("cannot exchange")["why"].as_str().unwrap().contains("a/b"));
+}
+
+#[test]
+fn a_read_only_system() {
+    if !is_root_or_skip("mounting") {
+        return;
+    }
+    let plan = |plan: &str| {
+        under_with(plan, |command| command.env_remove("PINFOLD_DIR").env_remove("XDG_RUNTIME_DIR"))
+    };
+    let found = plan("read-only /tmp");
+    assert_eq!(found.exit, 3, "{:#}", found.report["problems"]);
+    let fatal = found.problem("cannot exchange messages");
+    assert_eq!(fatal["reason"], "read_only", "{fatal:#}");
+    let other = fatal["remedies"][0]["run"].as_str().unwrap();
+    let other = other.strip_prefix("export PINFOLD_DIR=").unwrap();
+    assert!(!other.starts_with("/tmp"), "{other}");
+    // The advice is good.
+    let again = under_with("read-only /tmp", |command| command.env("PINFOLD_DIR", other));
+    assert_ne!(again.exit, 3, "{:#}", again.report["problems"]);
+    let _ = fs::remove_dir_all(other);
+}
+
+#[test]
+fn systems_that_hide_themselves() {
+    if !is_root_or_skip("mounting") {
+        return;
+    }
+    let open = under("deny 1").exit;
+    let found = under("hide /proc");
+    assert_eq!(found.exit, open, "{:#}", found.report["problems"]);
+    assert_eq!(found.report["machine"]["kernel"], Value::Null);
+    assert_eq!(found.facility("memfd")["status"], "works");
+    assert!(
+        found.report["limits"].as_array().unwrap().iter().any(|one| one["name"] == "open_files")
+    );
+    let found = under("hide /proc/sys;hide /sys");
+    assert_eq!(found.exit, open, "{:#}", found.report["problems"]);
+    assert_eq!(found.report["processors"]["online"], Value::Null);
+}

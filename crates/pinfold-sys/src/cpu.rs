@@ -1,0 +1,81 @@
+//! What the processor says of itself.
+#![allow(unsafe_code)]
+// Invariant: the one unsafe call is an instruction that every x86-64 processor has and that
+// touches no memory.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+
+/// What this processor can do, of what matters for moving bytes: names as in `/proc/cpuinfo`.
+/// Empty on other processors than x86-64.
+pub fn features() -> Vec<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let (seven, extended) = (leaf(7), leaf(0x8000_0007));
+        let has = |register: u32, bit: u32| register >> bit & 1 == 1;
+        let all = [
+            // The wide registers take the system's help; the standard library looks for that.
+            ("avx2", std::is_x86_feature_detected!("avx2")),
+            ("avx512f", std::is_x86_feature_detected!("avx512f")),
+            ("erms", has(seven[1], 9)),
+            ("fsrm", has(seven[3], 4)),
+            ("clflushopt", has(seven[1], 23)),
+            ("clwb", has(seven[1], 24)),
+            ("movdir64b", has(seven[2], 28)),
+            ("waitpkg", has(seven[2], 5)),
+            ("constant_tsc", has(extended[3], 8)),
+        ];
+        all.into_iter().filter_map(|(name, is)| is.then_some(name)).collect()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    Vec::new()
+}
+
+/// Who runs this virtual machine, as it names itself; `None` on bare metal, and on processors that
+/// do not say.
+pub fn hypervisor() -> Option<String> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if leaf(1)[2] >> 31 & 1 == 0 {
+            return None;
+        }
+        let [_, b, c, d] = leaf(0x4000_0000);
+        let name: Vec<u8> = [b, c, d].into_iter().flat_map(u32::to_le_bytes).collect();
+        let name: String =
+            name.into_iter().map(char::from).filter(|c| c.is_ascii_graphic()).collect();
+        Some(if name.is_empty() { "unknown".to_owned() } else { name })
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
+/// What `CPUID` answers: eax, ebx, ecx, edx; zeros where the processor has no such leaf.
+#[cfg(target_arch = "x86_64")]
+fn leaf(number: u32) -> [u32; 4] {
+    use std::arch::x86_64::__cpuid_count;
+    // Newer compilers call it safe.
+    #[allow(unused_unsafe)]
+    // SAFETY: every x86-64 processor has the instruction.
+    let ask = |leaf| unsafe { __cpuid_count(leaf, 0) };
+    // Of the hypervisor's leaves the first is the one that says how many there are.
+    if number != 0x4000_0000 && ask(number & 0x8000_0000).eax < number {
+        return [0; 4];
+    }
+    let answer = ask(number);
+    [answer.eax, answer.ebx, answer.ecx, answer.edx]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_agrees() {
+        let Ok(info) = std::fs::read_to_string("/proc/cpuinfo") else { return };
+        let Some(flags) = info.lines().find(|line| line.starts_with("flags")) else { return };
+        let known: Vec<&str> = flags.split_whitespace().collect();
+        // The kernel may hide what the processor has; it invents nothing.
+        for name in ["avx2", "avx512f"] {
+            assert_eq!(features().contains(&name), known.contains(&name), "{name}");
+        }
+        assert_eq!(hypervisor().is_some(), known.contains(&"hypervisor"));
+    }
+}
