@@ -1,0 +1,306 @@
+//! Which units of an extent are in use: a two-level segregated fit (Masmano, Ripoll, Crespo, Real,
+//! "TLSF: a new dynamic memory allocator for real-time systems", ECRTS 2004).
+//!
+//! Plain state, no I/O. None of it lies in the memory it accounts for, since peers may be able to
+//! write that. Taking and giving back are a few dozen instructions, whatever the sizes.
+//!
+//! The crate `offset-allocator` is the same algorithm, but knows no alignment, cannot list its
+//! free ranges (which trimming needs), allocates all its nodes at once (4 MB for 128 Ki buffers, and
+//! never more buffers than that), and does not find a free range that fits exactly unless its
+//! length is one of 256.
+//!
+//! Accounting: the nodes in use and the free nodes, in the order of their offsets, cover all units
+//! once; no two free nodes are neighbours; each free node is in the bin of its length, and a bit is
+//! set if and only if its bin is not empty.
+
+#[cfg(test)]
+mod tests;
+
+/// No node.
+const NONE: u32 = u32::MAX;
+/// Each power of two is divided into so many bins, as a power of two.
+const SPLIT_BITS: u32 = 4;
+const SPLIT: u32 = 1 << SPLIT_BITS;
+/// Rows of bins: one for lengths below `SPLIT`, one for each power of two from there on.
+const ROWS: usize = 33 - SPLIT_BITS as usize;
+/// How many free ranges that may just be long enough are looked at before giving up.
+const LOOK_MAX: usize = 32;
+
+/// A range in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// What [`Space::give`] takes.
+    pub node: u32,
+    /// Its first unit.
+    pub offset: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// The node stands for no range.
+    Spare,
+    Free,
+    Taken,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    offset: u32,
+    len: u32,
+    /// Neighbours by offset.
+    before: u32,
+    behind: u32,
+    /// Neighbours in the bin; of spare nodes only the next.
+    bin_before: u32,
+    bin_behind: u32,
+    state: Use,
+}
+
+/// The units of one extent, from 0.
+#[derive(Debug)]
+pub(crate) struct Space {
+    #[cfg_attr(not(test), allow(dead_code))]
+    units: u32,
+    taken: u32,
+    nodes: Vec<Node>,
+    /// The first spare node.
+    spare: u32,
+    /// A bit for each row with something in it.
+    rows: u32,
+    /// For each row, a bit for each bin with something in it.
+    columns: [u16; ROWS],
+    bins: [u32; ROWS * SPLIT as usize],
+}
+
+/// The bin in which a free range of `len` units lies.
+fn bin_of(len: u32) -> (usize, u32) {
+    if len < SPLIT {
+        return (0, len);
+    }
+    let top = len.ilog2();
+    ((top - SPLIT_BITS + 1) as usize, (len >> (top - SPLIT_BITS)) & (SPLIT - 1))
+}
+
+/// The first bin of which every range is at least `len` units long, if such lengths exist.
+fn bin_above(len: u32) -> Option<(usize, u32)> {
+    if len < SPLIT {
+        return Some((0, len));
+    }
+    let slack = (1 << (len.ilog2() - SPLIT_BITS)) - 1;
+    len.checked_add(slack).map(bin_of)
+}
+
+impl Space {
+    /// All of `units` units are free; 1 to `u32::MAX - 1`.
+    pub(crate) fn new(units: u32) -> Space {
+        debug_assert!(units > 0 && units < u32::MAX);
+        let mut space = Space {
+            units,
+            taken: 0,
+            nodes: Vec::new(),
+            spare: NONE,
+            rows: 0,
+            columns: [0; ROWS],
+            bins: [NONE; ROWS * SPLIT as usize],
+        };
+        let whole = space.node(0, units, NONE, NONE);
+        space.put(whole);
+        space
+    }
+
+    /// Takes `len` units, at least 1, at a multiple of `align` units, a power of two. `None` if no
+    /// free range is long enough; now and then also if one is, but only by its alignment, or
+    /// among many that are not.
+    pub(crate) fn take(&mut self, len: u32, align: u32) -> Option<Grant> {
+        debug_assert!(len > 0 && align.is_power_of_two());
+        let found = if align == 1 {
+            self.find_above(len).or_else(|| self.find_among(len, len, align))
+        } else {
+            // A range that will do wherever it begins, or, better, one that begins right.
+            self.find_among(len, len, align)
+                .or_else(|| self.find_above(len.checked_add(align - 1)?))
+                .or_else(|| self.find_among(len.checked_add(align - 1)?, len, align))
+        }?;
+        self.remove(found);
+        let Node { offset, len: had, .. } = self.nodes[found as usize];
+        // Within the range, so it cannot overflow.
+        let skip = offset.next_multiple_of(align) - offset;
+        let mut node = found;
+        if skip > 0 {
+            node = self.cut(found, skip);
+            self.put(found);
+        }
+        if had - skip > len {
+            let rest = self.cut(node, len);
+            self.put(rest);
+        }
+        self.nodes[node as usize].state = Use::Taken;
+        self.taken += len;
+        Some(Grant { node, offset: offset + skip })
+    }
+
+    /// Gives back what was taken. Its offset and length.
+    ///
+    /// # Panics
+    /// If `node` is not in use.
+    pub(crate) fn give(&mut self, node: u32) -> (u32, u32) {
+        let Node { offset, len, before, behind, state, .. } = self.nodes[node as usize];
+        assert!(state == Use::Taken, "given back twice");
+        self.taken -= len;
+        let mut whole = node;
+        if before != NONE && self.nodes[before as usize].state == Use::Free {
+            self.remove(before);
+            self.join(before, node);
+            whole = before;
+        }
+        if behind != NONE && self.nodes[behind as usize].state == Use::Free {
+            self.remove(behind);
+            self.join(whole, behind);
+        }
+        self.put(whole);
+        (offset, len)
+    }
+
+    /// The offset and length of a range in use.
+    pub(crate) fn range(&self, node: u32) -> (u32, u32) {
+        let node = &self.nodes[node as usize];
+        debug_assert_eq!(node.state, Use::Taken);
+        (node.offset, node.len)
+    }
+
+    /// Units in use.
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    /// Whether nothing is in use.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken == 0
+    }
+
+    /// The free ranges of at least `len_min` units, by offset and length, in no order. Ranges
+    /// that are shorter cost little time.
+    pub(crate) fn free_ranges(&self, len_min: u32) -> impl Iterator<Item = (u32, u32)> {
+        let (row, column) = bin_of(len_min);
+        let first = row * SPLIT as usize + column as usize;
+        let some = |at: u32| (at != NONE).then_some(at);
+        self.bins[first..].iter().flat_map(move |first| {
+            let next = move |at: &u32| some(self.nodes[*at as usize].bin_behind);
+            std::iter::successors(some(*first), next)
+                .map(|at| (self.nodes[at as usize].offset, self.nodes[at as usize].len))
+                .filter(move |(_, len)| *len >= len_min)
+        })
+    }
+
+    /// The first free range in a bin of which each is at least `len` long.
+    #[inline]
+    fn find_above(&self, len: u32) -> Option<u32> {
+        let (row, column) = bin_above(len)?;
+        let columns = self.columns[row] & (!0u16).wrapping_shl(column);
+        if columns != 0 {
+            return Some(self.bins[row * SPLIT as usize + columns.trailing_zeros() as usize]);
+        }
+        let rows = self.rows & (!1u32).checked_shl(row as u32)?;
+        if rows == 0 {
+            return None;
+        }
+        let row = rows.trailing_zeros() as usize;
+        Some(self.bins[row * SPLIT as usize + self.columns[row].trailing_zeros() as usize])
+    }
+
+    /// The first of some free ranges in the bin of `bin_len` that has room for `len` at `align`.
+    fn find_among(&self, bin_len: u32, len: u32, align: u32) -> Option<u32> {
+        let (row, column) = bin_of(bin_len);
+        let mut at = self.bins[row * SPLIT as usize + column as usize];
+        for _ in 0..LOOK_MAX {
+            if at == NONE {
+                break;
+            }
+            let node = &self.nodes[at as usize];
+            let skip = node.offset.wrapping_neg() & (align - 1);
+            if node.len >= len && node.len - len >= skip {
+                return Some(at);
+            }
+            at = node.bin_behind;
+        }
+        None
+    }
+
+    /// A node for a range; the caller links it with its neighbours.
+    fn node(&mut self, offset: u32, len: u32, before: u32, behind: u32) -> u32 {
+        let (bin_before, bin_behind) = (NONE, NONE);
+        let node = Node { offset, len, before, behind, bin_before, bin_behind, state: Use::Free };
+        if self.spare == NONE {
+            self.nodes.push(node);
+            // Every node but one stands for at least one unit, so there are fewer than NONE.
+            return (self.nodes.len() - 1) as u32;
+        }
+        let at = self.spare;
+        self.spare = self.nodes[at as usize].bin_behind;
+        self.nodes[at as usize] = node;
+        at
+    }
+
+    /// Shortens a node, in no bin, to `len` units. The rest is the node that is returned.
+    fn cut(&mut self, at: u32, len: u32) -> u32 {
+        let Node { offset, len: had, behind, .. } = self.nodes[at as usize];
+        let rest = self.node(offset + len, had - len, at, behind);
+        self.nodes[at as usize].len = len;
+        self.nodes[at as usize].behind = rest;
+        if behind != NONE {
+            self.nodes[behind as usize].before = rest;
+        }
+        rest
+    }
+
+    /// Lengthens a node by its neighbour behind it, which becomes spare. Both are in no bin.
+    fn join(&mut self, at: u32, gone: u32) {
+        let Node { len, behind, .. } = self.nodes[gone as usize];
+        self.nodes[at as usize].len += len;
+        self.nodes[at as usize].behind = behind;
+        if behind != NONE {
+            self.nodes[behind as usize].before = at;
+        }
+        self.nodes[gone as usize].state = Use::Spare;
+        self.nodes[gone as usize].bin_behind = self.spare;
+        self.spare = gone;
+    }
+
+    /// Puts a node into its bin, in front: what was used last is used next.
+    fn put(&mut self, at: u32) {
+        let (row, column) = bin_of(self.nodes[at as usize].len);
+        let bin = row * SPLIT as usize + column as usize;
+        let first = self.bins[bin];
+        let node = &mut self.nodes[at as usize];
+        node.state = Use::Free;
+        node.bin_before = NONE;
+        node.bin_behind = first;
+        if first != NONE {
+            self.nodes[first as usize].bin_before = at;
+        }
+        self.bins[bin] = at;
+        self.columns[row] |= 1 << column;
+        self.rows |= 1 << row;
+    }
+
+    /// Takes a free node out of its bin.
+    fn remove(&mut self, at: u32) {
+        let Node { len, bin_before, bin_behind, .. } = self.nodes[at as usize];
+        if bin_behind != NONE {
+            self.nodes[bin_behind as usize].bin_before = bin_before;
+        }
+        if bin_before != NONE {
+            self.nodes[bin_before as usize].bin_behind = bin_behind;
+            return;
+        }
+        let (row, column) = bin_of(len);
+        self.bins[row * SPLIT as usize + column as usize] = bin_behind;
+        if bin_behind == NONE {
+            self.columns[row] &= !(1 << column);
+            if self.columns[row] == 0 {
+                self.rows &= !(1 << row);
+            }
+        }
+    }
+}
