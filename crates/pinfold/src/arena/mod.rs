@@ -6,7 +6,7 @@
 //! - `buf`, `shared`: their buffers.
 //! - `heap`: commits memory and returns it.
 //! - `state`: the account of extents; under it `space` (which bytes are in use), `committed` (which
-//!   have memory) and `demand` (what was needed lately). No system calls.
+//!   have memory), `demand` (what was needed lately) and `recent` (what was just dropped). No system calls.
 //! - `room`: how much memory the system has left.
 //! - `extent`: one memfd and its mapping; `holds`: what of it must stay although it is dropped.
 //! - `registry`: from an address to the extent it is in.
@@ -46,6 +46,7 @@ mod extent;
 mod handle;
 mod heap;
 mod holds;
+mod recent;
 // What the endpoints will use.
 #[cfg_attr(not(test), allow(dead_code))]
 mod registry;

@@ -103,7 +103,7 @@ impl Space {
             columns: [0; ROWS],
             bins: [NONE; ROWS * SPLIT as usize],
         };
-        let whole = space.node(0, units, NONE, NONE);
+        let whole = space.insert(0, units, NONE, NONE);
         space.put(whole);
         space
     }
@@ -121,19 +121,26 @@ impl Space {
                 .or_else(|| self.find_above(len.checked_add(align - 1)?))
                 .or_else(|| self.find_among(len.checked_add(align - 1)?, len, align))
         }?;
-        self.remove(found);
-        let Node { offset, len: had, .. } = self.nodes[found as usize];
+        let Node { offset, len: had, before, .. } = self.nodes[found as usize];
         // Within the range, so it cannot overflow.
         let skip = offset.next_multiple_of(align) - offset;
-        let mut node = found;
-        if skip > 0 {
-            node = self.cut(found, skip);
-            self.put(found);
-        }
-        if had - skip > len {
-            let rest = self.cut(node, len);
-            self.put(rest);
-        }
+        let node = if had == len {
+            self.remove(found);
+            found
+        } else if skip == 0 {
+            // The free node stays what it is, mostly also in the bin where it is.
+            self.resize(found, offset + len, had - len);
+            self.insert(offset, len, before, found)
+        } else {
+            self.resize(found, offset, skip);
+            let behind = self.nodes[found as usize].behind;
+            let node = self.insert(offset + skip, len, found, behind);
+            if had - skip > len {
+                let rest = self.insert(offset + skip + len, had - skip - len, node, behind);
+                self.put(rest);
+            }
+            node
+        };
         self.nodes[node as usize].state = Use::Taken;
         self.taken += len;
         Some(Grant { node, offset: offset + skip })
@@ -143,21 +150,32 @@ impl Space {
     ///
     /// # Panics
     /// If `node` is not in use.
+    #[inline]
     pub(crate) fn give(&mut self, node: u32) -> (u32, u32) {
         let Node { offset, len, before, behind, state, .. } = self.nodes[node as usize];
         assert!(state == Use::Taken, "given back twice");
         self.taken -= len;
-        let mut whole = node;
-        if before != NONE && self.nodes[before as usize].state == Use::Free {
-            self.remove(before);
-            self.join(before, node);
-            whole = before;
+        let free = |at: u32| {
+            let node = self.nodes.get(at as usize)?;
+            (node.state == Use::Free).then_some((at, node.offset, node.len))
+        };
+        match (free(before), free(behind)) {
+            (None, None) => self.put(node),
+            (Some((at, from, had)), None) => {
+                self.unlink(node);
+                self.resize(at, from, had + len);
+            }
+            (None, Some((at, _, had))) => {
+                self.unlink(node);
+                self.resize(at, offset, len + had);
+            }
+            (Some((at, from, had)), Some((gone, _, more))) => {
+                self.remove(gone);
+                self.unlink(gone);
+                self.unlink(node);
+                self.resize(at, from, had + len + more);
+            }
         }
-        if behind != NONE && self.nodes[behind as usize].state == Use::Free {
-            self.remove(behind);
-            self.join(whole, behind);
-        }
-        self.put(whole);
         (offset, len)
     }
 
@@ -227,44 +245,57 @@ impl Space {
         None
     }
 
-    /// A node for a range; the caller links it with its neighbours.
-    fn node(&mut self, offset: u32, len: u32, before: u32, behind: u32) -> u32 {
+    /// A node for a range between two neighbours. In no bin yet.
+    fn insert(&mut self, offset: u32, len: u32, before: u32, behind: u32) -> u32 {
         let (bin_before, bin_behind) = (NONE, NONE);
         let node = Node { offset, len, before, behind, bin_before, bin_behind, state: Use::Free };
-        if self.spare == NONE {
-            self.nodes.push(node);
-            // Every node but one stands for at least one unit, so there are fewer than NONE.
-            return (self.nodes.len() - 1) as u32;
-        }
         let at = self.spare;
-        self.spare = self.nodes[at as usize].bin_behind;
-        self.nodes[at as usize] = node;
-        at
-    }
-
-    /// Shortens a node, in no bin, to `len` units. The rest is the node that is returned.
-    fn cut(&mut self, at: u32, len: u32) -> u32 {
-        let Node { offset, len: had, behind, .. } = self.nodes[at as usize];
-        let rest = self.node(offset + len, had - len, at, behind);
-        self.nodes[at as usize].len = len;
-        self.nodes[at as usize].behind = rest;
-        if behind != NONE {
-            self.nodes[behind as usize].before = rest;
+        let at = if let Some(spare) = self.nodes.get_mut(at as usize) {
+            self.spare = spare.bin_behind;
+            *spare = node;
+            at
+        } else {
+            self.nodes.push(node);
+            // Every node stands for at least one unit, so there are fewer than `NONE`.
+            (self.nodes.len() - 1) as u32
+        };
+        if before != NONE {
+            self.nodes[before as usize].behind = at;
         }
-        rest
-    }
-
-    /// Lengthens a node by its neighbour behind it, which becomes spare. Both are in no bin.
-    fn join(&mut self, at: u32, gone: u32) {
-        let Node { len, behind, .. } = self.nodes[gone as usize];
-        self.nodes[at as usize].len += len;
-        self.nodes[at as usize].behind = behind;
         if behind != NONE {
             self.nodes[behind as usize].before = at;
         }
-        self.nodes[gone as usize].state = Use::Spare;
-        self.nodes[gone as usize].bin_behind = self.spare;
-        self.spare = gone;
+        at
+    }
+
+    /// Makes a node spare that is in no bin. Its range is to go to a neighbour.
+    fn unlink(&mut self, at: u32) {
+        let spare = self.spare;
+        let node = &mut self.nodes[at as usize];
+        let (before, behind) = (node.before, node.behind);
+        node.state = Use::Spare;
+        node.bin_behind = spare;
+        self.spare = at;
+        if before != NONE {
+            self.nodes[before as usize].behind = behind;
+        }
+        if behind != NONE {
+            self.nodes[behind as usize].before = before;
+        }
+    }
+
+    /// Changes the range of a free node, which moves to another bin if it must.
+    #[inline]
+    fn resize(&mut self, at: u32, offset: u32, len: u32) {
+        let node = &mut self.nodes[at as usize];
+        if bin_of(node.len) == bin_of(len) {
+            (node.offset, node.len) = (offset, len);
+            return;
+        }
+        self.remove(at);
+        let node = &mut self.nodes[at as usize];
+        (node.offset, node.len) = (offset, len);
+        self.put(at);
     }
 
     /// Puts a node into its bin, in front: what was used last is used next.

@@ -10,6 +10,7 @@ use super::{
     committed::{BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, Committed, Piece},
     demand::Demand,
     extent::Extent,
+    recent::Recent,
     space::{Grant, Space},
     stats::ArenaStats,
 };
@@ -93,8 +94,14 @@ impl Slot {
         let Grant { node, offset } = self.space.take(want.units(), want.align_units())?;
         let backed = self.committed.covers(chunks(offset, want.units()));
         // Within the extent, so not null.
-        let at = self.extent.base().wrapping_add(offset as usize * UNIT_BYTES);
-        Some(Placed { block: Block { slot: index, node }, at: NonNull::new(at)?, backed })
+        let at = NonNull::new(self.at(node))?;
+        Some(Placed { block: Block { slot: index, node }, at, backed })
+    }
+
+    /// The first byte of a node.
+    #[inline]
+    fn at(&self, node: u32) -> *mut u8 {
+        self.extent.base().wrapping_add(self.space.range(node).0 as usize * UNIT_BYTES)
     }
 
     fn bytes_committed(&self) -> u64 {
@@ -135,12 +142,14 @@ pub(crate) enum Trim {
 }
 
 /// Accounting: `bytes_committed` is the sum over the extents; `bytes_live` that of all blocks handed
-/// out; a block that is placed and not handed out is in its extent's space alone.
+/// out; a block that is placed and not handed out, or that is in `recent`, is in use in its extent's
+/// space alone.
 #[derive(Default)]
 pub(crate) struct State {
     slots: Vec<Option<Box<Slot>>>,
     /// The extents that buffers share, oldest first.
     shared: Vec<u32>,
+    recent: Recent<Block>,
     /// All but `bytes_huge`, which is counted when asked for.
     stats: ArenaStats,
     demand: Demand,
@@ -150,6 +159,14 @@ impl State {
     /// Finds a place, with memory or without, in the extents there are.
     #[inline]
     pub(crate) fn place(&mut self, want: &Want) -> Option<Placed> {
+        let fits = |block: &Block| {
+            let slot = self.slots[block.slot as usize].as_ref();
+            slot.is_some_and(|slot| slot.at(block.node).addr() & (want.align - 1) == 0)
+        };
+        if let Some(block) = self.recent.take(want.units(), fits) {
+            let at = NonNull::new(self.slot(block).at(block.node))?;
+            return Some(Placed { block, at, backed: true });
+        }
         if self.is_own(want) { self.place_own(want) } else { self.place_shared(want) }
     }
 
@@ -219,6 +236,7 @@ impl State {
     }
 
     /// A block that was not handed out is free again.
+    #[inline]
     pub(crate) fn withdraw(&mut self, block: Block) {
         self.slot_mut(block).space.give(block.node);
     }
@@ -235,7 +253,12 @@ impl State {
     /// The buffer of a block has ended its life. How many bytes of memory to return now.
     #[inline]
     pub(crate) fn free(&mut self, block: Block) -> u64 {
-        let (_, len) = self.slot_mut(block).space.give(block.node);
+        let slot = self.slot(block);
+        let (_, len) = slot.space.range(block.node);
+        let gone = if slot.own { Some(block) } else { self.recent.put(len, block) };
+        if let Some(gone) = gone {
+            self.withdraw(gone);
+        }
         let bytes = u64::from(len) * UNIT_BYTES as u64;
         self.stats.buffers -= 1;
         self.stats.bytes_live -= bytes;
@@ -287,6 +310,9 @@ impl State {
     /// large ones first, then free chunks of others.
     pub(crate) fn take_idle(&mut self, trim: Trim) -> Idle {
         let mut idle = Idle::default();
+        for recent in self.recent.drain() {
+            self.withdraw(recent);
+        }
         let mut empty: Vec<usize> = (0..self.slots.len())
             .filter(|index| self.slots[*index].as_ref().is_some_and(|s| s.space.is_empty()))
             .collect();
