@@ -361,6 +361,27 @@ mod tests {
     }
 
     #[test]
+    fn readers_stay_readers() {
+        let file = crate::memfd::create_fixed("pinfold-test", 8192).unwrap();
+        let map = SharedMapping::map(file.as_fd(), 8192).unwrap();
+        crate::memfd::seal(file.as_fd(), true).unwrap();
+        if !crate::memfd::refuses_writers(file.as_fd()) {
+            return println!("this kernel cannot keep writers out");
+        }
+        let read = ReadOnlyMapping::map(file.as_fd(), 8192, 1).unwrap();
+        let both = mm::MprotectFlags::READ | mm::MprotectFlags::WRITE;
+        // SAFETY: the mapping is ours, and the call is expected to change nothing.
+        let done = unsafe { mm::mprotect(read.as_ptr().cast_mut().cast(), 8192, both) };
+        assert_eq!(done, Err(Errno::ACCESS));
+        let done = SharedMapping::map(file.as_fd(), 8192).unwrap_err();
+        assert_eq!(done.raw_os_error(), Some(libc::EPERM));
+        // The owner's own mapping still takes memory, and keeps it.
+        map.populate_file(file.as_fd(), 0..8192).unwrap();
+        assert_eq!(map.release(0..8192).unwrap_err().raw_os_error(), Some(libc::EPERM));
+        assert_eq!(resident(&file), 8192);
+    }
+
+    #[test]
     fn a_huge_page_is_filled_and_can_go() {
         const HUGE: usize = 2 << 20;
         let file = create_sealed("pinfold-test", 2 * HUGE).unwrap();

@@ -97,9 +97,9 @@ impl Committed {
         }
     }
 
-    /// What to commit so that all of `range` has memory. With `generous`, whole blocks wherever
-    /// nothing of a block is there yet; else only of blocks of which at least half is asked for.
-    pub(crate) fn plan(&self, range: Range<u32>, generous: bool) -> Vec<Piece> {
+    /// What to commit so that all of `range` has memory. A block of which nothing is there yet is
+    /// committed whole if at least `whole_from` chunks of it are asked for.
+    pub(crate) fn plan(&self, range: Range<u32>, whole_from: u32) -> Vec<Piece> {
         let mut plan: Vec<Piece> = Vec::new();
         let mut add = |chunks: Range<u32>, huge: bool| match plan.last_mut() {
             Some(last) if last.huge == huge && last.chunks.end == chunks.start => {
@@ -113,7 +113,7 @@ impl Committed {
             let part = at..range.end.min(block.end);
             at = part.end;
             let whole = block.end <= self.chunks
-                && (generous || part.end - part.start >= BLOCK_CHUNKS / 2)
+                && part.end - part.start >= whole_from
                 && self.next(block.start, block.end, true) == block.end;
             if whole {
                 add(block, true);
@@ -165,6 +165,7 @@ impl Committed {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)]
 mod tests {
     use proptest::prelude::*;
 
@@ -193,22 +194,23 @@ mod tests {
     #[test]
     fn blocks_are_committed_whole_where_that_pays() {
         let mut all = Committed::new(44);
-        assert_eq!(all.plan(1..3, false), [piece(1..3, false)]);
-        assert_eq!(all.plan(1..3, true), [piece(0..8, true)]);
-        assert_eq!(all.plan(1..5, false), [piece(0..8, true)]);
+        assert_eq!(all.plan(1..3, 4), [piece(1..3, false)]);
+        assert_eq!(all.plan(1..3, 1), [piece(0..8, true)]);
+        assert_eq!(all.plan(1..5, 4), [piece(0..8, true)]);
+        assert_eq!(all.plan(1..5, BLOCK_CHUNKS), [piece(1..5, false)]);
         assert_eq!(
-            all.plan(6..26, false),
+            all.plan(6..26, 4),
             [piece(6..8, false), piece(8..24, true), piece(24..26, false)]
         );
         // The last block is no whole one.
-        assert_eq!(all.plan(30..44, true), [piece(24..40, true), piece(40..44, false)]);
+        assert_eq!(all.plan(30..44, 1), [piece(24..40, true), piece(40..44, false)]);
         all.set(&piece(12..13, false));
         assert_eq!(
-            all.plan(8..24, true),
+            all.plan(8..24, 1),
             [piece(8..12, false), piece(13..16, false), piece(16..24, true)]
         );
         all.set(&piece(8..24, false));
-        assert_eq!(all.plan(8..24, true), []);
+        assert_eq!(all.plan(8..24, 1), []);
     }
 
     #[test]
@@ -232,7 +234,7 @@ mod tests {
             set in proptest::collection::vec((0u32..300, 1u32..40), 0..20),
             from in 0u32..300,
             len in 1u32..100,
-            generous: bool,
+            whole_from in 1u32..=8,
         ) {
             let mut all = Committed::new(300);
             let mut plain = [false; 300];
@@ -245,12 +247,12 @@ mod tests {
             let ask = from as usize..range.end as usize;
             prop_assert_eq!(all.count() as usize, plain.iter().filter(|set| **set).count());
             prop_assert_eq!(all.covers(range.clone()), plain[ask.clone()].iter().all(|set| *set));
-            for part in all.plan(range, generous) {
+            for part in all.plan(range, whole_from) {
                 prop_assert!(part.chunks.end <= 300);
                 for chunk in part.chunks.clone() {
                     // Nothing twice.
                     prop_assert!(!std::mem::replace(&mut plain[chunk as usize], true));
-                    prop_assert!(part.huge || ask.contains(&(chunk as usize)));
+                    prop_assert!(part.huge && whole_from < 8 || ask.contains(&(chunk as usize)));
                 }
                 all.set(&part);
             }

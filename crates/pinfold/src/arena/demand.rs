@@ -9,7 +9,7 @@
 const FREES_MIN: u32 = 16;
 /// And lasts until so many times the committed bytes were freed, or so many frees were seen.
 const TURNS: u64 = 4;
-const FREES_MAX: u32 = 16 << 10;
+const FREES_MAX: u32 = 1 << 20;
 /// Kept beyond what was needed: a part of that, and at least so many bytes.
 const SPARE_PART: u64 = 8;
 const SPARE_BYTES: u64 = 4 << 20;

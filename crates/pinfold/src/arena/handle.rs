@@ -9,6 +9,9 @@ use crate::Result;
 ///
 /// Buffers in it are used like any other memory. Messages from and into them are copied once, at
 /// user level, by whichever side is free, where ordinary memory takes two copies or the kernel.
+/// Peers to which something in an arena was sent can read all that lies beside it, before and after,
+/// until they are gone: use several arenas for peers that must not see each other's data.
+///
 /// A handle is cheap to clone, and can be used from many threads. The memory lives until the last
 /// handle and the last buffer are gone.
 ///

@@ -19,7 +19,7 @@ use pinfold_sys::fork::ForkMark;
 use rustix::io::Errno;
 
 use super::{
-    committed::{BLOCK_BYTES, CHUNK_BYTES, Piece},
+    committed::{BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, Piece},
     extent::Extent,
     registry::ArenaRef,
     room,
@@ -133,16 +133,16 @@ impl Heap {
         };
         let committed = self.commit(&mut growth, placed.block);
         let mut state = lock(&self.state);
-        match committed {
-            Ok(()) => {
-                state.hand_out(placed.block);
-                Ok((placed.block, placed.at))
-            }
+        let placed = match committed {
+            Ok(()) => placed,
             Err(error) => {
+                // The place that fits best had no memory; another one may have some.
                 state.withdraw(placed.block);
-                Err(error)
+                state.place_backed(want).ok_or(error)?
             }
-        }
+        };
+        state.hand_out(placed.block);
+        Ok((placed.block, placed.at))
     }
 
     /// A buffer was dropped. In a forked child nothing happens.
@@ -242,14 +242,18 @@ impl Heap {
     /// Sees to it that a block has memory.
     fn commit(&self, growth: &mut Growth, block: Block) -> Result<()> {
         let state = lock(&self.state);
-        let generous = self.settings.huge_pages && state.bytes_committed() >= GENEROUS_BYTES;
-        let (extent, mut pieces) = state.plan(block, generous);
+        let whole_from = match state.bytes_committed() {
+            _ if !self.settings.huge_pages => BLOCK_CHUNKS,
+            ..GENEROUS_BYTES => BLOCK_CHUNKS / 2,
+            _ => 1,
+        };
+        let (extent, mut pieces) = state.plan(block, whole_from);
         drop(state);
         if pieces.is_empty() {
             return Ok(());
         }
         if self.affords(&pieces).is_err() {
-            pieces = lock(&self.state).plan(block, false).1;
+            pieces = lock(&self.state).plan(block, BLOCK_CHUNKS).1;
             if self.affords(&pieces).is_err() {
                 self.release(growth, Trim::AtLeast(bytes(&pieces)));
                 self.affords(&pieces)?;

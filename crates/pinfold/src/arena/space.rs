@@ -121,9 +121,28 @@ impl Space {
                 .or_else(|| self.find_above(len.checked_add(align - 1)?))
                 .or_else(|| self.find_among(len.checked_add(align - 1)?, len, align))
         }?;
-        let Node { offset, len: had, before, .. } = self.nodes[found as usize];
+        let offset = self.nodes[found as usize].offset;
         // Within the range, so it cannot overflow.
-        let skip = offset.next_multiple_of(align) - offset;
+        Some(self.carve(found, offset.next_multiple_of(align) - offset, len))
+    }
+
+    /// Takes `len` units at `offset`, which must be free. `None` if some of them are not.
+    ///
+    /// Looks at all free ranges of at least that length.
+    pub(crate) fn take_at(&mut self, offset: u32, len: u32) -> Option<Grant> {
+        let mut ranges = self.free_nodes(len);
+        let (found, skip) = ranges.find_map(|(at, from, had)| {
+            let skip = offset.checked_sub(from)?;
+            (skip <= had && len <= had - skip).then_some((at, skip))
+        })?;
+        drop(ranges);
+        Some(self.carve(found, skip, len))
+    }
+
+    /// Takes `len` units of a free node, `skip` units behind its beginning.
+    #[inline]
+    fn carve(&mut self, found: u32, skip: u32, len: u32) -> Grant {
+        let Node { offset, len: had, before, .. } = self.nodes[found as usize];
         let node = if had == len {
             self.remove(found);
             found
@@ -143,7 +162,7 @@ impl Space {
         };
         self.nodes[node as usize].state = Use::Taken;
         self.taken += len;
-        Some(Grant { node, offset: offset + skip })
+        Grant { node, offset: offset + skip }
     }
 
     /// Gives back what was taken. Its offset and length.
@@ -200,14 +219,19 @@ impl Space {
     /// The free ranges of at least `len_min` units, by offset and length, in no order. Ranges
     /// that are shorter cost little time.
     pub(crate) fn free_ranges(&self, len_min: u32) -> impl Iterator<Item = (u32, u32)> {
+        self.free_nodes(len_min).map(|(_, offset, len)| (offset, len))
+    }
+
+    /// The free nodes of at least `len_min` units, with their offsets and lengths.
+    fn free_nodes(&self, len_min: u32) -> impl Iterator<Item = (u32, u32, u32)> {
         let (row, column) = bin_of(len_min);
         let first = row * SPLIT as usize + column as usize;
         let some = |at: u32| (at != NONE).then_some(at);
         self.bins[first..].iter().flat_map(move |first| {
             let next = move |at: &u32| some(self.nodes[*at as usize].bin_behind);
             std::iter::successors(some(*first), next)
-                .map(|at| (self.nodes[at as usize].offset, self.nodes[at as usize].len))
-                .filter(move |(_, len)| *len >= len_min)
+                .map(|at| (at, self.nodes[at as usize].offset, self.nodes[at as usize].len))
+                .filter(move |(_, _, len)| *len >= len_min)
         })
     }
 

@@ -98,6 +98,37 @@ impl Slot {
         Some(Placed { block: Block { slot: index, node }, at, backed })
     }
 
+    /// Whether a buffer may lie here, if there is room: an extent for one has no other.
+    fn serves(&self, want: &Want) -> bool {
+        let aligned = self.extent.base().addr().is_multiple_of(want.align.max(BLOCK_BYTES));
+        aligned && (self.space.is_empty() || !self.own && want.align <= BLOCK_BYTES)
+    }
+
+    /// Places a buffer where there is memory.
+    fn place_backed(&mut self, index: u32, want: &Want) -> Option<Placed> {
+        let (len, align) = (want.units(), want.align_units());
+        let in_run = |run: Range<u32>, from: u32, to: u32| {
+            // The first place of a run that is within the free range, and right.
+            let from = from.max(run.start * CHUNK_UNITS).checked_next_multiple_of(align)?;
+            let to = to.min(run.end * CHUNK_UNITS);
+            (from <= to && len <= to - from).then_some(from)
+        };
+        let offset = if self.own {
+            // An extent for one buffer has it at its beginning.
+            self.committed.covers(chunks(0, len)).then_some(0)
+        } else {
+            self.space.free_ranges(len).find_map(|(offset, had)| {
+                let end = offset + had;
+                let mut runs = self.committed.runs(chunks(offset, had), true);
+                runs.find_map(|run| in_run(run, offset, end))
+            })
+        }?;
+        let Grant { node, .. } = self.space.take_at(offset, len)?;
+        debug_assert!(self.committed.covers(chunks(offset, len)));
+        let at = NonNull::new(self.at(node))?;
+        Some(Placed { block: Block { slot: index, node }, at, backed: true })
+    }
+
     /// The first byte of a node.
     #[inline]
     fn at(&self, node: u32) -> *mut u8 {
@@ -130,10 +161,14 @@ pub(crate) struct Idle {
     pub bytes: u64,
 }
 
+/// Returned at once by itself, since that takes its time and whoever drops a buffer waits for it;
+/// one extent may be more.
+const TRIM_BYTES: u64 = 32 << 20;
+
 /// How much memory to return.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Trim {
-    /// No more than so many bytes.
+    /// No more than so many bytes, and not all at once.
     AtMost(u64),
     /// So many bytes or somewhat more, if there are.
     AtLeast(u64),
@@ -191,15 +226,24 @@ impl State {
         found.next()
     }
 
+    /// Finds a place that has memory already, however long that takes.
+    pub(crate) fn place_backed(&mut self, want: &Want) -> Option<Placed> {
+        for recent in self.recent.drain() {
+            self.withdraw(recent);
+        }
+        let mut slots = self.slots.iter_mut().enumerate();
+        slots.find_map(|(index, slot)| {
+            let slot = slot.as_mut().filter(|slot| slot.serves(want))?;
+            slot.place_backed(index as u32, want)
+        })
+    }
+
     fn place_own(&mut self, want: &Want) -> Option<Placed> {
         let longest = want.bytes + want.bytes / FIT_PART + BLOCK_BYTES;
         let slots = self.slots.iter_mut().enumerate();
         let fitting = slots.filter_map(|(index, slot)| {
-            let slot = slot.as_mut().filter(|slot| slot.own && slot.space.is_empty())?;
-            let len = slot.extent.len;
-            let fits = (want.bytes..=longest).contains(&len)
-                && slot.extent.base().addr().is_multiple_of(want.align);
-            fits.then_some((index, slot))
+            let slot = slot.as_mut().filter(|slot| slot.own && slot.serves(want))?;
+            (want.bytes..=longest).contains(&slot.extent.len).then_some((index, slot))
         });
         let (index, slot) = fitting.min_by_key(|(_, slot)| slot.extent.len)?;
         slot.place(index as u32, want)
@@ -265,11 +309,11 @@ impl State {
         self.demand.freed(bytes, self.stats.bytes_live, self.stats.bytes_committed)
     }
 
-    /// What to commit for a block, and where.
-    pub(crate) fn plan(&self, block: Block, generous: bool) -> (Arc<Extent>, Vec<Piece>) {
+    /// What to commit for a block, and where; see [`Committed::plan`].
+    pub(crate) fn plan(&self, block: Block, whole_from: u32) -> (Arc<Extent>, Vec<Piece>) {
         let slot = self.slot(block);
         let (offset, len) = slot.space.range(block.node);
-        (Arc::clone(&slot.extent), slot.committed.plan(chunks(offset, len), generous))
+        (Arc::clone(&slot.extent), slot.committed.plan(chunks(offset, len), whole_from))
     }
 
     /// A piece of a block's extent has memory.
@@ -323,7 +367,9 @@ impl State {
         for index in empty {
             let bytes = self.slots[index].as_ref().map_or(0, |slot| slot.bytes_committed());
             let go = match trim {
-                Trim::AtMost(most) => bytes > 0 && bytes <= most - idle.bytes,
+                Trim::AtMost(most) => {
+                    bytes > 0 && bytes <= most - idle.bytes && idle.bytes < TRIM_BYTES
+                }
                 Trim::AtLeast(least) => bytes > 0 && idle.bytes < least,
                 Trim::All => true,
             };
@@ -367,7 +413,8 @@ impl Slot {
                 // By whole blocks, from the end.
                 run.start = match trim {
                     Trim::AtMost(most) => {
-                        let from = run.end.saturating_sub(chunks_in(most - idle.bytes));
+                        let most = (most - idle.bytes).min(TRIM_BYTES.saturating_sub(idle.bytes));
+                        let from = run.end.saturating_sub(chunks_in(most));
                         if from <= run.start {
                             run.start
                         } else {

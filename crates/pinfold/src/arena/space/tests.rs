@@ -115,6 +115,22 @@ fn alignment_wastes_nothing_for_good() {
 }
 
 #[test]
+fn a_place_can_be_asked_for() {
+    let mut space = Space::new(1000);
+    let one = space.take_at(100, 50).unwrap();
+    assert_eq!(space.range(one.node), (100, 50));
+    space.check();
+    for (offset, len) in [(100, 1), (149, 1), (99, 2), (0, 101), (149, 100), (990, 11), (1000, 1)] {
+        assert_eq!(space.take_at(offset, len), None, "{offset} {len}");
+    }
+    assert!(space.take_at(150, 850).is_some());
+    assert!(space.take_at(99, 1).is_some());
+    assert!(space.take_at(0, 99).is_some());
+    assert_eq!(space.taken(), 1000);
+    space.check();
+}
+
+#[test]
 #[should_panic(expected = "given back twice")]
 fn nothing_is_given_back_twice() {
     let mut space = Space::new(100);
