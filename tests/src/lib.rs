@@ -11,6 +11,7 @@ pub mod aligned;
 pub mod baseline;
 pub mod block_on;
 pub mod filter;
+pub mod group;
 pub mod host;
 pub mod role;
 pub mod skip;

@@ -205,7 +205,7 @@ fn forker(_: &Args) {
         }
         assert_eq!(
             Error::Forked.to_string(),
-            "this endpoint belongs to the process this one was forked from; make a new one here"
+            "this endpoint or arena belongs to the process this one was forked from; make a new one here"
         );
         // As it says: a new one works, even to the same peer.
         let new = Endpoint::new().unwrap();

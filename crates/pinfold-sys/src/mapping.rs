@@ -1,8 +1,9 @@
 //! Memory mapped from a shared file.
 #![allow(unsafe_code)]
-// Invariant: a `SharedMapping` is one live `MAP_SHARED` mapping of exactly `len` bytes at `ptr`,
-// made by this module, seen by nobody else as owned, and unmapped once, on drop. Another process
-// may write every byte of it at any time, so this module never makes a reference into it.
+// Invariant: a `SharedMapping` or `ReadOnlyMapping` is one live `MAP_SHARED` mapping of exactly
+// `len` bytes at `ptr`, made by this module, seen by nobody else as owned, and unmapped once, on
+// drop. Another process may write every byte of it at any time, so this module never makes a
+// reference into it.
 
 use std::{
     io,
@@ -45,10 +46,16 @@ impl SharedMapping {
     /// `EINVAL` for a `len` of 0, `ENOMEM` where the address space or the number of mappings
     /// is exhausted, `EACCES` or `EPERM` if the file may not be written.
     pub fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<SharedMapping> {
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: no address is asked for, so no existing mapping can be replaced.
-        let at = unsafe { mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }?;
-        let ptr = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
+        SharedMapping::map_aligned(fd, len, 1)
+    }
+
+    /// As [`SharedMapping::map`], at an address that is a multiple of `align`, a power of two.
+    /// Up to `align` bytes of address space more are taken for a moment.
+    ///
+    /// # Errors
+    /// As for [`SharedMapping::map`].
+    pub fn map_aligned(fd: BorrowedFd<'_>, len: usize, align: usize) -> io::Result<SharedMapping> {
+        let ptr = place(fd, len, align, ProtFlags::READ | ProtFlags::WRITE)?;
         let mapping = SharedMapping { ptr, len };
         mapping.advise(0..len, Advice::LinuxDontFork)?;
         Ok(mapping)
@@ -74,21 +81,42 @@ impl SharedMapping {
     /// # Errors
     /// `EINVAL` for a range outside the mapping; `ENOMEM` or `EFAULT` where memory ran out.
     pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
-        let page = page_size();
-        self.check(&range)?;
-        if range.is_empty() {
-            return Ok(());
+        if let Some(range) = self.try_populate(range)? {
+            self.touch(range);
         }
-        let start = range.start / page * page;
-        loop {
-            match self.advise(start..range.end, Advice::LinuxPopulateWrite) {
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(Errno::INVAL) => break,
-                done => return Ok(done?),
-            }
-        }
-        self.touch(start..range.end);
         Ok(())
+    }
+
+    /// As [`SharedMapping::populate`], but want of memory is an error on old kernels, too: there
+    /// `fallocate(2)` on `file`, which this is a mapping of, reserves the memory first.
+    ///
+    /// # Errors
+    /// As for [`SharedMapping::populate`]; `ENOSPC` where memory ran out.
+    pub fn populate_file(&self, file: BorrowedFd<'_>, range: Range<usize>) -> io::Result<()> {
+        let Some(range) = self.try_populate(range)? else { return Ok(()) };
+        let (at, len) = (range.start as u64, range.len() as u64);
+        rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, at, len)?;
+        self.touch(range);
+        Ok(())
+    }
+
+    /// Has the kernel make huge pages of the aligned 2 MiB parts of `range` (byte offsets), each
+    /// of which must have a page present already; absent ones are filled with zeros. Does so
+    /// whatever the system's setting for huge pages of shared memory is, short of `deny`, and
+    /// never calls the out-of-memory killer. The mapping must be aligned to 2 MiB.
+    ///
+    /// See `MADV_COLLAPSE` in `madvise(2)`; Linux 6.1.
+    ///
+    /// # Errors
+    /// `EINVAL` where the kernel cannot, `ENOMEM`, `EAGAIN` or `EBUSY` where there are no huge
+    /// pages just now. The contents are the same in any case; some parts may have been done.
+    pub fn collapse(&self, range: Range<usize>) -> io::Result<()> {
+        self.check(&range)?;
+        // SAFETY: the range lies within the mapping, and the call changes no contents.
+        let done = unsafe {
+            libc::madvise(self.as_ptr().add(range.start).cast(), range.len(), libc::MADV_COLLAPSE)
+        };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Gives the memory of every page that lies wholly within `range` (byte offsets) back to
@@ -107,6 +135,23 @@ impl SharedMapping {
             return Ok(());
         }
         Ok(self.advise(start..end, Advice::LinuxRemove)?)
+    }
+
+    /// The range, by whole pages, if the kernel has no `MADV_POPULATE_WRITE` for it.
+    fn try_populate(&self, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
+        self.check(&range)?;
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let range = range.start / page_size() * page_size()..range.end;
+        loop {
+            match self.advise(range.clone(), Advice::LinuxPopulateWrite) {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::INVAL) => return Ok(Some(range)),
+                Err(errno) => return Err(errno.into()),
+                Ok(()) => return Ok(None),
+            }
+        }
     }
 
     /// Writes to each absent page of a range within the mapping without changing it.
@@ -140,6 +185,100 @@ impl Drop for SharedMapping {
         let done = unsafe { mm::munmap(self.as_ptr().cast(), self.len) };
         debug_assert!(done.is_ok(), "munmap: {done:?}");
     }
+}
+
+/// A mapping of a shared file that can only be read, absent from children of `fork(2)`.
+///
+/// Its bytes can be written by other processes: copy them out, never take a `&` to them.
+#[derive(Debug)]
+pub struct ReadOnlyMapping {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: as for `SharedMapping`.
+unsafe impl Send for ReadOnlyMapping {}
+// SAFETY: as for `SharedMapping`.
+unsafe impl Sync for ReadOnlyMapping {}
+
+impl ReadOnlyMapping {
+    /// Maps the first `len` bytes of `fd` at a multiple of `align`, a power of two.
+    ///
+    /// Memory behind the end of the file faults with `SIGBUS`: check a peer's descriptor with
+    /// [`check_sealed`](crate::memfd::check_sealed) first. See `mmap(2)`.
+    ///
+    /// # Errors
+    /// `EINVAL` for a `len` of 0, `ENOMEM` where the address space or the number of mappings
+    /// is exhausted, `EACCES` if the file may not be read.
+    pub fn map(fd: BorrowedFd<'_>, len: usize, align: usize) -> io::Result<ReadOnlyMapping> {
+        let ptr = place(fd, len, align, ProtFlags::READ)?;
+        let mapping = ReadOnlyMapping { ptr, len };
+        // SAFETY: the whole of the mapping just made; the call takes nothing away.
+        unsafe { mm::madvise(ptr.as_ptr().cast(), len, Advice::LinuxDontFork) }?;
+        Ok(mapping)
+    }
+
+    /// The first byte.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// Bytes mapped; never 0.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for ReadOnlyMapping {
+    fn drop(&mut self) {
+        // SAFETY: as for `SharedMapping`.
+        let done = unsafe { mm::munmap(self.ptr.as_ptr().cast(), self.len) };
+        debug_assert!(done.is_ok(), "munmap: {done:?}");
+    }
+}
+
+/// Maps `len` bytes of a file at a multiple of `align`.
+fn place(
+    fd: BorrowedFd<'_>,
+    len: usize,
+    align: usize,
+    prot: ProtFlags,
+) -> Result<NonNull<u8>, Errno> {
+    if !align.is_power_of_two() || len == 0 {
+        return Err(Errno::INVAL);
+    }
+    let page = page_size();
+    if align <= page {
+        // SAFETY: no address is asked for, so no existing mapping can be replaced.
+        let at = unsafe { mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }?;
+        return NonNull::new(at.cast()).ok_or(Errno::NOMEM);
+    }
+    // Take more address space than needed, put the file into its aligned part, return the rest.
+    let pages = len.checked_next_multiple_of(page).ok_or(Errno::NOMEM)?;
+    let whole = pages.checked_add(align).ok_or(Errno::NOMEM)?;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: no address is asked for.
+    let from = unsafe { mm::mmap_anonymous(ptr::null_mut(), whole, ProtFlags::empty(), flags) }?;
+    let skip = from.cast::<u8>().align_offset(align);
+    // SAFETY: `skip` is below `align`, so the sum is within what was mapped.
+    let at = unsafe { from.cast::<u8>().add(skip) };
+    let flags = MapFlags::SHARED | MapFlags::FIXED;
+    // SAFETY: replaces only what was mapped above, which nobody else knows.
+    let placed = unsafe { mm::mmap(at.cast(), len, prot, flags, fd, 0) };
+    let (before, behind) = match placed {
+        Ok(_) => (skip, align - skip),
+        Err(_) => (whole, 0),
+    };
+    if before > 0 {
+        // SAFETY: what lies before the file's mapping, or all if there is none, is still ours alone.
+        unsafe { mm::munmap(from, before) }?;
+    }
+    if behind > 0 {
+        // SAFETY: what lies behind the file's mapping is still ours alone.
+        unsafe { mm::munmap(at.add(pages).cast(), behind) }?;
+    }
+    placed.and_then(|at| NonNull::new(at.cast()).ok_or(Errno::NOMEM))
 }
 
 #[cfg(test)]
@@ -198,6 +337,64 @@ mod tests {
             assert_eq!(map.populate(range.clone()).unwrap_err().raw_os_error(), Some(libc::EINVAL));
             assert_eq!(map.release(range).unwrap_err().raw_os_error(), Some(libc::EINVAL));
         }
+    }
+
+    #[test]
+    fn mappings_lie_where_they_should() {
+        let len = 3 * page_size();
+        let file = create_sealed("pinfold-test", len).unwrap();
+        for align in [1, page_size(), 1 << 16, 1 << 21, 1 << 30] {
+            let map = SharedMapping::map_aligned(file.as_fd(), len, align).unwrap();
+            assert!(map.as_ptr().addr().is_multiple_of(align));
+            let read = ReadOnlyMapping::map(file.as_fd(), len, align).unwrap();
+            assert!(read.as_ptr().addr().is_multiple_of(align));
+            assert_eq!(read.len(), len);
+            // SAFETY: the last byte of both mappings; nothing else uses them.
+            unsafe {
+                map.as_ptr().add(len - 1).write_volatile(5);
+                assert_eq!(read.as_ptr().add(len - 1).read_volatile(), 5);
+                map.as_ptr().add(len - 1).write_volatile(0);
+            }
+        }
+        assert!(SharedMapping::map_aligned(file.as_fd(), len, 3).is_err());
+        assert!(SharedMapping::map_aligned(file.as_fd(), usize::MAX - 1, 1 << 21).is_err());
+    }
+
+    #[test]
+    fn readers_stay_readers() {
+        let file = crate::memfd::create_fixed("pinfold-test", 8192).unwrap();
+        let map = SharedMapping::map(file.as_fd(), 8192).unwrap();
+        crate::memfd::seal(file.as_fd(), true).unwrap();
+        if !crate::memfd::refuses_writers(file.as_fd()) {
+            return println!("this kernel cannot keep writers out");
+        }
+        let read = ReadOnlyMapping::map(file.as_fd(), 8192, 1).unwrap();
+        let both = mm::MprotectFlags::READ | mm::MprotectFlags::WRITE;
+        // SAFETY: the mapping is ours, and the call is expected to change nothing.
+        let done = unsafe { mm::mprotect(read.as_ptr().cast_mut().cast(), 8192, both) };
+        assert_eq!(done, Err(Errno::ACCESS));
+        let done = SharedMapping::map(file.as_fd(), 8192).unwrap_err();
+        assert_eq!(done.raw_os_error(), Some(libc::EPERM));
+        // The owner's own mapping still takes memory, and keeps it.
+        map.populate_file(file.as_fd(), 0..8192).unwrap();
+        assert_eq!(map.release(0..8192).unwrap_err().raw_os_error(), Some(libc::EPERM));
+        assert_eq!(resident(&file), 8192);
+    }
+
+    #[test]
+    fn a_huge_page_is_filled_and_can_go() {
+        const HUGE: usize = 2 << 20;
+        let file = create_sealed("pinfold-test", 2 * HUGE).unwrap();
+        let map = SharedMapping::map_aligned(file.as_fd(), 2 * HUGE, HUGE).unwrap();
+        map.populate_file(file.as_fd(), HUGE..HUGE + 1).unwrap();
+        match map.collapse(HUGE..2 * HUGE) {
+            Ok(()) => assert_eq!(resident(&file), HUGE as u64),
+            Err(error) => println!("no huge pages here: {error}"),
+        }
+        map.populate_file(file.as_fd(), HUGE..2 * HUGE).unwrap();
+        assert_eq!(resident(&file), HUGE as u64);
+        map.release(HUGE..2 * HUGE).unwrap();
+        assert_eq!(resident(&file), 0);
     }
 
     #[test]

@@ -21,6 +21,9 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// The seals every shared file carries.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// The seals that fix the size alone.
+const FIXED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
 /// Makes a file of `len` bytes that can neither shrink, grow, nor be sealed further.
 ///
 /// The file is sparse and reads as zero. `name` shows up in `/proc/PID/maps` only. The file is
@@ -28,8 +31,19 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 ///
 /// # Errors
 /// What `memfd_create`, `ftruncate` or `fcntl(F_ADD_SEALS)` said: `EMFILE`, `ENFILE`,
-/// `ENOMEM`, `EFBIG` beyond `RLIMIT_FSIZE`, `EINVAL` for a name over 249 bytes, `ENOSYS` or `EPERM` under a filter.
+/// `ENOMEM`, `EINVAL` for a name over 249 bytes, `ENOSYS` or `EPERM` under a filter; `EFBIG` for
+/// more than `RLIMIT_FSIZE` allows, which also holds for files in memory.
 pub fn create_sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
+    let file = create_fixed(name, len)?;
+    fs::fcntl_add_seals(&file, SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// As [`create_sealed`], but further seals can still be put on the file: see [`seal`].
+///
+/// # Errors
+/// As for [`create_sealed`].
+pub fn create_fixed(name: &str, len: usize) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = match fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // Kernels before 6.3 do not know the flag.
@@ -43,8 +57,39 @@ pub fn create_sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
         return Err(Errno::FBIG.into());
     }
     fs::ftruncate(&file, len as u64)?;
-    fs::fcntl_add_seals(&file, SEALS)?;
+    fs::fcntl_add_seals(&file, FIXED)?;
     Ok(file)
+}
+
+/// Puts the last seals on a file from [`create_fixed`]. With `against_writers` that includes
+/// `F_SEAL_FUTURE_WRITE` where the kernel has it (5.1): from then on it refuses every new writable
+/// mapping, every `write(2)` and every hole, also through a descriptor that was opened anew.
+/// Mappings that exist stay as they are. Once sealed, a file stays so; a second call changes
+/// nothing.
+///
+/// The other side of the seal: memory of such a file goes back to the system with the file alone,
+/// since `MADV_REMOVE` punches holes.
+///
+/// # Errors
+/// What `fcntl(F_ADD_SEALS)` said.
+pub fn seal(fd: BorrowedFd<'_>, against_writers: bool) -> io::Result<()> {
+    if fs::fcntl_get_seals(fd)?.contains(SealFlags::SEAL) {
+        return Ok(());
+    }
+    if against_writers {
+        match fs::fcntl_add_seals(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
+            // Kernels before 5.1 do not know the seal.
+            Err(Errno::INVAL) => {}
+            done => return Ok(done?),
+        }
+    }
+    Ok(fs::fcntl_add_seals(fd, SealFlags::SEAL)?)
+}
+
+/// Whether the kernel refuses new writers of the file: see [`seal`].
+pub fn refuses_writers(fd: BorrowedFd<'_>) -> bool {
+    let writers = SealFlags::FUTURE_WRITE | SealFlags::WRITE;
+    fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.intersects(writers))
 }
 
 /// Checks that a descriptor from a peer is safe to map as `len` bytes: an ordinary memfd of
@@ -149,6 +194,25 @@ mod tests {
         let Ok(huge) = fs::memfd_create("pinfold-test", flags) else { return };
         fs::fcntl_add_seals(&huge, SEALS).unwrap();
         assert!(matches!(check_sealed(huge.as_fd(), 0), Err(SealError::NotMemfd)));
+    }
+
+    #[test]
+    fn sealing_goes_one_way() {
+        let file = create_fixed("pinfold-test", 8192).unwrap();
+        assert!(matches!(check_sealed(file.as_fd(), 8192), Err(SealError::Unsealed)));
+        assert!(!refuses_writers(file.as_fd()));
+        seal(file.as_fd(), true).unwrap();
+        check_sealed(file.as_fd(), 8192).unwrap();
+        seal(file.as_fd(), false).unwrap();
+        if refuses_writers(file.as_fd()) {
+            assert_eq!(rustix::io::pwrite(&file, b"x", 0), Err(Errno::PERM));
+        }
+
+        let open = create_fixed("pinfold-test", 8192).unwrap();
+        seal(open.as_fd(), false).unwrap();
+        check_sealed(open.as_fd(), 8192).unwrap();
+        assert!(!refuses_writers(open.as_fd()));
+        assert_eq!(rustix::io::pwrite(&open, b"x", 0), Ok(1));
     }
 
     #[test]

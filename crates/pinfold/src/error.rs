@@ -97,6 +97,18 @@ pub enum Error {
         /// How to raise it or do without.
         remedy: &'static str,
     },
+    /// The system has not enough memory left to back what was asked for.
+    #[error(
+        "no memory for {wanted} more bytes of an arena: {whose} has {left} left; drop buffers, or raise its limit"
+    )]
+    NoMemory {
+        /// Bytes that would have to be committed.
+        wanted: u64,
+        /// Bytes that can still be, some of its limit left aside.
+        left: u64,
+        /// Whose limit it is.
+        whose: String,
+    },
     /// The message was longer than the buffer. The buffer holds its first `capacity` bytes.
     #[error(
         "the message is {len} bytes long, the buffer {capacity}; the buffer holds its beginning, the rest is dropped"
@@ -172,8 +184,10 @@ pub enum Error {
     /// The time given ran out.
     #[error("nothing happened within {0:?}")]
     Timeout(Duration),
-    /// The endpoint was made by the process this one was forked from.
-    #[error("this endpoint belongs to the process this one was forked from; make a new one here")]
+    /// The endpoint or arena was made by the process this one was forked from.
+    #[error(
+        "this endpoint or arena belongs to the process this one was forked from; make a new one here"
+    )]
     Forked,
     /// The endpoint was closed.
     #[error("the endpoint is closed")]

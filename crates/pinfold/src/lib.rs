@@ -8,6 +8,7 @@
 //!
 //! - `endpoint`: endpoints, posting, tag matching, completing, waiting.
 //! - [`route`]: the cost model, its calibration, the choice of path, receipts.
+//! - `arena`: memory of this process that its peers can map.
 //! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`).
 //! - `wire`: the bytes two processes share; nothing else knows an offset.
 //! - `sync`: the atomics, and a lock that is almost free for one thread.
@@ -16,6 +17,8 @@
 // Under loom only what is modelled is compiled, and most of its callers are not.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
+#[cfg(not(loom))]
+mod arena;
 #[cfg(not(loom))]
 mod endpoint;
 #[cfg(not(loom))]
@@ -30,6 +33,7 @@ mod wire;
 
 #[cfg(not(loom))]
 pub use self::{
+    arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},
     endpoint::{
         Builder, Counters, Endpoint, Envelope, Message, MessageRequest, OwnedBuf, OwnedBufMut,
         PathCount, PeerInfo, Progress, Received, RecvRequest, Scope, ScopedRecv, ScopedSend,

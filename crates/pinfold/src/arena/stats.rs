@@ -1,0 +1,24 @@
+//! What an arena holds.
+
+/// Numbers about an arena, all at one moment. Bytes are rounded up as the arena does it: buffers to
+/// 64 bytes, committed memory to 256 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArenaStats {
+    /// Buffers in use.
+    pub buffers: u64,
+    /// Bytes of buffers in use.
+    pub bytes_live: u64,
+    /// The most [`ArenaStats::bytes_live`] ever was.
+    pub bytes_live_peak: u64,
+    /// Bytes that have memory, in use or not. Never more than the budget.
+    pub bytes_committed: u64,
+    /// The most [`ArenaStats::bytes_committed`] ever was.
+    pub bytes_committed_peak: u64,
+    /// Bytes of it in huge pages.
+    pub bytes_huge: u64,
+    /// Bytes of address space taken, with memory or without.
+    pub bytes_mapped: u64,
+    /// Files in memory that the arena consists of.
+    pub extents: u64,
+}
