@@ -1,6 +1,8 @@
 //! Buffers that begin at a chosen offset from a cache line, between guards.
 
-use crate::host::Bytes;
+use pinfold::Arena;
+
+use crate::host::{Bytes, Whole};
 
 /// Bytes before and behind the buffer that nothing may touch.
 const GUARD: usize = 64;
@@ -14,7 +16,25 @@ pub struct Aligned {
 impl Aligned {
     /// A buffer of `len` bytes, all of them 0.
     pub fn new(len: usize, offset: usize) -> Aligned {
-        let mut whole = vec![UNTOUCHED; len + 2 * GUARD + 64 + offset].into_boxed_slice();
+        let whole = vec![UNTOUCHED; Aligned::with_guards(len, offset)];
+        Aligned::of(Whole::Heap(whole.into_boxed_slice()), len, offset)
+    }
+
+    /// As [`Aligned::new`], in an arena.
+    ///
+    /// # Panics
+    /// If the arena has no memory.
+    pub fn in_arena(arena: &Arena, len: usize, offset: usize) -> Aligned {
+        let mut whole = arena.alloc(Aligned::with_guards(len, offset)).expect("memory");
+        whole.fill(UNTOUCHED);
+        Aligned::of(Whole::Arena(whole), len, offset)
+    }
+
+    fn with_guards(len: usize, offset: usize) -> usize {
+        len + 2 * GUARD + 64 + offset
+    }
+
+    fn of(mut whole: Whole, len: usize, offset: usize) -> Aligned {
         let at = GUARD + whole[GUARD..].as_ptr().align_offset(64) + offset;
         whole[at..at + len].fill(0);
         Aligned { bytes: Bytes::new(whole, at, len) }

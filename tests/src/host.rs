@@ -5,21 +5,54 @@
 //! system calls on memory that the caller found mapped in this very process. Tests that scribble
 //! over shared memory do it to memory that the library reaches as untrusted anyway.
 
-use std::{io, os::fd::BorrowedFd, sync::Mutex};
+use std::{
+    io,
+    ops::{Deref, DerefMut},
+    os::fd::BorrowedFd,
+    sync::Mutex,
+};
 
-use pinfold::{OwnedBuf, OwnedBufMut};
+use pinfold::{ArenaBuf, OwnedBuf, OwnedBufMut};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-/// A part of a box that operations can own.
+/// A part of some memory that operations can own.
 pub struct Bytes {
-    whole: Box<[u8]>,
+    whole: Whole,
     at: usize,
     len: usize,
 }
 
+/// Memory that does not move with this.
+pub enum Whole {
+    /// On the heap.
+    Heap(Box<[u8]>),
+    /// In an arena.
+    Arena(ArenaBuf),
+}
+
+impl Deref for Whole {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Whole::Heap(whole) => whole,
+            Whole::Arena(whole) => whole,
+        }
+    }
+}
+
+impl DerefMut for Whole {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Whole::Heap(whole) => whole,
+            Whole::Arena(whole) => whole,
+        }
+    }
+}
+
 impl Bytes {
     /// `len` bytes of `whole`, from `at`.
-    pub fn new(whole: Box<[u8]>, at: usize, len: usize) -> Bytes {
+    pub fn new(whole: Whole, at: usize, len: usize) -> Bytes {
         assert!(at + len <= whole.len());
         Bytes { whole, at, len }
     }
@@ -40,7 +73,7 @@ impl Bytes {
     }
 }
 
-// SAFETY: the bytes are on the heap and do not move with the struct; nothing else reaches them.
+// SAFETY: the bytes do not move with the struct; nothing else reaches them.
 unsafe impl OwnedBuf for Bytes {
     fn bytes(&self) -> (*const u8, usize) {
         (self.get().as_ptr(), self.len)

@@ -4,7 +4,7 @@ use std::{io::IoSliceMut, pin::pin};
 
 use async_executor::LocalExecutor;
 use futures_lite::future;
-use pinfold::{Endpoint, Path, PathSet, PeerId, Receipt, Refusal, Result, TagMatch};
+use pinfold::{Arena, Endpoint, Path, PathSet, PeerId, Receipt, Refusal, Result, TagMatch};
 use pinfold_tests::{
     Aligned, Args, Stage, block_on, role,
     stamp::{self, Random, mix},
@@ -23,6 +23,19 @@ enum Way {
     Cma,
     /// Each by `eager`.
     Eager,
+    /// As the library likes, out of an arena.
+    Arena,
+    /// Each by `mapped`, out of an arena; long ones by both sides.
+    Mapped,
+    /// Out of an arena whose peer has no address space for it.
+    Unmapped,
+}
+
+impl Way {
+    /// Whether the messages lie in an arena.
+    fn is_shared(self) -> bool {
+        matches!(self, Way::Arena | Way::Mapped | Way::Unmapped)
+    }
 }
 
 /// How the ends of operations are waited for.
@@ -34,8 +47,15 @@ enum Mode {
     Executor,
 }
 
-const WAYS: [(&str, Way); 4] =
-    [("auto", Way::Auto), ("copy", Way::Copy), ("cma", Way::Cma), ("eager", Way::Eager)];
+const WAYS: [(&str, Way); 7] = [
+    ("auto", Way::Auto),
+    ("copy", Way::Copy),
+    ("cma", Way::Cma),
+    ("eager", Way::Eager),
+    ("arena", Way::Arena),
+    ("mapped", Way::Mapped),
+    ("unmapped", Way::Unmapped),
+];
 const MODES: [(&str, Mode); 4] = [
     ("blocking", Mode::Blocking),
     ("polling", Mode::Polling),
@@ -78,6 +98,12 @@ plays! {
     eager_polling: "eager" "polling";
     eager_tiny_executor: "eager" "tiny-executor";
     eager_executor: "eager" "executor";
+    arena_blocking: "arena" "blocking";
+    arena_polling: "arena" "polling";
+    arena_executor: "arena" "executor";
+    mapped_blocking: "mapped" "blocking";
+    unmapped_blocking: "unmapped" "blocking";
+    unmapped_polling: "unmapped" "polling";
 }
 
 /// One message of the sweep.
@@ -169,8 +195,13 @@ fn source(args: &Args) {
     if is_denied(&endpoint, peer, way) {
         return;
     }
+    let arena = Arena::new().unwrap();
+    let mut read = 0;
     for case in sweep() {
-        let mut memory = Aligned::new(case.len, case.from);
+        let mut memory = match way.is_shared() {
+            true => Aligned::in_arena(&arena, case.len, case.from),
+            false => Aligned::new(case.len, case.from),
+        };
         stamp::fill(memory.get_mut(), case.number);
         if case.is_awaited() {
             endpoint.recv(peer, GO).unwrap();
@@ -187,6 +218,21 @@ fn source(args: &Args) {
             let both = receipt.copied_kernel + word(1);
             assert_eq!(both, case.len as u64, "{case:?}: {receipt}; copied by both");
         }
+        if receipt.path == Path::Mapped {
+            // What the receiver copied out of its mapping, and what this side helped with.
+            let both = receipt.copied_kernel + word(2);
+            assert_eq!(both, case.len as u64, "{case:?}: {receipt}; copied by both");
+            read += 1;
+        }
+    }
+    match way {
+        Way::Mapped => assert_eq!(read, sweep().count()),
+        // Everything long, once the arena is known.
+        Way::Arena => {
+            let long = sweep().filter(|case| case.len >= 256 << 10).count();
+            assert!(read >= long / 2, "{read} of {long}");
+        }
+        _ => assert_eq!(read, 0),
     }
     let counters = endpoint.counters();
     assert_eq!(
@@ -207,7 +253,10 @@ fn send(
 ) -> Result<Receipt> {
     if mode == Mode::Blocking {
         return match way {
-            Way::Auto | Way::Copy => endpoint.send(peer, tag, memory.get()),
+            Way::Auto | Way::Copy | Way::Arena | Way::Unmapped => {
+                endpoint.send(peer, tag, memory.get())
+            }
+            Way::Mapped => endpoint.send_by(Path::Mapped, peer, tag, memory.get()),
             Way::Cma => endpoint.send_by(Path::Cma, peer, tag, memory.get()),
             Way::Eager => endpoint.send_by(Path::Eager, peer, tag, memory.get()),
         };
@@ -238,7 +287,12 @@ fn check_source(case: Case, way: Way, receipt: &Receipt) {
     let (user, kernel) = (receipt.copied_user, receipt.copied_kernel);
     match receipt.path {
         Path::Inline | Path::Eager => assert_eq!((user, kernel), (len, 0), "{what}"),
-        Path::Cma => assert!(user == 0 && kernel <= len, "{what}"),
+        Path::Cma | Path::Mapped => assert!(user == 0 && kernel <= len, "{what}"),
+        Path::Handoff => panic!("{what}"),
+    }
+    // Nobody asks where a short message lies.
+    if way == Way::Auto && len >= 64 << 10 {
+        assert_eq!(receipt.refused(Path::Mapped), Some(Refusal::NotShareable), "{what}");
     }
     if way == Way::Copy && len > 56 {
         assert_eq!(receipt.refused(Path::Cma), Some(Refusal::SwitchedOff), "{what}");
@@ -251,20 +305,26 @@ fn check_receipt(case: Case, way: Way, receipt: &Receipt, what: &str) {
     assert_eq!(receipt.refused(receipt.path), None, "{what}");
     let fits = case.len <= 56;
     match (way, receipt.path) {
-        (Way::Auto | Way::Copy, Path::Inline) => assert!(fits, "{what}"),
-        (Way::Auto | Way::Copy, Path::Eager) | (Way::Auto, Path::Cma) => {
+        (Way::Cma, path) => assert_eq!(path, Path::Cma, "{what}"),
+        (Way::Eager, path) => assert_eq!(path, Path::Eager, "{what}"),
+        (Way::Mapped, path) => assert_eq!(path, Path::Mapped, "{what}"),
+        (_, Path::Inline) => assert!(fits, "{what}"),
+        (_, Path::Eager)
+        | (Way::Auto | Way::Arena | Way::Unmapped, Path::Cma)
+        | (Way::Arena, Path::Mapped) => {
             assert!(!fits, "{what}");
             assert_eq!(receipt.refused(Path::Inline), Some(Refusal::TooLong), "{what}");
         }
-        (Way::Cma, path) => assert_eq!(path, Path::Cma, "{what}"),
-        (Way::Eager, path) => assert_eq!(path, Path::Eager, "{what}"),
-        (Way::Copy, Path::Cma) => panic!("{what}"),
+        (_, Path::Cma | Path::Mapped | Path::Handoff) => panic!("{what}"),
     }
 }
 
 fn sink(args: &Args) {
     let (way, mode) = (named(&WAYS, args.text("way")), named(&MODES, args.text("mode")));
-    let builder = Endpoint::builder().label("sink").paths(paths(way, mode, false));
+    let mut builder = Endpoint::builder().label("sink").paths(paths(way, mode, false));
+    if way == Way::Unmapped {
+        builder = builder.mapped_bytes_max(1 << 20);
+    }
     let (endpoint, peer) = role::listen(builder, "sweep");
     if is_denied(&endpoint, peer, way) {
         return;
@@ -281,6 +341,11 @@ fn sink(args: &Args) {
         let len = case.len as u64;
         match receipt.path {
             Path::Cma => assert_eq!(receipt.copied_user, 0, "{what}"),
+            Path::Mapped => {
+                assert!(receipt.copied_user <= len && receipt.copied_kernel == 0, "{what}");
+                // Short ones are copied by this side alone, and nothing copies the rest here.
+                assert!(receipt.copied_user == len || len >= 2 << 20, "{what}");
+            }
             // A message that was not asked for is copied a second time, except a long one that is
             // still coming in.
             _ => {
@@ -294,9 +359,10 @@ fn sink(args: &Args) {
         if way == Way::Copy && len > 56 {
             assert_eq!(receipt.refused(Path::Cma), Some(Refusal::SwitchedOffByPeer), "{what}");
         }
-        let mut ack = [0; 16];
+        let mut ack = [0; 24];
+        ack[16..].copy_from_slice(&receipt.copied_user.to_le_bytes());
         ack[..8].copy_from_slice(&(receipt.path as u64).to_le_bytes());
-        ack[8..].copy_from_slice(&receipt.copied_kernel.to_le_bytes());
+        ack[8..16].copy_from_slice(&receipt.copied_kernel.to_le_bytes());
         endpoint.send(peer, ACK, &ack).unwrap();
     }
     let counters = endpoint.counters();

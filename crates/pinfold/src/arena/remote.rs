@@ -3,8 +3,16 @@
 //!
 //! **Invariant.** No reference to bytes of a mapping ever exists: its owner can write them at any
 //! time. [`Mapping::get`] hands out raw pointers, bounded, to copy out of.
+//!
+//! A peer may send a file without memory in it. Before a part is first read the kernel is asked to
+//! map it ([`Mapping::prepare`]), which fails, where touching it would be a `SIGBUS`; and what is
+//! in a file that is sealed against writers stays there, for the same seal refuses holes.
 
-use std::os::fd::BorrowedFd;
+use std::{
+    io,
+    os::fd::BorrowedFd,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use pinfold_sys::{
     mapping::{ReadOnlyMapping, SharedMapping},
@@ -14,9 +22,14 @@ use pinfold_sys::{
 use super::committed::BLOCK_BYTES;
 use crate::{Error, Result};
 
+/// Bytes that are prepared at a time, as an exponent.
+const PART_SHIFT: u32 = 18;
+
 /// A peer's extent.
 pub(crate) struct Mapping {
     kind: Kind,
+    /// A bit for each part that was prepared. Relaxed: a part that is prepared twice is no harm.
+    prepared: Box<[AtomicU64]>,
 }
 
 enum Kind {
@@ -28,13 +41,16 @@ impl Mapping {
     /// Maps what a peer sent, to be read. The kernel refuses to make the mapping writable.
     ///
     /// # Errors
-    /// [`Error::Os`] if it is no memfd of exactly that size, or could still shrink or be sealed
-    /// further; `ENOMEM` where the address space or the number of mappings is exhausted.
+    /// [`Error::Os`] if it is no memfd of exactly that size, could still shrink or be sealed
+    /// further, or has no seal against writers; `ENOMEM` where the address space or the number of mappings is exhausted.
     pub(crate) fn map_readonly(fd: BorrowedFd<'_>, bytes_max: u64) -> Result<Mapping> {
         let len = check(fd, bytes_max)?;
+        if !memfd::refuses_writers(fd) {
+            return Err(mmap(rustix::io::Errno::PERM.into()));
+        }
         // Aligned as at its owner, so that huge pages are mapped as such.
         let mapping = ReadOnlyMapping::map(fd, len, BLOCK_BYTES).map_err(mmap)?;
-        Ok(Mapping { kind: Kind::ReadOnly(mapping) })
+        Ok(Mapping::new(Kind::ReadOnly(mapping), len))
     }
 
     /// Maps what a peer sent, to be read and written.
@@ -44,7 +60,43 @@ impl Mapping {
     pub(crate) fn map_writable(fd: BorrowedFd<'_>, bytes_max: u64) -> Result<Mapping> {
         let len = check(fd, bytes_max)?;
         let mapping = SharedMapping::map_aligned(fd, len, BLOCK_BYTES).map_err(mmap)?;
-        Ok(Mapping { kind: Kind::Writable(mapping) })
+        Ok(Mapping::new(Kind::Writable(mapping), len))
+    }
+
+    fn new(kind: Kind, len: usize) -> Mapping {
+        let words = (len >> PART_SHIFT) / 64 + 1;
+        Mapping { kind, prepared: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// Makes sure that the `len` bytes at `offset`, which lie inside, can be touched. The first
+    /// time that takes a system call for 256 KiB, later a load.
+    ///
+    /// # Errors
+    /// `ENOMEM` or `EFAULT` where memory ran out; `EINVAL` if they do not lie inside.
+    #[inline]
+    pub(crate) fn prepare(&self, offset: u64, len: u64) -> io::Result<()> {
+        let end = offset.checked_add(len).filter(|end| *end <= self.len());
+        let end = end.ok_or(rustix::io::Errno::INVAL)?;
+        let (mut part, last) = (offset >> PART_SHIFT, end.saturating_sub(1) >> PART_SHIFT);
+        while part <= last && len > 0 {
+            let (word, bit) = (&self.prepared[part as usize / 64], 1 << (part % 64));
+            if word.load(Ordering::Relaxed) & bit == 0 {
+                self.populate(part)?;
+                word.fetch_or(bit, Ordering::Relaxed);
+            }
+            part += 1;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn populate(&self, part: u64) -> io::Result<()> {
+        let start = (part << PART_SHIFT) as usize;
+        let range = start..(start + (1 << PART_SHIFT)).min(self.len() as usize);
+        match &self.kind {
+            Kind::ReadOnly(mapping) => mapping.populate(range),
+            Kind::Writable(mapping) => mapping.populate(range),
+        }
     }
 
     /// Bytes mapped.

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::Message;
+use crate::{ArenaBuf, Message};
 
 /// A buffer to send from whose bytes do not move with it.
 ///
@@ -63,6 +63,20 @@ unsafe impl OwnedBufMut for Box<[u8]> {
 unsafe impl OwnedBuf for Arc<[u8]> {
     fn bytes(&self) -> (*const u8, usize) {
         (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: the bytes of an arena's buffer do not move with it, and are its own.
+unsafe impl OwnedBuf for ArenaBuf {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: as above. Peers may read them, but never write.
+unsafe impl OwnedBufMut for ArenaBuf {
+    fn bytes_mut(&mut self) -> (*mut u8, usize) {
+        (self.as_mut_ptr(), self.len())
     }
 }
 

@@ -78,6 +78,13 @@ impl Builder {
         self
     }
 
+    /// Bytes of address space for arenas of peers that are mapped here, over all peers. At the limit
+    /// what was not used for longest is unmapped. Default: 1 TiB; no memory is taken by it.
+    pub fn mapped_bytes_max(mut self, bytes: usize) -> Builder {
+        self.config.mapped_bytes_max = bytes;
+        self
+    }
+
     /// Bytes for messages that come before anybody asks for them, over all peers. It is shared out
     /// as credit; senders without credit wait. Default: 64 MiB.
     pub fn unexpected_bytes_max(mut self, bytes: usize) -> Builder {

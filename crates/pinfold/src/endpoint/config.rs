@@ -35,6 +35,8 @@ pub(crate) struct Config {
     /// Memory for messages nobody has asked for yet, over all peers.
     pub unexpected_bytes_max: usize,
     pub peers_max: usize,
+    /// Address space for arenas of peers.
+    pub mapped_bytes_max: usize,
 }
 
 /// Credit for eager messages a peer is granted at most: more than a full lane holds, so that credit
@@ -58,6 +60,7 @@ impl Default for Config {
             lane_bytes_max: 64 << 20,
             unexpected_bytes_max: 64 << 20,
             peers_max: 1 << 20,
+            mapped_bytes_max: 1 << 40,
         }
     }
 }

@@ -13,6 +13,7 @@ use pinfold_sys::process::{RemoteSegment, Segment, read_remote, write_remote};
 use smallvec::SmallVec;
 
 use crate::{
+    arena::{self, ArenaRef, Mapping},
     link::shm::{
         lane::{LaneRx, LaneTx},
         ring::Violation,
@@ -43,6 +44,14 @@ impl Part {
     #[inline(always)]
     pub(crate) fn len(self) -> u64 {
         self.len as u64
+    }
+
+    /// The extent of this process that all of this lies in, and its offset there. A few nanoseconds
+    /// where it lies in none.
+    #[inline]
+    pub(crate) fn locate(self) -> Option<(ArenaRef, u64)> {
+        // In use, by the invariant.
+        arena::find(self.ptr, self.len)
     }
 
     /// Copies all of this, at most as many bytes as there are words, to the body of a descriptor.
@@ -295,6 +304,36 @@ impl Scatter {
             let word: [u8; 8] = std::array::from_fn(|b| bytes[i * 8 + b]);
             u64::from_ne_bytes(word)
         })
+    }
+
+    /// Copies `len` bytes from `offset` of a peer's arena to byte `at` of this.
+    ///
+    /// # Errors
+    /// `EINVAL` if the arena has no such bytes; `ENOMEM` or `EFAULT` if it has no memory for them.
+    pub(crate) fn copy_out_of(
+        &self,
+        mapping: &Mapping,
+        offset: u64,
+        at: u64,
+        len: u64,
+    ) -> io::Result<u64> {
+        mapping.prepare(offset, len)?;
+        let mut done = 0;
+        while done < len {
+            let parts = self.range(at + done, len - done);
+            if parts.is_empty() {
+                break;
+            }
+            for part in parts {
+                let from = mapping.get(offset + done, part.len as u64);
+                let from = from.ok_or(rustix::io::Errno::INVAL)?;
+                // SAFETY: `from` lies in the mapping, which has memory there; the part is writable
+                // by the invariant. A mapping of a peer's file is never memory of a caller.
+                unsafe { std::ptr::copy_nonoverlapping(from, part.ptr, part.len) };
+                done += part.len as u64;
+            }
+        }
+        Ok(done)
     }
 
     /// Reads `len` bytes of process `pid`, from byte `from` of `remote`, to byte `at` of this.

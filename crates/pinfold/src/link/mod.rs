@@ -2,4 +2,6 @@
 
 #[cfg(not(loom))]
 pub(crate) mod local;
+#[cfg(not(loom))]
+pub(crate) mod parcel;
 pub(crate) mod shm;

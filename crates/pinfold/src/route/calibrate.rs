@@ -26,6 +26,10 @@ const CROSSING_NS_PER_BYTE: f64 = 0.05;
 /// message, and the word that it was taken.
 const CMA_HOPS: f64 = 2.0;
 
+/// Hops between cores that a mapped transfer needs besides its copy: as cma, and the copy's first
+/// line.
+const MAPPED_HOPS: f64 = 3.0;
+
 /// Whether this process may read itself with `process_vm_readv(2)`; some filters forbid the call
 /// altogether. One system call.
 pub(super) fn cma_is_allowed() -> bool {
@@ -49,16 +53,22 @@ pub(super) fn measure() -> Measured {
     let mut to = vec![2u8; LARGE];
     let allowed = cma_is_allowed();
     let cma = if allowed { cma(until, &from, &mut to) } else { None };
-    let eager = eager(until, &from, &mut to);
-    let [eager, cma] = [eager, cma].map(|line| line.filter(|line| line.is_plausible()));
+    let copies = copies(until, &from, &mut to);
+    let [eager, mapped] = [copies.map(eager), copies.map(mapped)];
+    let [eager, cma, mapped] =
+        [eager, cma, mapped].map(|line| line.filter(|line| line.is_plausible()));
     Measured {
-        costs: CostModel { eager: eager.unwrap_or(default.eager), cma: cma.unwrap_or(default.cma) },
+        costs: CostModel {
+            eager: eager.unwrap_or(default.eager),
+            cma: cma.unwrap_or(default.cma),
+            mapped: mapped.unwrap_or(default.mapped),
+        },
         complete: eager.is_some() && (cma.is_some() || !allowed),
     }
 }
 
-/// A hop and two copies.
-fn eager(until: u64, from: &[u8], to: &mut [u8]) -> Option<Line> {
+/// What a copy by this processor costs.
+fn copies(until: u64, from: &[u8], to: &mut [u8]) -> Option<Line> {
     let mut copy = |rounds, batch, len: usize| {
         median(until, rounds, batch, || {
             black_box(&mut to[..len]).copy_from_slice(black_box(&from[..len]));
@@ -70,11 +80,23 @@ fn eager(until: u64, from: &[u8], to: &mut [u8]) -> Option<Line> {
     // Without time for the large one, what is in the cache must do.
     let large = copy(3, 1, LARGE).map_or(middle, |ns| ns / LARGE as f64);
     let rate = (middle + large) / 2.0;
-    let start = (small - rate * SMALL as f64).max(0.0);
-    Some(Line {
-        base_ns: CostModel::DEFAULT.eager.base_ns + 2.0 * start,
-        ns_per_byte: 2.0 * rate + CROSSING_NS_PER_BYTE,
-    })
+    Some(Line { base_ns: (small - rate * SMALL as f64).max(0.0), ns_per_byte: rate })
+}
+
+/// A hop and two copies.
+fn eager(copy: Line) -> Line {
+    Line {
+        base_ns: CostModel::DEFAULT.eager.base_ns + 2.0 * copy.base_ns,
+        ns_per_byte: 2.0 * copy.ns_per_byte + CROSSING_NS_PER_BYTE,
+    }
+}
+
+/// Hops and one copy, of lines that come from another core, but need not be taken back.
+fn mapped(copy: Line) -> Line {
+    Line {
+        base_ns: MAPPED_HOPS * CostModel::DEFAULT.eager.base_ns + copy.base_ns,
+        ns_per_byte: copy.ns_per_byte + CROSSING_NS_PER_BYTE / 2.0,
+    }
 }
 
 /// Two hops and a system call.

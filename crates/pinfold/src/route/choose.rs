@@ -1,6 +1,6 @@
 //! The path of one message.
 
-use super::{Learner, Path, Receipt, Refusal};
+use super::{Learner, Path, PathSet, Receipt, Refusal};
 
 /// The longest message that fits into a descriptor, bytes.
 pub const INLINE_MAX: u64 = 56;
@@ -22,8 +22,8 @@ impl Permissions {
         let refusals = Path::ALL.map(|path| allowed(path).err());
         Permissions {
             refusals,
-            inline: receipt(Path::Inline, &refusals, None),
-            eager: receipt(Path::Eager, &refusals, None),
+            inline: receipt(Path::Inline, true, &refusals, None),
+            eager: receipt(Path::Eager, true, &refusals, None),
         }
     }
 
@@ -60,25 +60,27 @@ impl Choice {
 }
 
 /// Chooses the path of a message of `len` bytes: inline if it fits, else the one that is expected
-/// to be faster, else the one that is left.
+/// to be fastest, else the one that is left. `shareable`: the peer can map the message's memory.
 ///
-/// A few nanoseconds up to [`Learner::cma_from`], some tens beyond.
+/// A few nanoseconds up to [`Learner::from`], some tens beyond.
 ///
 /// # Errors
 /// No path is left: the one that says most about why.
 #[inline]
 pub(crate) fn choose(
     len: u64,
+    shareable: bool,
     may: &Permissions,
     learner: &mut Learner,
 ) -> Result<Choice, (Path, Refusal)> {
     if len <= INLINE_MAX && may.may(Path::Inline) {
         return Ok(Choice::settled(may.inline, len));
     }
-    if len < learner.cma_from() && may.may(Path::Eager) {
+    let pays = len >= learner.from(Path::Cma) || shareable && len >= learner.from(Path::Mapped);
+    if !pays && may.may(Path::Eager) {
         return Ok(Choice::settled(may.eager, len));
     }
-    choose_long(len, may, learner)
+    choose_long(len, shareable, may, learner)
 }
 
 /// As [`choose`], but fails where the machine denies the path that would be fastest.
@@ -89,10 +91,16 @@ pub(crate) fn choose(
 /// The path and why it was denied; or no path is left.
 pub(crate) fn choose_strict(
     len: u64,
+    shareable: bool,
     may: &Permissions,
     learner: &mut Learner,
 ) -> Result<Choice, (Path, Refusal)> {
-    let fits = |path| path != Path::Inline || len <= INLINE_MAX;
+    let fits = |path| match path {
+        Path::Inline => len <= INLINE_MAX,
+        Path::Mapped => shareable,
+        Path::Handoff => false,
+        Path::Eager | Path::Cma => true,
+    };
     let wanted = |path| may.refusal(path).is_none_or(Refusal::is_denial);
     let fastest = Path::ALL
         .into_iter()
@@ -100,22 +108,32 @@ pub(crate) fn choose_strict(
         .min_by(|&a, &b| learner.predict(a, len).total_cmp(&learner.predict(b, len)));
     match fastest.and_then(|path| Some((path, may.refusal(path)?))) {
         Some(denied) => Err(denied),
-        None => choose(len, may, learner),
+        None => choose(len, shareable, may, learner),
     }
 }
 
 fn choose_long(
     len: u64,
+    shareable: bool,
     may: &Permissions,
     learner: &mut Learner,
 ) -> Result<Choice, (Path, Refusal)> {
-    let (path, skipped) = match (may.refusal(Path::Eager), may.refusal(Path::Cma)) {
-        (None, None) => {
-            let pick = learner.pick(len);
-            let other = if pick.path == Path::Cma { Path::Eager } else { Path::Cma };
-            (pick.path, pick.exploring.then_some(other))
+    let mapped = shareable && may.may(Path::Mapped);
+    let mut open = PathSet::only(&[Path::Eager, Path::Cma]);
+    if mapped {
+        open = open.with(Path::Mapped);
+    }
+    let (path, instead_of) = match (may.refusal(Path::Eager), may.refusal(Path::Cma)) {
+        (None, cma) => {
+            let open = if cma.is_some() { open.without(Path::Cma) } else { open };
+            let pick = learner.pick(len, open);
+            (pick.path, pick.instead_of)
         }
-        (None, Some(_)) => (Path::Eager, None),
+        (Some(_), cma) if mapped => {
+            let slower = |path| learner.predict(path, len) > learner.predict(Path::Mapped, len);
+            let path = if cma.is_some() || slower(Path::Cma) { Path::Mapped } else { Path::Cma };
+            (path, None)
+        }
         (Some(_), None) => (Path::Cma, None),
         (Some(_), Some(cma)) if cma.is_denial() => return Err((Path::Cma, cma)),
         (Some(eager), Some(_)) => {
@@ -124,18 +142,25 @@ fn choose_long(
             return Err(if only_inline { why } else { (Path::Eager, eager) });
         }
     };
-    let receipt = receipt(path, &may.refusals, skipped);
-    Ok(Choice { exploring: skipped.is_some(), ..Choice::settled(receipt, len) })
+    let receipt = receipt(path, shareable, &may.refusals, instead_of);
+    Ok(Choice { exploring: instead_of.is_some(), ..Choice::settled(receipt, len) })
 }
 
 /// The receipt of a message over `path`, with the reason for each other path but `skipped`.
 /// Wherever inline is allowed and not taken, the message is too long for it.
-fn receipt(path: Path, refusals: &[Option<Refusal>], skipped: Option<Path>) -> Receipt {
+fn receipt(
+    path: Path,
+    shareable: bool,
+    refusals: &[Option<Refusal>],
+    skipped: Option<Path>,
+) -> Receipt {
     let mut receipt = Receipt::new(path, 0);
     for (other, &refusal) in Path::ALL.into_iter().zip(refusals) {
         let why = match other {
             Path::Inline => Refusal::TooLong,
-            Path::Eager | Path::Cma => Refusal::Slower,
+            Path::Mapped if !shareable => Refusal::NotShareable,
+            Path::Eager | Path::Cma | Path::Mapped => Refusal::Slower,
+            Path::Handoff => Refusal::Kept,
         };
         if other != path && Some(other) != skipped {
             receipt.refuse(other, refusal.unwrap_or(why));
@@ -145,153 +170,4 @@ fn receipt(path: Path, refusals: &[Option<Refusal>], skipped: Option<Path>) -> R
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::route::CostModel;
-
-    const EPERM: Refusal = Refusal::Denied(1);
-
-    fn may(inline: Option<Refusal>, eager: Option<Refusal>, cma: Option<Refusal>) -> Permissions {
-        let refusals = [inline, eager, cma];
-        Permissions::new(|path| refusals[path as usize].map_or(Ok(()), Err))
-    }
-
-    fn learner() -> Learner {
-        Learner::new(&CostModel::DEFAULT)
-    }
-
-    #[test]
-    fn by_size() {
-        let all = may(None, None, None);
-        let mut learner = learner();
-        for (len, path) in [
-            (0, Path::Inline),
-            (56, Path::Inline),
-            (57, Path::Eager),
-            (1023, Path::Eager),
-            (16 << 10, Path::Eager),
-            (64 << 10, Path::Cma),
-            (u64::MAX, Path::Cma),
-        ] {
-            let receipt = choose(len, &all, &mut learner).unwrap().receipt;
-            assert_eq!((receipt.path, receipt.bytes), (path, len));
-            assert_eq!(receipt.refused(path), None);
-            assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, 0));
-        }
-        let long = choose(1 << 20, &all, &mut learner).unwrap().receipt;
-        assert_eq!(long.refused(Path::Inline), Some(Refusal::TooLong));
-        assert_eq!(long.refused(Path::Eager), Some(Refusal::Slower));
-        let short = choose(8, &all, &mut learner).unwrap().receipt;
-        assert_eq!(short.refused(Path::Eager), Some(Refusal::Slower));
-        assert_eq!(short.refused(Path::Cma), Some(Refusal::Slower));
-    }
-
-    #[test]
-    fn refusals_are_kept() {
-        let denied = may(Some(Refusal::SwitchedOff), None, Some(EPERM));
-        for len in [8, 100, 1 << 20] {
-            let receipt = choose(len, &denied, &mut learner()).unwrap().receipt;
-            assert_eq!(receipt.path, Path::Eager);
-            assert_eq!(receipt.refused(Path::Inline), Some(Refusal::SwitchedOff));
-            assert_eq!(receipt.refused(Path::Cma), Some(EPERM));
-        }
-        let only_cma = may(Some(Refusal::SwitchedOff), Some(Refusal::SwitchedOffByPeer), None);
-        for len in [0, 8, 1 << 20] {
-            let receipt = choose(len, &only_cma, &mut learner()).unwrap().receipt;
-            assert_eq!(receipt.path, Path::Cma);
-            assert_eq!(receipt.refused(Path::Eager), Some(Refusal::SwitchedOffByPeer));
-        }
-    }
-
-    #[test]
-    fn nothing_left() {
-        let off = Some(Refusal::SwitchedOff);
-        let error = |may, len| choose(len, &may, &mut learner()).unwrap_err();
-        assert_eq!(error(may(off, off, Some(EPERM)), 8), (Path::Cma, EPERM));
-        assert_eq!(error(may(None, off, off), 57), (Path::Inline, Refusal::TooLong));
-        assert_eq!(error(may(off, off, off), 57), (Path::Eager, Refusal::SwitchedOff));
-    }
-
-    #[test]
-    fn strict_fails_only_where_a_denial_costs() {
-        let denied = may(None, None, Some(Refusal::WrongProcess));
-        let mut learner = learner();
-        for len in [0, 56, 57, 16 << 10] {
-            assert!(choose_strict(len, &denied, &mut learner).is_ok(), "{len}");
-        }
-        let error = choose_strict(1 << 20, &denied, &mut learner).unwrap_err();
-        assert_eq!(error, (Path::Cma, Refusal::WrongProcess));
-        for why in [Refusal::SwitchedOff, Refusal::SwitchedOffByPeer] {
-            let choice = choose_strict(1 << 20, &may(None, None, Some(why)), &mut learner).unwrap();
-            assert_eq!(choice.receipt.path, Path::Eager);
-        }
-    }
-
-    #[test]
-    fn exploring_is_no_claim() {
-        let all = may(None, None, None);
-        let mut learner = learner();
-        let tries: Vec<Choice> = (0..200)
-            .filter_map(|_| choose(64 << 10, &all, &mut learner).ok())
-            .filter(|choice| choice.exploring)
-            .collect();
-        assert!(!tries.is_empty());
-        for choice in tries {
-            assert_eq!(choice.receipt.path, Path::Eager);
-            assert_eq!(choice.receipt.refused(Path::Cma), None);
-            assert_eq!(choice.receipt.refused(Path::Inline), Some(Refusal::TooLong));
-        }
-    }
-
-    fn any_refusal() -> impl Strategy<Value = Option<Refusal>> {
-        prop::option::of(prop::sample::select(vec![
-            Refusal::SwitchedOff,
-            Refusal::SwitchedOffByPeer,
-            Refusal::WrongProcess,
-            EPERM,
-            Refusal::Denied(38),
-        ]))
-    }
-
-    proptest! {
-        #[test]
-        fn every_input_gets_an_answer(
-            inline in any_refusal(),
-            eager in any_refusal(),
-            cma in any_refusal(),
-            seen in prop::collection::vec((0..3usize, 0..40u32, any::<u64>()), 0..50),
-            lens in prop::collection::vec(
-                prop_oneof![0..100u64, 0..100_000u64, any::<u64>()], 1..100),
-        ) {
-            let may = may(inline, eager, cma);
-            let mut learner = learner();
-            for (path, log, ns) in seen {
-                learner.observe(Path::ALL[path], 1 << log, ns);
-            }
-            for len in lens {
-                let open = (inline.is_none() && len <= INLINE_MAX) || eager.is_none() || cma.is_none();
-                let strict = choose_strict(len, &may, &mut learner);
-                if let Err((path, why)) = strict {
-                    prop_assert!(!open || why.is_denial());
-                    prop_assert!(why == Refusal::TooLong || may.refusal(path) == Some(why));
-                }
-                let choice = choose(len, &may, &mut learner);
-                prop_assert_eq!(choice.is_ok(), open);
-                let Ok(choice) = choice else { continue };
-                let receipt = choice.receipt;
-                prop_assert!(may.may(receipt.path));
-                prop_assert!(receipt.path != Path::Inline || len <= INLINE_MAX);
-                prop_assert!(receipt.path == Path::Inline || len > INLINE_MAX || inline.is_some());
-                prop_assert_eq!(receipt.bytes, len);
-                let explained = receipt.refusals().count();
-                prop_assert_eq!(explained, if choice.exploring { 1 } else { 2 });
-                for (path, why) in receipt.refusals() {
-                    prop_assert!(path != receipt.path);
-                    prop_assert!(may.refusal(path).is_none_or(|refusal| refusal == why));
-                }
-            }
-        }
-    }
-}
+mod tests;

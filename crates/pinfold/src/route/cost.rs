@@ -8,6 +8,10 @@ use super::Path;
 /// comes close.
 const INLINE_NS: f64 = 60.0;
 
+/// One way, handed off: an announcement and a hop, whatever the size. Not measured either: nobody
+/// chooses it but the caller.
+const HANDOFF_NS: f64 = 120.0;
+
 /// A cost that grows evenly with size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,13 +48,16 @@ pub struct CostModel {
     pub eager: Line,
     /// [`Path::Cma`]: a system call and its handshake, and a copy with a look-up for each page.
     pub cma: Line,
+    /// [`Path::Mapped`]: an announcement, an answer, and a copy out of another core's cache.
+    pub mapped: Line,
 }
 
 impl CostModel {
-    /// The costs to assume where nothing was measured: they cross at 39,200 bytes.
+    /// The costs to assume where nothing was measured: eager and cma cross at 39,200 bytes.
     pub const DEFAULT: CostModel = CostModel {
         eager: Line { base_ns: 120.0, ns_per_byte: 0.10 },
         cma: Line { base_ns: 1100.0, ns_per_byte: 0.075 },
+        mapped: Line { base_ns: 350.0, ns_per_byte: 0.05 },
     };
 
     /// The expected time of a message of `len` bytes over `path`, nanoseconds; at least 1.
@@ -60,12 +67,14 @@ impl CostModel {
             Path::Inline => INLINE_NS,
             Path::Eager => self.eager.at(len),
             Path::Cma => self.cma.at(len),
+            Path::Mapped => self.mapped.at(len),
+            Path::Handoff => HANDOFF_NS,
         }
     }
 
     /// Whether a machine could have these costs.
     pub fn is_plausible(&self) -> bool {
-        self.eager.is_plausible() && self.cma.is_plausible()
+        [self.eager, self.cma, self.mapped].into_iter().all(Line::is_plausible)
     }
 }
 

@@ -32,7 +32,7 @@ use super::{
 };
 
 /// Goes up when [`Kept`] or the meaning of a constant changes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A machine may change in ways that its name does not show.
 const AGE_MAX_S: u64 = 30 * 24 * 3600;

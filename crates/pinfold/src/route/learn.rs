@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{CostModel, Path};
+use super::{CostModel, Path, PathSet};
 
 /// Classes are powers of two from 2^10 bytes; shorter messages never pay for a system call.
 const CLASS_MIN: u32 = 10;
@@ -83,31 +83,37 @@ impl Cell {
     }
 }
 
+/// The paths that are learnt about: those open to long messages that nobody gives away.
+const LONG: [Path; 3] = [Path::Eager, Path::Cma, Path::Mapped];
+
+/// Where a path is in [`LONG`].
+fn index(path: Path) -> Option<usize> {
+    LONG.iter().position(|long| *long == path)
+}
+
 /// One class of sizes.
 #[derive(Clone, Copy)]
 struct Class {
     turn: u32,
-    eager: Cell,
-    cma: Cell,
+    cells: [Cell; LONG.len()],
 }
 
 /// What one pair of peers has learnt about the paths between them.
 pub(crate) struct Learner {
     model: CostModel,
-    /// The length below which eager is the answer; see [`Learner::cma_from`].
-    cma_from: u64,
-    /// A bit for each class in which cma could pay.
-    pays: u32,
+    /// The lengths below which eager is the answer, for each path; see [`Learner::from`].
+    from: [u64; LONG.len()],
+    /// For each path a bit for each class in which it could pay.
+    pays: [u32; LONG.len()],
     classes: [Class; CLASSES],
 }
 
-/// The path to take, of those two that are open to every length.
+/// The path to take, of those that are open to every length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pick {
-    /// Eager or cma.
     pub(super) path: Path,
-    /// Whether it is taken only to see how it does; the other is expected to be faster.
-    pub(super) exploring: bool,
+    /// Set if the path is taken only to see how it does: the one that is expected to be faster.
+    pub(super) instead_of: Option<Path>,
 }
 
 /// The class of a message, if it is long enough to be in one.
@@ -119,32 +125,30 @@ fn class_of(len: u64) -> Option<usize> {
 impl Learner {
     /// Knows what `model` says.
     pub(crate) fn new(model: &CostModel) -> Learner {
-        let class = Class { turn: 0, eager: Cell::NEW, cma: Cell::NEW };
+        let class = Class { turn: 0, cells: [Cell::NEW; LONG.len()] };
+        let zero = [0; LONG.len()];
         let mut learner =
-            Learner { model: *model, cma_from: 0, pays: 0, classes: [class; CLASSES] };
+            Learner { model: *model, from: zero, pays: [0; LONG.len()], classes: [class; CLASSES] };
         (0..CLASSES).for_each(|class| learner.weigh(class));
         learner
     }
 
-    /// The length below which cma is neither used nor tried, `u64::MAX` if that is all of them.
+    /// The length below which `path` is neither used nor tried where eager is open, too; `u64::MAX`
+    /// if that is all of them.
     #[inline]
-    pub(crate) fn cma_from(&self) -> u64 {
-        self.cma_from
+    pub(crate) fn from(&self, path: Path) -> u64 {
+        index(path).map_or(0, |at| self.from[at])
     }
 
     /// A transfer of `len` bytes over `path` took `ns` nanoseconds. A few nanoseconds.
     ///
     /// Only messages of 1 KiB and more are learnt from, and nothing from inline ones.
     pub(crate) fn observe(&mut self, path: Path, len: u64, ns: u64) {
-        let Some(at) = class_of(len) else { return };
+        let (Some(at), Some(long)) = (class_of(len), index(path)) else { return };
         let expected = self.model.predict(path, len);
         let factor = ((ns as f64 / expected) as f32).clamp(1.0 / FACTOR_MAX, FACTOR_MAX);
         let class = &mut self.classes[at];
-        match path {
-            Path::Inline => return,
-            Path::Eager => class.eager.observe(factor, class.turn),
-            Path::Cma => class.cma.observe(factor, class.turn),
-        }
+        class.cells[long].observe(factor, class.turn);
         self.weigh(at);
     }
 
@@ -152,40 +156,45 @@ impl Learner {
     /// transfers of the class took.
     pub(crate) fn predict(&self, path: Path, len: u64) -> f64 {
         let expected = self.model.predict(path, len);
-        let Some(class) = class_of(len).map(|at| &self.classes[at]) else { return expected };
-        match path {
-            Path::Inline => expected,
-            Path::Eager => expected * f64::from(class.eager.factor),
-            Path::Cma => expected * f64::from(class.cma.factor),
+        match (class_of(len), index(path)) {
+            (Some(at), Some(long)) => expected * f64::from(self.classes[at].cells[long].factor),
+            _ => expected,
         }
     }
 
-    /// Picks eager or cma for the next transfer, both being allowed, and counts the transfer.
-    pub(super) fn pick(&mut self, len: u64) -> Pick {
-        let eager = Pick { path: Path::Eager, exploring: false };
-        let Some(at) = class_of(len).filter(|at| self.pays & 1 << at != 0) else { return eager };
+    /// Picks one of the `open` paths for the next transfer, eager among them, and counts the
+    /// transfer.
+    pub(super) fn pick(&mut self, len: u64, open: PathSet) -> Pick {
+        let eager = Pick { path: Path::Eager, instead_of: None };
+        let Some(at) = class_of(len) else { return eager };
+        let pays = |long: usize| open.contains(LONG[long]) && self.pays[long] & 1 << at != 0;
+        let candidates: [bool; LONG.len()] =
+            std::array::from_fn(|long| LONG[long] == Path::Eager || pays(long));
+        if candidates.iter().filter(|candidate| **candidate).count() == 1 {
+            return eager;
+        }
         self.next_turn(at);
-
-        let costs = [self.predict(Path::Eager, len), self.predict(Path::Cma, len)];
+        let costs = LONG.map(|path| self.predict(path, len));
+        let candidates = || (0..LONG.len()).filter(|long| candidates[*long]);
+        let cheapest = |a: &usize, b: &usize| costs[*a].total_cmp(&costs[*b]);
+        let best = candidates().min_by(cheapest).unwrap_or(0);
         let class = &mut self.classes[at];
         let turn = class.turn;
-        let cma_is_best = costs[1] < costs[0];
-        let (best, other, ratio, idle) = if cma_is_best {
-            (Path::Cma, Path::Eager, costs[0] / costs[1], class.eager.idle(turn))
-        } else {
-            (Path::Eager, Path::Cma, costs[1] / costs[0], class.cma.idle(turn))
-        };
-        if idle < EXPLORE_TURNS
-            || ratio > EXPLORE_RATIO
-            || f64::from(idle) < f64::from(EXPLORE_TURNS) * ratio * ratio
-        {
-            return Pick { path: best, exploring: false };
+        // At most one is tried in so many turns, whatever their number.
+        let rested =
+            candidates().all(|long| turn.wrapping_sub(class.cells[long].tried) >= EXPLORE_TURNS);
+        let due = candidates().filter(|long| *long != best).find(|long| {
+            let (ratio, idle) = (costs[*long] / costs[best], class.cells[*long].idle(turn));
+            ratio <= EXPLORE_RATIO
+                && f64::from(idle) >= f64::from(EXPLORE_TURNS) * (ratio * ratio).max(1.0)
+        });
+        match due.filter(|_| rested) {
+            Some(long) => {
+                class.cells[long].tried = turn;
+                Pick { path: LONG[long], instead_of: Some(LONG[best]) }
+            }
+            None => Pick { path: LONG[best], instead_of: None },
         }
-        match other {
-            Path::Cma => class.cma.tried = turn,
-            _ => class.eager.tried = turn,
-        }
-        Pick { path: other, exploring: true }
     }
 
     /// Counts a transfer of a class, and forgets what has not been confirmed for long.
@@ -194,7 +203,7 @@ impl Learner {
         class.turn = class.turn.wrapping_add(1);
         let turn = class.turn;
         let mut forgot = false;
-        for cell in [&mut class.eager, &mut class.cma] {
+        for cell in &mut class.cells {
             if cell.count > 0 && turn.wrapping_sub(cell.seen) >= FORGET_TURNS {
                 *cell = Cell { tried: cell.tried, seen: turn, ..Cell::NEW };
                 forgot = true;
@@ -205,24 +214,26 @@ impl Learner {
         }
     }
 
-    /// Notes whether cma could pay in a class: whether it is within reach of exploration at the
-    /// upper end of the class, by what is known of it or by the model alone.
+    /// Notes which paths could pay in a class: those within reach of exploration at the upper end of
+    /// the class, by what is known of them or by the model alone.
     fn weigh(&mut self, at: usize) {
         let len = (1 << (CLASS_MIN as usize + at + 1)) - 1;
-        let class = &self.classes[at];
-        let cma = self.model.predict(Path::Cma, len) * f64::from(class.cma.factor.min(1.0));
-        let eager = self.model.predict(Path::Eager, len) * f64::from(class.eager.factor);
-        // The last class has no upper end: what is longest decides there.
-        let endless =
-            at == CLASSES - 1 && self.model.cma.ns_per_byte < self.model.eager.ns_per_byte;
-        if cma <= EXPLORE_RATIO * eager || endless {
-            self.pays |= 1 << at;
-        } else {
-            self.pays &= !(1 << at);
+        let cells = &self.classes[at].cells;
+        let eager = self.model.predict(Path::Eager, len) * f64::from(cells[0].factor);
+        for (long, path) in LONG.into_iter().enumerate().skip(1) {
+            let cost = self.model.predict(path, len) * f64::from(cells[long].factor.min(1.0));
+            // The last class has no upper end: what is longest decides there.
+            let endless = at == CLASSES - 1
+                && self.model.predict(path, u64::MAX) < self.model.predict(Path::Eager, u64::MAX);
+            if cost <= EXPLORE_RATIO * eager || endless {
+                self.pays[long] |= 1 << at;
+            } else {
+                self.pays[long] &= !(1 << at);
+            }
+            self.from[long] = match self.pays[long] {
+                0 => u64::MAX,
+                pays => 1 << (CLASS_MIN + pays.trailing_zeros()),
+            };
         }
-        self.cma_from = match self.pays {
-            0 => u64::MAX,
-            pays => 1 << (CLASS_MIN + pays.trailing_zeros()),
-        };
     }
 }

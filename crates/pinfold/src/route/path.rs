@@ -13,11 +13,16 @@ pub enum Path {
     /// One copy by the kernel, `process_vm_readv(2)` or `process_vm_writev(2)`; any memory,
     /// where the pair of processes may.
     Cma = 2,
+    /// One copy by the processor, out of the sender's memory as the receiver has it mapped; the
+    /// message lies in an arena.
+    Mapped = 3,
+    /// No copy: the sender gives the memory away, in an arena, and the receiver looks at it there.
+    Handoff = 4,
 }
 
 impl Path {
     /// Every path, in the order of [`Path`]'s discriminants.
-    pub const ALL: [Path; 3] = [Path::Inline, Path::Eager, Path::Cma];
+    pub const ALL: [Path; 5] = [Path::Inline, Path::Eager, Path::Cma, Path::Mapped, Path::Handoff];
 
     /// The lower-case name that reports and options use.
     pub const fn name(self) -> &'static str {
@@ -25,6 +30,8 @@ impl Path {
             Path::Inline => "inline",
             Path::Eager => "eager",
             Path::Cma => "cma",
+            Path::Mapped => "mapped",
+            Path::Handoff => "handoff",
         }
     }
 

@@ -22,6 +22,13 @@ pub enum Refusal {
     NoCredit,
     /// The receiver asked for the message by another path.
     Declined,
+    /// The message does not lie in an arena, in one part.
+    NotShareable,
+    /// The sender keeps the memory of its message.
+    Kept,
+    /// The memory could not be handed to the peer, or the peer could not map it: limits on
+    /// descriptors, mappings or memory, at either side.
+    NotMapped,
     /// The trial read or wrote the wrong memory: the process id means another process there.
     WrongProcess,
 }
@@ -46,6 +53,9 @@ impl fmt::Display for Refusal {
                 let why = std::io::Error::from_raw_os_error(*errno);
                 write!(f, "denied by the kernel for this pair of processes: {why}")
             }
+            Refusal::NotShareable => f.write_str("the message does not lie in an arena"),
+            Refusal::Kept => f.write_str("the sender keeps the message's memory"),
+            Refusal::NotMapped => f.write_str("the peer has not mapped the message's arena"),
             Refusal::WrongProcess => {
                 f.write_str("the peer's process id names another process in this namespace")
             }
@@ -72,6 +82,9 @@ impl Code {
             Refusal::NoCredit => 5,
             Refusal::Declined => 6,
             Refusal::WrongProcess => 7,
+            Refusal::NotShareable => 8,
+            Refusal::Kept => 9,
+            Refusal::NotMapped => 10,
             // Linux has none beyond 4095 (include/linux/err.h).
             Refusal::Denied(errno) => DENIED | (errno & 0xfff) as u16,
         })
@@ -86,6 +99,9 @@ impl Code {
             5 => Refusal::NoCredit,
             6 => Refusal::Declined,
             7 => Refusal::WrongProcess,
+            8 => Refusal::NotShareable,
+            9 => Refusal::Kept,
+            10 => Refusal::NotMapped,
             code if code >= DENIED => Refusal::Denied((code - DENIED) as i32),
             _ => return None,
         })
@@ -113,6 +129,9 @@ mod tests {
             Refusal::NoCredit,
             Refusal::Declined,
             Refusal::WrongProcess,
+            Refusal::NotShareable,
+            Refusal::Kept,
+            Refusal::NotMapped,
             Refusal::Denied(0),
             Refusal::Denied(1),
             Refusal::Denied(4095),

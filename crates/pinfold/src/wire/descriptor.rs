@@ -216,12 +216,31 @@ pub(crate) struct Rts {
     pub place: Place,
     /// The sender wants it streamed through the ring, not read out of its memory.
     pub stream: bool,
+    /// The sender has given the memory away: the receiver may keep it until it says [`Fin`].
+    pub given: bool,
+    /// Where it lies in an arena of the sender's, if the receiver was sent that.
+    pub shelf: Option<Shelf>,
 }
 
+/// A place in an arena of the process that wrote this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shelf {
+    /// The number of the extent; never 0.
+    pub extent: u64,
+    pub offset: u64,
+}
+
+const STREAM: u64 = 1 << 32;
+const GIVEN: u64 = 1 << 33;
+
 impl Rts {
-    pub(crate) const fn body(self) -> [u64; 4] {
-        let parts = self.place.parts as u64 | (self.stream as u64) << 32;
-        [self.tag, self.len, self.place.at, parts]
+    pub(crate) const fn body(self) -> [u64; 6] {
+        let flags = if self.stream { STREAM } else { 0 } | if self.given { GIVEN } else { 0 };
+        let (extent, offset) = match self.shelf {
+            Some(shelf) => (shelf.extent, shelf.offset),
+            None => (0, 0),
+        };
+        [self.tag, self.len, self.place.at, self.place.parts as u64 | flags, extent, offset]
     }
 
     pub(crate) const fn read(body: &Body) -> Rts {
@@ -229,7 +248,12 @@ impl Rts {
             tag: body[0],
             len: body[1],
             place: Place { at: body[2], parts: body[3] as u32 },
-            stream: body[3] >> 32 != 0,
+            stream: body[3] & STREAM != 0,
+            given: body[3] & GIVEN != 0,
+            shelf: match body[4] {
+                0 => None,
+                extent => Some(Shelf { extent, offset: body[5] }),
+            },
         }
     }
 }
@@ -295,15 +319,45 @@ pub(crate) struct Fin {
     pub took_ns: u64,
     /// Whether the message was taken back by its sender (the answer to [`Kind::Cancel`]).
     pub cancelled: bool,
+    /// How the receiver came by the bytes.
+    pub by: By,
 }
+
+/// How a receiver took a message out of its sender's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum By {
+    /// Through the kernel.
+    Kernel = 0,
+    /// Out of its mapping of the sender's arena.
+    Mapping = 1,
+    /// Through the kernel, since it has no mapping of the arena that was named.
+    NoMapping = 2,
+    /// It looked at them where they are.
+    View = 3,
+}
+
+const CANCELLED: u64 = 1 << 32;
+const BY_SHIFT: u32 = 40;
 
 impl Fin {
     pub(crate) const fn body(self) -> [u64; 2] {
-        [self.errno as u64 | (self.cancelled as u64) << 32, self.took_ns]
+        let cancelled = if self.cancelled { CANCELLED } else { 0 };
+        [self.errno as u64 | cancelled | (self.by as u64) << BY_SHIFT, self.took_ns]
     }
 
     pub(crate) const fn read(body: &Body) -> Fin {
-        Fin { errno: body[0] as u32, took_ns: body[1], cancelled: body[0] >> 32 != 0 }
+        Fin {
+            errno: body[0] as u32,
+            took_ns: body[1],
+            cancelled: body[0] & CANCELLED != 0,
+            by: match body[0] >> BY_SHIFT {
+                1 => By::Mapping,
+                2 => By::NoMapping,
+                3 => By::View,
+                _ => By::Kernel,
+            },
+        }
     }
 }
 
@@ -369,19 +423,21 @@ mod tests {
         }
 
         #[test]
-        fn bodies_survive(a: u64, b: u64, c: u64, d: u32, e: u32, f: u16, g: u8, h: bool) {
+        fn bodies_survive(a: u64, b: u64, c: u64, d: u32, e: u32, f: u16, g: u8, h: bool, i: bool) {
             let piece = Piece { offset: d, len: e };
             prop_assert_eq!(Piece::read(&padded(&piece.body())), piece);
             let eager = Eager { tag: a, len: b, piece };
             prop_assert_eq!(Eager::read(&padded(&eager.body())), eager);
             let place = Place { at: c, parts: d };
-            let rts = Rts { tag: a, len: b, place, stream: h };
+            let shelf = (c != 0 && i).then_some(Shelf { extent: c, offset: a });
+            let rts = Rts { tag: a, len: b, place, stream: h, given: i, shelf };
             prop_assert_eq!(Rts::read(&padded(&rts.body())), rts);
             let push = Push { want: a, place, claim: e, generation: f, chunk_shift: g };
             for cts in [Cts::Stream { want: a }, Cts::Push(push)] {
                 prop_assert_eq!(Cts::read(&padded(&cts.body())), Some(cts));
             }
-            let fin = Fin { errno: d, took_ns: a, cancelled: h };
+            let by = [By::Kernel, By::Mapping, By::NoMapping, By::View][usize::from(g % 4)];
+            let fin = Fin { errno: d, took_ns: a, cancelled: h, by };
             prop_assert_eq!(Fin::read(&padded(&fin.body())), fin);
             let wrote = Wrote { errno: d, chunks: e };
             prop_assert_eq!(Wrote::read(&padded(&wrote.body())), wrote);

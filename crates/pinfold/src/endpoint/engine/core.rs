@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{
+    maps::Maps,
     op::{Bytes, Done, OpKey, OpTable, RecvStage, Wakes},
     peer::{Control, Peer},
 };
@@ -11,7 +12,7 @@ use crate::{
     endpoint::{counters::Counters, matching::Matcher},
     link::shm::budget::Budget,
     route::CostModel,
-    wire::descriptor::{Header, Kind, Place},
+    wire::descriptor::{Header, Kind, Rts},
 };
 
 /// A message nobody had asked for when it came.
@@ -21,7 +22,7 @@ pub(crate) enum Unexpected {
     /// It is coming in as stream `sid`.
     Arriving { sid: u32, len: u64 },
     /// It is in its sender's memory.
-    Waiting { sid: u32, len: u64, place: Place, stream: bool },
+    Waiting { sid: u32, rts: Rts },
     /// Its sender went before it was complete.
     Lost,
 }
@@ -38,6 +39,8 @@ pub(crate) struct Core {
     pub wakes: Wakes,
     /// Memory for growing lanes.
     pub lane_budget: Budget,
+    /// Arenas of peers.
+    pub maps: Maps,
     pub counters: Counters,
     pub model: &'static CostModel,
     pub strict: bool,

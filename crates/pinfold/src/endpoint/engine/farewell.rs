@@ -104,6 +104,7 @@ impl Engine {
         self.core.blocked.retain(|index| *index != id.index);
         self.newcomers.retain(|newcomer| *newcomer != id);
         self.links.forget(&peer);
+        self.core.maps.drop_peer(id);
         self.core.lane_budget.give(peer.tx.budgeted());
         self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
         if self.nobody_left().is_some() {

@@ -1,30 +1,36 @@
 //! Messages that wait in their sender's memory: how they come once a receive has matched.
 //!
-//! Where the pair may, the receiver reads them out (`process_vm_readv`). A long one is copied by
+//! One that lies in an arena which is mapped here is copied out of it. Else, where the pair may,
+//! the receiver reads it out (`process_vm_readv`). A long one is copied by
 //! both sides at once: each claims chunks from its own end until they meet, so that two cores
 //! copy, and a sender that does not run delays nothing. Where only the sender may reach the
 //! receiver, the sender writes all of it. Where neither may, it comes through the ring.
+
+use std::sync::Arc;
 
 use pinfold_sys::{clock, process};
 
 use super::{
     core::Core,
-    op::{Arrived, Bytes, OpKey, Pull, Pushing, RecvStage, SendStage, SharedPull, gone},
+    op::{Arrived, Bytes, OpKey, Pull, RecvStage, SharedPull, Source, gone},
     peer::{Inbound, Peer, Sink},
 };
 use crate::{
-    Error, Path,
+    Error, Path, Refusal,
     endpoint::scatter::{Landing, Remote},
     failpoint::{self, Point},
     link::shm::{
         claim::{self, End},
         ring::Violation,
     },
-    wire::descriptor::{Cts, Fin, Kind, Place, Push, Wrote},
+    wire::descriptor::{By, Cts, Fin, Kind, Place, Push, Rts, Shelf, Wrote},
 };
 
 /// Messages at least this long are copied by both sides.
 const SHARED_FROM: u64 = 64 << 10;
+/// Those that one side reads out of a mapping: the sender can only help through the kernel, which
+/// does not pay as long as the bytes lie in the caches.
+const MAPPED_SHARED_FROM: u64 = 2 << 20;
 /// Bytes one side copies alone before it looks at anything else.
 const ALONE_STEP: u64 = 1 << 20;
 
@@ -39,7 +45,7 @@ fn chunk_shift(len: u64) -> u8 {
     }
 }
 
-fn errno_of(error: &std::io::Error) -> u32 {
+pub(super) fn errno_of(error: &std::io::Error) -> u32 {
     error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()).unsigned_abs()
 }
 
@@ -77,39 +83,38 @@ impl Core {
     }
 
     /// A receive matched message `sid` of the peer, which is still in the peer's memory.
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn fetch(
         &mut self,
         peer: &mut Peer,
         key: OpKey,
         sid: u32,
-        tag: u64,
-        len: u64,
-        place: Place,
-        stream: bool,
+        rts: Rts,
     ) -> Result<(), Violation> {
+        let Rts { tag, len, .. } = rts;
         self.make_room(key, len);
         let Some(op) = self.ops.recv_mut(key) else {
             // No memory for it: the sender is told, the receiver knows.
-            self.fin(peer, sid, rustix::io::Errno::NOMEM.raw_os_error().unsigned_abs(), 0);
+            let errno = rustix::io::Errno::NOMEM.raw_os_error().unsigned_abs();
+            self.fin(peer, sid, errno, 0, By::Kernel);
             return Ok(());
         };
         let want = len.min(op.memory.len());
-        if !stream && (peer.we_read || peer.peer_writes) {
-            let to = op.memory.place();
-            if let Some(pull) = self.begin_pull(peer, sid, tag, len, want, place, to) {
-                if let Some(op) = self.ops.recv_mut(key) {
-                    op.stage = RecvStage::Pulling(Box::new(pull));
-                }
-                self.pulls.push_back(key);
-                return self.pull_step(peer, key).map(|_| ());
-            }
+        let to = op.memory.place();
+        let mapped = self.find_shelf(peer, &rts)?;
+        let is_reachable = mapped.is_some() || peer.we_read || peer.peer_writes;
+        if !rts.stream
+            && is_reachable
+            && let Some(pull) = self.begin_pull(peer, sid, &rts, want, mapped, to)
+        {
+            op_stage(self, key, RecvStage::Pulling(Box::new(pull)));
+            self.pulls.push_back(key);
+            return self.pull_step(peer, key).map(|_| ());
         }
         if peer.inbound_at(sid).is_some() {
             return Err(Violation("it began a stream twice"));
         }
         if want == 0 {
-            self.fin(peer, sid, 0, 0);
+            self.fin(peer, sid, 0, 0, By::Kernel);
             self.complete(key, peer, tag, len, 0);
             return Ok(());
         }
@@ -131,37 +136,53 @@ impl Core {
         Ok(())
     }
 
+    /// The message as it is mapped here, if its sender has put it where it can be.
+    fn find_shelf(&mut self, peer: &mut Peer, rts: &Rts) -> Result<Option<Source>, Violation> {
+        let Some(Shelf { extent, offset }) = rts.shelf else { return Ok(None) };
+        if self.maps.get(peer.id, extent).is_none() {
+            // It was sent before the message was announced. A connection that was closed meanwhile
+            // says so to whoever polls it.
+            self.take_parcels(peer)?;
+        }
+        let Some(mapping) = self.maps.get(peer.id, extent) else { return Ok(None) };
+        if mapping.get(offset, rts.len).is_none() {
+            return Err(Violation("it announced a message outside its arena"));
+        }
+        Ok(Some(Source::Mapped { mapping: Arc::clone(mapping), offset }))
+    }
+
     /// Decides who copies what, and asks the sender for its part. `None`: the pair cannot.
-    #[allow(clippy::too_many_arguments)]
     fn begin_pull(
         &mut self,
         peer: &mut Peer,
         sid: u32,
-        tag: u64,
-        len: u64,
+        rts: &Rts,
         want: u64,
-        place: Place,
+        mapped: Option<Source>,
         to: Place,
     ) -> Option<Pull> {
-        let reads = peer.we_read;
+        let reads = mapped.is_some() || peer.we_read;
         let started = clock::ticks();
         let mut errno = 0;
-        let remote = match Remote::fetch(peer.info.pid, place, len) {
-            Ok(remote) => remote,
-            // A sender that cannot be read writes all of it, and needs no list of its parts here.
-            Err(_) if !reads => Remote::none(),
-            Err(error) => {
-                errno = errno_of(&error);
-                Remote::none()
-            }
-        };
         let mut shared = None;
         let helps = if reads {
-            !peer.two_way.pull(started) && want >= SHARED_FROM
+            let from = if mapped.is_some() { MAPPED_SHARED_FROM } else { SHARED_FROM };
+            !peer.two_way.pull(started) && want >= from
         } else {
             // A sender that writes all of it must not need to read the list of our parts.
             want > 0 && to.parts <= 1
         };
+        let source = mapped.unwrap_or_else(|| {
+            Source::Remote(match Remote::fetch(peer.info.pid, rts.place, rts.len) {
+                Ok(remote) => remote,
+                // A sender that cannot be read writes all of it; its parts are not needed here.
+                Err(_) if !reads => Remote::none(),
+                Err(error) => {
+                    errno = errno_of(&error);
+                    Remote::none()
+                }
+            })
+        });
         if errno == 0 && peer.peer_writes && helps {
             let shift = chunk_shift(want);
             let chunks = want.div_ceil(1 << shift);
@@ -190,10 +211,11 @@ impl Core {
         Some(Pull {
             peer: peer.id,
             sid,
-            tag,
-            len,
+            tag: rts.tag,
+            len: rts.len,
             want,
-            remote,
+            source,
+            offered: rts.shelf.is_some(),
             copied: 0,
             started,
             shared,
@@ -253,7 +275,14 @@ impl Core {
             moved = true;
             let mut done = 0;
             while done < len {
-                match op.memory.pull(at + done, pid, &pull.remote, len - done) {
+                let (at, len) = (at + done, len - done);
+                let copied = match &pull.source {
+                    Source::Remote(remote) => op.memory.pull(at, pid, remote, len),
+                    Source::Mapped { mapping, offset } => {
+                        op.memory.copy_out_of(mapping, offset + at, at, len)
+                    }
+                };
+                match copied {
                     Ok(bytes) => done += bytes,
                     Err(error) => {
                         pull.errno = errno_of(&error);
@@ -331,23 +360,34 @@ impl Core {
                 op_stage(self, key, RecvStage::Streaming { peer: peer.id });
                 return;
             }
-            self.fin(peer, pull.sid, pull.errno, 0);
+            self.fin(peer, pull.sid, pull.errno, 0, By::Kernel);
             let source = std::io::Error::from_raw_os_error(pull.errno as i32);
             let error = Error::Transfer { peer: peer.info.name.clone(), source };
             self.finish(key, Err(error));
             return;
         }
         let ns = peer.pull_lap_ns(pull.started);
-        self.fin(peer, pull.sid, 0, ns.max(1));
-        let mut receipt = peer.receipt(Path::Cma, pull.want, pull.len);
-        receipt.copied_kernel = pull.copied;
+        let (path, by) = match pull.source {
+            Source::Mapped { .. } => (Path::Mapped, By::Mapping),
+            Source::Remote(_) if pull.offered => (Path::Cma, By::NoMapping),
+            Source::Remote(_) => (Path::Cma, By::Kernel),
+        };
+        self.fin(peer, pull.sid, 0, ns.max(1), by);
+        let mut receipt = peer.receipt(path, pull.want, pull.len);
+        match by {
+            By::Mapping => receipt.copied_user = pull.copied,
+            _ => receipt.copied_kernel = pull.copied,
+        }
+        if by == By::NoMapping {
+            receipt.refuse(Path::Mapped, Refusal::NotMapped);
+        }
         let bytes = self.own_bytes(key, pull.want);
         self.arrive(key, Arrived { peer: peer.id, tag: pull.tag, len: pull.len, receipt, bytes });
     }
 
-    fn fin(&mut self, peer: &mut Peer, sid: u32, errno: u32, took_ns: u64) {
+    fn fin(&mut self, peer: &mut Peer, sid: u32, errno: u32, took_ns: u64, by: By) {
         failpoint::hit(Point::BeforeFin);
-        let fin = Fin { errno, took_ns, cancelled: false };
+        let fin = Fin { errno, took_ns, cancelled: false, by };
         self.answer(peer, Kind::Fin, sid, &fin.body());
         failpoint::hit(Point::AfterFin);
     }
@@ -380,86 +420,6 @@ impl Core {
             }
         }
         self.pull_step(peer, key).map(|_| ())
-    }
-
-    /// The receiver of one of our messages asks us to copy, alone or beside it.
-    pub(crate) fn begin_push(
-        &mut self,
-        peer: &mut Peer,
-        key: OpKey,
-        push: Push,
-    ) -> Result<(), Violation> {
-        let sid = key.index;
-        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
-        if push.claim >= crate::wire::layout::CLAIMS
-            || !(12..=30).contains(&push.chunk_shift)
-            || push.want > op.memory.len()
-        {
-            return Err(Violation("it asked for a copy that makes no sense"));
-        }
-        match Remote::fetch(peer.info.pid, push.place, push.want) {
-            Ok(remote) => {
-                op.stage = SendStage::Pushing(Box::new(Pushing {
-                    want: push.want,
-                    remote,
-                    claim: push.claim,
-                    generation: push.generation,
-                    chunk_shift: push.chunk_shift,
-                    done: 0,
-                    copied: 0,
-                }));
-                self.pushes.push_back(key);
-            }
-            // The list of its parts cannot be read here. A receiver that can read goes on alone.
-            Err(error) => {
-                tracing::debug!(%error, "a peer's list of parts cannot be read");
-                op.stage = SendStage::Pushed { copied: 0 };
-                self.answer(peer, Kind::Wrote, sid, &Wrote { errno: 0, chunks: 0 }.body());
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the next chunk of a push. Whether it did anything.
-    pub(crate) fn push_step(&mut self, peer: &mut Peer, key: OpKey) -> bool {
-        let pid = peer.info.pid;
-        let Some(op) = self.ops.send_mut(key) else { return false };
-        let SendStage::Pushing(pushing) = &mut op.stage else { return false };
-        let chunks = pushing.want.div_ceil(1 << pushing.chunk_shift);
-        let word = peer.tx.claim_word(pushing.claim);
-        let taken = claim::take(word, pushing.generation, chunks, End::Back);
-        let mut errno = 0;
-        if let Some(chunk) = taken
-            && let Some(index) = chunks.checked_sub(chunk + 1)
-        {
-            let at = index << pushing.chunk_shift;
-            let len = (pushing.want - at).min(1 << pushing.chunk_shift);
-            let mut done = 0;
-            // The kernel knows the receiver by a number that another process gets one day; and a
-            // receiver that closed wants its memory back.
-            if !process::pidfd_alive(&peer.pidfd) || peer.rx.is_closed() {
-                errno = rustix::io::Errno::SRCH.raw_os_error().unsigned_abs();
-            }
-            while errno == 0 && done < len {
-                match op.memory.push(at + done, pid, &pushing.remote, len - done) {
-                    Ok(bytes) => done += bytes,
-                    Err(error) => errno = errno_of(&error),
-                }
-            }
-            failpoint::hit(Point::ChunkWritten);
-            pushing.done += 1;
-            pushing.copied += done;
-            if errno == 0 {
-                return true;
-            }
-        }
-        let (done, copied) = (pushing.done, pushing.copied);
-        op.stage = SendStage::Pushed { copied };
-        failpoint::hit(Point::BeforeWrote);
-        // A receiver that claimed everything itself may be done already and ignores this.
-        self.answer(peer, Kind::Wrote, key.index, &Wrote { errno, chunks: done }.body());
-        failpoint::hit(Point::AfterWrote);
-        true
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     failpoint::{self, Point},
     link::shm::ring::Violation,
     wire::descriptor::{
-        Body, Cts, Eager, Fin, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece, Rts, Wrote,
+        Body, By, Cts, Eager, Fin, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece, Rts, Wrote,
     },
 };
 
@@ -235,22 +235,21 @@ impl Core {
 
     /// A message in its sender's memory.
     fn announced(&mut self, peer: &mut Peer, sid: u32, rts: Rts) -> Result<(), Violation> {
-        let Rts { tag, len, place, stream } = rts;
-        if len > i64::MAX as u64 {
+        if rts.len > i64::MAX as u64 {
             return Err(Violation("it announced a message longer than memory"));
         }
-        match self.matcher.arrive(peer.id, tag) {
+        match self.matcher.arrive(peer.id, rts.tag) {
             Some(key) => {
                 failpoint::hit(Point::Matched);
-                self.fetch(peer, key, sid, tag, len, place, stream)
+                self.fetch(peer, key, sid, rts)
             }
             None => {
                 if peer.announced.len() >= peer.announced_max as usize {
                     return Err(Violation("it announced more messages than it may"));
                 }
                 self.counters.unexpected += 1;
-                let unexpected = Unexpected::Waiting { sid, len, place, stream };
-                let key = self.matcher.keep(peer.id, tag, unexpected);
+                let unexpected = Unexpected::Waiting { sid, rts };
+                let key = self.matcher.keep(peer.id, rts.tag, unexpected);
                 self.wakes.any = true;
                 match peer.announced.insert(sid, key) {
                     Some(_) => Err(Violation("it announced a stream twice")),
@@ -272,6 +271,10 @@ impl Core {
         let len = op.memory.len();
         match cts {
             Cts::Stream { want } => {
+                if let Some(id) = op.offered.take() {
+                    peer.exports.failed(id);
+                    op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
+                }
                 op.stage = SendStage::Streaming { at: 0, end: want.min(len), announced: true };
                 peer.out.push_back(key);
                 self.pump(peer)
@@ -301,11 +304,30 @@ impl Core {
             let source = std::io::Error::from_raw_os_error(fin.errno as i32);
             Err(Error::Transfer { peer: peer.info.name.clone(), source })
         } else {
-            peer.learn_cma(len, op.started, fin.took_ns);
+            let path = match fin.by {
+                By::Mapping | By::View if op.offered.is_none() => {
+                    return Err(Violation("it read memory that it was not offered"));
+                }
+                By::Mapping => Path::Mapped,
+                By::View => Path::Handoff,
+                By::Kernel | By::NoMapping => Path::Cma,
+            };
+            let mut why_not = Refusal::NoCredit;
+            if let Some(id) = op.offered {
+                match fin.by {
+                    By::Mapping | By::View => peer.exports.worked(),
+                    By::Kernel => {}
+                    By::NoMapping => {
+                        peer.exports.failed(id);
+                        why_not = Refusal::NotMapped;
+                    }
+                }
+            }
+            peer.learn_fetch(path, len, op.started, fin.took_ns);
             peer.two_way.fetch(op.started, clock::ticks());
-            op.receipt.took(Path::Cma, Refusal::NoCredit);
+            op.receipt.took(path, why_not);
             op.receipt.copied_kernel = copied;
-            self.counters.count_sent(Path::Cma, len);
+            self.counters.count_sent(path, len);
             self.counters.copied_kernel += copied;
             Ok(Done::Sent(op.receipt))
         };
@@ -327,7 +349,7 @@ impl Core {
         // Matched meanwhile: it goes its way, and the sender hears the usual end.
         let Some(key) = peer.announced.remove(&sid) else { return };
         self.matcher.remove_unexpected(key);
-        let fin = Fin { errno: 0, took_ns: 0, cancelled: true };
+        let fin = Fin { errno: 0, took_ns: 0, cancelled: true, by: By::Kernel };
         self.answer(peer, Kind::Fin, sid, &fin.body());
     }
 

@@ -5,10 +5,9 @@ use std::{os::fd::AsFd, sync::Arc, time::Duration};
 use pinfold_sys::{
     barrier, clock,
     poll::{Epoll, EventFd, Events, Interest},
-    socket::{self, Drained},
 };
 
-use super::{Engine, peer::Peer};
+use super::{Engine, mail::Mail, peer::Peer};
 use crate::{
     Error, Gone, PeerId, Result,
     endpoint::config::Config,
@@ -226,13 +225,14 @@ impl Engine {
                 (GREETING, _) => self.greet(index as usize),
                 (SOCKET, Some(peer)) => {
                     let id = peer.id;
-                    match socket::drain(&peer.socket) {
-                        Ok(Drained::Closed) | Err(_) => {
+                    match self.core.take_parcels(peer) {
+                        Ok(Mail::Closed) => {
                             let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };
                             self.remove_peer(id, how);
                         }
-                        Ok(Drained::Rang) => self.heat(index),
-                        Ok(Drained::Quiet) => continue,
+                        Ok(Mail::Some) => self.heat(index),
+                        Ok(Mail::None) => continue,
+                        Err(violation) => self.cut_off(id, violation),
                     }
                 }
                 (PROCESS, Some(peer)) => {

@@ -1,9 +1,11 @@
 //! The engine of one endpoint: everything that the endpoint's lock guards.
 //!
-//! - [`core`]: what the operations of all peers share; `outbound`, `inbound` and `fetch` are its
-//!   verbs, for one peer at a time.
+//! - [`core`]: what the operations of all peers share; `outbound`, `inbound`, `fetch` and `push`
+//!   are its verbs, for one peer at a time.
 //! - [`peer`]: one connected peer.
 //! - [`table`]: all peers, and those that are gone.
+//! - [`mail`]: memory that goes over sockets; [`exports`] and [`maps`] keep account of what a peer
+//!   has of ours, and what of theirs is mapped here.
 //! - [`two_way`]: whether long messages go both ways at the moment.
 //! - [`links`]: sockets, greetings, ends of processes.
 //! - `farewell`: how peers go, and how the endpoint closes.
@@ -15,14 +17,18 @@
 //! [`Wakes`](op::Wakes) and run once the lock is free.
 
 pub(crate) mod core;
+mod exports;
 mod farewell;
 mod fetch;
 mod inbound;
 pub(crate) mod links;
+mod mail;
+mod maps;
 pub(crate) mod op;
 mod outbound;
 pub(crate) mod peer;
 pub(crate) mod post;
+mod push;
 pub(crate) mod quick;
 mod sleep;
 mod table;
@@ -35,6 +41,7 @@ use pinfold_sys::{clock, poll::Epoll};
 use self::{
     core::Core,
     links::Links,
+    maps::Maps,
     op::{Done, OpKey, OpKind, OpTable, RecvStage, SendStage, Wakes, gone},
     peer::{Peer, PeerInfo},
     table::PeerTable,
@@ -88,6 +95,8 @@ pub(crate) struct Engine {
     /// A sleeping leader has to look again.
     pub kick: bool,
     pub closed: bool,
+    /// Extents of arenas of this process that were gone when the peers were last told.
+    gone_told: u64,
 }
 
 /// Bytes nobody can guess.
@@ -111,6 +120,7 @@ impl Engine {
             blocked: Vec::new(),
             wakes: Wakes::default(),
             lane_budget: Budget::new(config.lane_bytes_max),
+            maps: Maps::new(config.mapped_bytes_max),
             counters: Counters::default(),
             model: route::model(),
             strict: config.strict,
@@ -136,6 +146,7 @@ impl Engine {
             followers: Vec::new(),
             kick: false,
             closed: false,
+            gone_told: 0,
         })
     }
 
@@ -208,6 +219,7 @@ impl Engine {
             self.trim_lanes();
         }
         // A sleeping leader does this itself; what it sleeps on must not be taken from under it.
+        self.tell_of_gone_arenas();
         if self.asleep { false } else { self.handle_events() }
     }
 

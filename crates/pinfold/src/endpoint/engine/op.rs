@@ -1,11 +1,12 @@
 //! Operations that outlive the call that posted them.
 
-use std::{any::Any, task::Waker};
+use std::{any::Any, sync::Arc, task::Waker};
 
 use smallvec::SmallVec;
 
 use crate::{
     Error, Path, PeerId, Receipt, Result,
+    arena::Mapping,
     endpoint::{
         matching::PostedKey,
         message::Received,
@@ -63,6 +64,8 @@ pub(crate) struct SendOp {
     pub started: u64,
     /// The path the caller insists on.
     pub required: Option<Path>,
+    /// The extent that the receiver was told it can read the message out of.
+    pub offered: Option<u64>,
 }
 
 /// How far a send is.
@@ -122,7 +125,9 @@ pub(crate) struct Pull {
     pub len: u64,
     /// Bytes wanted: the length, or the room if that is less.
     pub want: u64,
-    pub remote: Remote,
+    pub source: Source,
+    /// Whether the sender took it to be mapped here.
+    pub offered: bool,
     /// Bytes this side has copied.
     pub copied: u64,
     /// Ticks spent.
@@ -139,6 +144,14 @@ impl Pull {
     pub(crate) fn awaits_sender(&self) -> bool {
         self.shared.is_some_and(|shared| shared.wrote.is_none() && shared.theirs != Some(0))
     }
+}
+
+/// Where the bytes of a message are that is still its sender's.
+pub(crate) enum Source {
+    /// In memory that the kernel reaches.
+    Remote(Remote),
+    /// In the sender's arena, mapped here, from `offset` on.
+    Mapped { mapping: Arc<Mapping>, offset: u64 },
 }
 
 /// A pull that the sender helps with.

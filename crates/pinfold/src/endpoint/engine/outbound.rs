@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Error, Path, Receipt, Refusal, Result,
-    endpoint::scatter::Scatter,
+    endpoint::scatter::{Part, Scatter},
     failpoint::{self, Point},
     link::shm::ring::Violation,
     route,
@@ -195,7 +195,9 @@ impl Core {
                     op.stage = SendStage::Streaming { at: 0, end: len, announced: false };
                     op.started = clock::ticks();
                 }
-                Path::Eager | Path::Cma => return self.announce(peer, key, op),
+                Path::Eager | Path::Cma | Path::Mapped | Path::Handoff => {
+                    return self.announce(peer, key, op);
+                }
             }
         }
         self.stream(peer, key, op)
@@ -205,23 +207,49 @@ impl Core {
     pub(crate) fn route(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
         let len = op.memory.len();
         if let Some(path) = op.required {
-            let fits = path != Path::Inline || len <= INLINE_MAX as u64;
-            let refusal = (!fits).then_some(Refusal::TooLong);
+            let refusal = match path {
+                Path::Inline => (len > INLINE_MAX as u64).then_some(Refusal::TooLong),
+                Path::Mapped => match op.memory.part() {
+                    Some(memory) if memory.locate().is_some() => {
+                        let shelf = self.shelve(peer, memory);
+                        shelf.is_none().then_some(Refusal::NotMapped)
+                    }
+                    _ => Some(Refusal::NotShareable),
+                },
+                Path::Handoff => Some(Refusal::Kept),
+                Path::Eager | Path::Cma => None,
+            };
             return match peer.permissions.refusal(path).or(refusal) {
                 Some(why) => Err(Error::PathRefused { path, why }),
                 None => Ok(Receipt::new(path, len)),
             };
         }
-        self.choose(peer, len)
+        self.choose(peer, len, op.memory.part())
     }
 
-    /// What the cost model says of a message of `len` bytes.
-    pub(crate) fn choose(&mut self, peer: &mut Peer, len: u64) -> Result<Receipt> {
+    /// What the cost model says of a message of `len` bytes; `memory` if it lies in one part.
+    pub(crate) fn choose(
+        &mut self,
+        peer: &mut Peer,
+        len: u64,
+        memory: Option<Part>,
+    ) -> Result<Receipt> {
         let choose = if self.strict { route::choose_strict } else { route::choose };
-        match choose(len, &peer.permissions, &mut peer.learner) {
-            Ok(choice) => Ok(choice.receipt),
-            Err((path, why)) => Err(Error::PathRefused { path, why }),
+        let refused = |(path, why)| Error::PathRefused { path, why };
+        let may_pay = len >= peer.learner.from(Path::Mapped) || !peer.permissions.may(Path::Eager);
+        let memory = memory.filter(|_| may_pay);
+        let shareable = memory.is_some_and(|memory| self.is_shareable(peer, memory));
+        let choice =
+            choose(len, shareable, &peer.permissions, &mut peer.learner).map_err(refused)?;
+        if choice.receipt.path != Path::Mapped
+            || memory.is_some_and(|memory| self.shelve(peer, memory).is_some())
+        {
+            return Ok(choice.receipt);
         }
+        let choice = choose(len, false, &peer.permissions, &mut peer.learner).map_err(refused)?;
+        let mut receipt = choice.receipt;
+        receipt.refuse(Path::Mapped, Refusal::NotMapped);
+        Ok(receipt)
     }
 
     /// Announces a message; it stays in its memory until the receiver asks for it.
@@ -237,10 +265,17 @@ impl Core {
         // What would have gone at once but for credit may come by any path the pair has.
         let stream = op.receipt.path == Path::Eager
             && (op.required.is_some() || !peer.permissions.may(Path::Cma));
-        if op.receipt.path != Path::Cma {
+        if matches!(op.receipt.path, Path::Inline | Path::Eager) {
             self.counters.credit_stalls += 1;
         }
-        let rts = Rts { tag: op.tag, len: op.memory.len(), place: op.memory.place(), stream };
+        let shelf = match (op.receipt.path, op.memory.part()) {
+            (Path::Mapped | Path::Handoff, Some(memory)) => self.shelve(peer, memory),
+            _ => None,
+        };
+        op.offered = shelf.map(|shelf| shelf.extent);
+        let (tag, len, place) = (op.tag, op.memory.len(), op.memory.place());
+        let given = op.receipt.path == Path::Handoff;
+        let rts = Rts { tag, len, place, stream, given, shelf };
         failpoint::hit(Point::BeforeAnnounce);
         peer.tx.push(Header::new(Kind::Rts, 0, key.index), &rts.body());
         failpoint::hit(Point::AfterAnnounce);

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, os::fd::OwnedFd};
 use pinfold_sys::clock;
 use rustc_hash::FxHashMap;
 
-use super::{op::OpKey, two_way::TwoWay};
+use super::{exports::Exports, op::OpKey, two_way::TwoWay};
 use crate::{
     Gone, PathSet, PeerId, Receipt,
     endpoint::matching::UnexpectedKey,
@@ -114,6 +114,7 @@ pub(crate) struct Peer {
     /// What asking and answering adds to a transfer out of this side's memory, ns.
     asking_ns: u64,
     pub two_way: TwoWay,
+    pub exports: Exports,
     /// When the last message to it had gone, ticks.
     last_end: u64,
     /// When the last pull from it had ended, ticks.
@@ -208,6 +209,7 @@ impl Peer {
             learner: Learner::new(model),
             asking_ns: ASKING_NS,
             two_way: TwoWay::default(),
+            exports: Exports::default(),
             last_end: 0,
             last_pull_end: 0,
             inbound: Vec::new(),
@@ -262,7 +264,11 @@ impl Peer {
             Path::Eager => {
                 receipt.refuse(Path::Cma, self.info.cma_refused.unwrap_or(Refusal::Slower));
             }
-            Path::Cma => receipt.refuse(Path::Eager, Refusal::Slower),
+            Path::Cma | Path::Mapped => receipt.refuse(Path::Eager, Refusal::Slower),
+            Path::Handoff => {}
+        }
+        if path == Path::Mapped {
+            receipt.refuse(Path::Cma, self.info.cma_refused.unwrap_or(Refusal::Slower));
         }
         receipt
     }
@@ -293,15 +299,15 @@ impl Peer {
         self.learner.observe(Path::Eager, len, here.max(there as u64));
     }
 
-    /// Learns what a message of `len` bytes out of this side's memory took: the receiver's account,
+    /// Learns what a message out of this side's memory took by `path`: the receiver's account,
     /// and what asking and answering adds. The receiver may have been late to ask for it, which
     /// says nothing about the path; so that is averaged, and no one message counts for much.
-    pub(crate) fn learn_cma(&mut self, len: u64, started: u64, took_ns: u64) {
+    pub(crate) fn learn_fetch(&mut self, path: Path, len: u64, started: u64, took_ns: u64) {
         let took = took_ns.min(1 << 40);
         let added = self.lap_ns(started).saturating_sub(took);
         let counted = added.min(4 * self.asking_ns + 10);
         self.asking_ns = (7 * self.asking_ns + counted) / 8;
-        self.learner.observe(Path::Cma, len, took + self.asking_ns);
+        self.learner.observe(path, len, took + self.asking_ns);
     }
 
     /// Ns since a message to this peer `started`.

@@ -39,7 +39,9 @@ impl Engine {
         let (peer, core) = self.peer_mut(id)?;
         let receipt = chosen.unwrap_or(Receipt::new(Path::Eager, memory.len()));
         let (stage, routed) = (SendStage::Fresh, chosen.is_some());
-        let send = SendOp { peer: id, tag, memory, stage, receipt, routed, started: 0, required };
+        let (started, offered) = (0, None);
+        let send =
+            SendOp { peer: id, tag, memory, stage, receipt, routed, started, required, offered };
         let key = core.ops.insert(Op::new(OpKind::Send(send)));
         peer.out.push_back(key);
         if let Err(violation) = core.pump(peer) {
@@ -122,9 +124,9 @@ impl Engine {
                 core.redirect(peer, sid, key);
                 Engine::publish(core, peer);
             }
-            (Unexpected::Waiting { sid, len, place, stream }, Some(peer)) => {
+            (Unexpected::Waiting { sid, rts }, Some(peer)) => {
                 peer.announced.remove(&sid);
-                if let Err(violation) = core.fetch(peer, key, sid, tag, len, place, stream) {
+                if let Err(violation) = core.fetch(peer, key, sid, rts) {
                     self.cut_off(id, violation);
                 }
             }
@@ -144,7 +146,8 @@ impl Engine {
         };
         let len = match unexpected {
             Unexpected::Whole { bytes, .. } => bytes.len() as u64,
-            Unexpected::Arriving { len, .. } | Unexpected::Waiting { len, .. } => *len,
+            Unexpected::Arriving { len, .. } => *len,
+            Unexpected::Waiting { rts, .. } => rts.len,
             Unexpected::Lost => {
                 self.present(peer)?;
                 return Err(Error::UnknownPeer { peer });

@@ -186,7 +186,7 @@ impl Core {
         chosen: &mut Option<Receipt>,
     ) -> Option<Sent> {
         let len = memory.len();
-        let receipt = self.choose(peer, len).ok()?;
+        let receipt = self.choose(peer, len, Some(memory)).ok()?;
         if receipt.path != Path::Eager || len > PIECE_WHOLE || !self.fits_eager(peer, len) {
             *chosen = Some(receipt);
             return None;

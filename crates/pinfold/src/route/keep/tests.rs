@@ -10,6 +10,7 @@ const NOW: u64 = 1_800_000_000;
 const COSTS: CostModel = CostModel {
     eager: Line { base_ns: 99.5, ns_per_byte: 0.2 },
     cma: Line { base_ns: 1500.0, ns_per_byte: 0.1 },
+    mapped: Line { base_ns: 300.0, ns_per_byte: 0.05 },
 };
 
 /// Decides with a measurement that gives [`COSTS`]; whether it was made.

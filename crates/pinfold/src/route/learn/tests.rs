@@ -4,17 +4,21 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Eager and cma.
+const BOTH: PathSet = PathSet::all().without(Path::Mapped);
+
 /// A machine with its own costs, noise and interruptions; repeats itself.
 struct Machine {
     eager: f64,
     cma: f64,
+    mapped: f64,
     state: u64,
     count: u64,
 }
 
 impl Machine {
     fn new(eager: f64, cma: f64, state: u64) -> Machine {
-        Machine { eager, cma, state, count: state % 37 }
+        Machine { eager, cma, mapped: 1.0, state, count: state % 37 }
     }
 
     fn random(&mut self) -> f64 {
@@ -24,7 +28,11 @@ impl Machine {
 
     /// What a transfer takes: up to a tenth more or less, and every 37th a hundred times as long.
     fn transfer(&mut self, path: Path, len: u64) -> u64 {
-        let factor = if path == Path::Cma { self.cma } else { self.eager };
+        let factor = match path {
+            Path::Cma => self.cma,
+            Path::Mapped => self.mapped,
+            _ => self.eager,
+        };
         let noise = 0.9 + 0.2 * self.random();
         self.count += 1;
         let stall = if self.count.is_multiple_of(37) { 100.0 } else { 1.0 };
@@ -35,10 +43,10 @@ impl Machine {
     fn run(&mut self, learner: &mut Learner, len: u64, n: usize) -> (usize, usize) {
         let (mut cma, mut explored) = (0, 0);
         for _ in 0..n {
-            let pick = learner.pick(len);
+            let pick = learner.pick(len, BOTH);
             learner.observe(pick.path, len, self.transfer(pick.path, len));
             cma += usize::from(pick.path == Path::Cma);
-            explored += usize::from(pick.exploring);
+            explored += usize::from(pick.instead_of.is_some());
         }
         (cma, explored)
     }
@@ -56,8 +64,8 @@ fn the_model_is_the_start() {
             assert_eq!(learner.predict(path, len), CostModel::DEFAULT.predict(path, len));
         }
     }
-    assert_eq!(learner.pick(4096).path, Path::Eager);
-    assert_eq!(learner.pick(1 << 20).path, Path::Cma);
+    assert_eq!(learner.pick(4096, BOTH).path, Path::Eager);
+    assert_eq!(learner.pick(1 << 20, BOTH).path, Path::Cma);
 }
 
 #[test]
@@ -67,14 +75,14 @@ fn a_path_that_cannot_pay_is_not_weighed() {
         ..CostModel::DEFAULT
     };
     let mut learner = Learner::new(&hopeless);
-    assert_eq!(learner.cma_from(), u64::MAX);
-    assert_eq!(learner.pick(u64::MAX), Pick { path: Path::Eager, exploring: false });
+    assert_eq!(learner.from(Path::Cma), u64::MAX);
+    assert_eq!(learner.pick(u64::MAX, BOTH), Pick { path: Path::Eager, instead_of: None });
 
     let cheap = CostModel {
         cma: crate::route::Line { base_ns: 1.0, ns_per_byte: 0.001 },
         ..CostModel::DEFAULT
     };
-    assert_eq!(Learner::new(&cheap).cma_from(), 1024);
+    assert_eq!(Learner::new(&cheap).from(Path::Cma), 1024);
 
     // Slow calls move the first class up; that they turned out fast moves it down again.
     let slow = CostModel {
@@ -82,11 +90,11 @@ fn a_path_that_cannot_pay_is_not_weighed() {
         ..CostModel::DEFAULT
     };
     let learner = Learner::new(&slow);
-    let first = learner.cma_from();
+    let first = learner.from(Path::Cma);
     assert!(first > 16 << 10, "{first}");
     let mut learner = Learner::new(&slow);
     (0..20).for_each(|_| learner.observe(Path::Cma, first / 2, 1));
-    assert_eq!(learner.cma_from(), first / 2);
+    assert_eq!(learner.from(Path::Cma), first / 2);
 }
 
 #[test]
@@ -192,14 +200,40 @@ proptest! {
         for (path, len, ns, pick) in seen {
             learner.observe(path, len, ns);
             if pick {
-                learner.pick(len);
+                learner.pick(len, PathSet::all());
             }
         }
         for path in Path::ALL {
             prop_assert!(learner.predict(path, len) > 0.0);
         }
-        prop_assert!(learner.pick(len).path != Path::Inline);
-        prop_assert!(learner.cma_from() >= 1 << CLASS_MIN);
+        prop_assert!(LONG.contains(&learner.pick(len, PathSet::all()).path));
+        prop_assert!(learner.from(Path::Cma) >= 1 << CLASS_MIN);
+    }
+
+    #[test]
+    fn the_best_of_three_is_found(
+        factors in prop::array::uniform3(prop::sample::select(vec![1.0, 1.8, 3.2])),
+        log in 12..26u32,
+        state in any::<u64>(),
+    ) {
+        let len = 1 << log;
+        // What each would take by its factor alone, from the same start.
+        let base = CostModel::DEFAULT.predict(Path::Eager, len);
+        let mut machine = Machine::new(factors[0], 1.0, state);
+        machine.cma = factors[1] * base / CostModel::DEFAULT.predict(Path::Cma, len);
+        machine.mapped = factors[2] * base / CostModel::DEFAULT.predict(Path::Mapped, len);
+        let mut learner = learner();
+        let (mut explored, mut good) = (0, 0);
+        let best = factors.into_iter().fold(f64::MAX, f64::min);
+        for round in 0..4000 {
+            let pick = learner.pick(len, PathSet::all());
+            learner.observe(pick.path, len, machine.transfer(pick.path, len));
+            explored += usize::from(pick.instead_of.is_some());
+            let at = LONG.iter().position(|path| *path == pick.path).unwrap();
+            good += usize::from(round >= 2500 && factors[at] == best);
+        }
+        prop_assert!(explored <= 4000 / EXPLORE_TURNS as usize, "{}", explored);
+        prop_assert!(good >= 1350, "{} {:?}", good, factors);
     }
 
     #[test]

@@ -1,0 +1,98 @@
+//! What a peer has been sent of this process's arenas. A policy; no I/O.
+
+use rustc_hash::FxHashSet;
+
+/// Messages that are not offered after a peer had no mapping; doubled each time it has none again.
+const REST_MIN: u32 = 1;
+const REST_MAX: u32 = 1024;
+
+/// The extents that a peer has, as far as this side knows.
+#[derive(Debug)]
+pub(crate) struct Exports {
+    sent: FxHashSet<u64>,
+    /// Messages still not to be offered.
+    rest: u32,
+    /// How many after the next failure.
+    next_rest: u32,
+}
+
+impl Default for Exports {
+    fn default() -> Exports {
+        Exports { sent: FxHashSet::default(), rest: 0, next_rest: REST_MIN }
+    }
+}
+
+impl Exports {
+    /// Whether a message may be offered to be read out of its arena; asked once a message.
+    #[inline]
+    pub(crate) fn may_offer(&mut self) -> bool {
+        if self.rest == 0 {
+            return true;
+        }
+        self.rest -= 1;
+        false
+    }
+
+    /// Whether the peer was sent extent `id`.
+    #[inline]
+    pub(crate) fn has(&self, id: u64) -> bool {
+        self.sent.contains(&id)
+    }
+
+    /// The peer was sent extent `id`.
+    pub(crate) fn sent(&mut self, id: u64) {
+        self.sent.insert(id);
+    }
+
+    /// The peer read a message out of an extent.
+    #[inline]
+    pub(crate) fn worked(&mut self) {
+        self.next_rest = REST_MIN;
+    }
+
+    /// Extent `id` could not be sent, or the peer has not, or no longer, mapped it.
+    pub(crate) fn failed(&mut self, id: u64) {
+        self.sent.remove(&id);
+        self.rest = self.next_rest;
+        self.next_rest = (2 * self.next_rest).min(REST_MAX);
+    }
+
+    /// Those extents the peer was sent that are `gone`; they are forgotten where `tell` says so.
+    pub(crate) fn sweep(&mut self, gone: impl Fn(u64) -> bool, mut tell: impl FnMut(u64) -> bool) {
+        self.sent.retain(|id| !(gone(*id) && tell(*id)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_does_not_map_is_asked_ever_more_rarely() {
+        let mut exports = Exports::default();
+        let mut offers = Vec::new();
+        for message in 0..5000 {
+            if exports.may_offer() {
+                offers.push(message);
+                exports.failed(1);
+            }
+        }
+        let gaps: Vec<i32> = offers.windows(2).map(|pair| pair[1] - pair[0] - 1).collect();
+        assert_eq!(gaps[..6], [1, 2, 4, 8, 16, 32]);
+        assert!(gaps.iter().all(|gap| *gap <= 1024) && gaps.contains(&1024));
+        while !exports.may_offer() {}
+        exports.worked();
+        exports.failed(1);
+        assert!(!exports.may_offer() && exports.may_offer());
+    }
+
+    #[test]
+    fn what_is_gone_is_told_once() {
+        let mut exports = Exports::default();
+        (1..=4).for_each(|id| exports.sent(id));
+        exports.sweep(|id| id % 2 == 0, |id| id == 2);
+        assert!(exports.has(1) && !exports.has(2) && exports.has(4));
+        exports.sweep(|id| id % 2 == 0, |id| id == 4);
+        assert!(!exports.has(4));
+    }
+}

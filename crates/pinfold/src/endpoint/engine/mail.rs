@@ -1,0 +1,111 @@
+//! Memory that is handed to peers and by peers, over the sockets of the pairs.
+
+use super::{Engine, core::Core, peer::Peer};
+use crate::{
+    Path,
+    arena::{self, ArenaRef},
+    endpoint::scatter::Part,
+    link::{
+        parcel::{self, Parcel},
+        shm::ring::Violation,
+    },
+    wire::descriptor::Shelf,
+};
+
+/// Parcels taken from one peer before others get their turn.
+const PARCELS_A_TURN: usize = 64;
+
+/// What was on a peer's socket.
+pub(crate) enum Mail {
+    None,
+    Some,
+    /// The peer closed the connection.
+    Closed,
+}
+
+impl Core {
+    /// Takes what a peer has sent over its socket.
+    pub(crate) fn take_parcels(&mut self, peer: &mut Peer) -> Result<Mail, Violation> {
+        let mut mail = Mail::None;
+        for _ in 0..PARCELS_A_TURN {
+            match parcel::take(&peer.socket) {
+                Ok(None) => break,
+                Ok(Some(Parcel::Bell)) => {}
+                Ok(Some(Parcel::Extent(extent))) => {
+                    // Where it cannot be mapped, messages out of it come by other paths.
+                    self.maps.add(peer.id, extent);
+                }
+                Ok(Some(Parcel::Gone { id })) => self.maps.remove(peer.id, id),
+                Ok(Some(Parcel::Closed)) => return Ok(Mail::Closed),
+                Ok(Some(Parcel::Senseless)) => {
+                    return Err(Violation("it sent something senseless over its socket"));
+                }
+                // No descriptors are left here, say; the parcel is gone.
+                Err(error) => tracing::debug!(%error, "a parcel was lost"),
+            }
+            mail = Mail::Some;
+        }
+        Ok(mail)
+    }
+
+    /// Whether the peer can be told to read a message out of its arena, as far as that is known
+    /// without telling it.
+    #[inline]
+    pub(crate) fn is_shareable(&self, peer: &mut Peer, memory: Part) -> bool {
+        peer.permissions.may(Path::Mapped) && memory.locate().is_some() && peer.exports.may_offer()
+    }
+
+    /// Sees to it that the peer has the extent a message lies in, and says where in it. `None`: it
+    /// could not be sent.
+    pub(crate) fn shelve(&self, peer: &mut Peer, memory: Part) -> Option<Shelf> {
+        let (extent, offset) = memory.locate()?;
+        let id = extent.id();
+        if !peer.exports.has(id) {
+            if let Err(error) = export(peer, &extent) {
+                tracing::debug!(%error, peer = peer.info.name, "an arena cannot be handed over");
+                peer.exports.failed(id);
+                return None;
+            }
+            peer.exports.sent(id);
+        }
+        Some(Shelf { extent: id, offset })
+    }
+}
+
+fn export(peer: &Peer, extent: &ArenaRef) -> crate::Result<()> {
+    let fd = extent.fd_for_peers()?;
+    parcel::send_extent(&peer.socket, extent.id(), extent.bytes_max(), extent.peers_may_write(), fd)
+        .map_err(|error| crate::Error::os("sendmsg", "an arena", error))
+}
+
+impl Engine {
+    /// Tells peers which arenas are in use no more, so that their mappings do not keep the memory.
+    #[inline]
+    pub(crate) fn tell_of_gone_arenas(&mut self) {
+        let gone = arena::gone();
+        if gone != self.gone_told {
+            self.sweep_exports(gone);
+        }
+    }
+
+    #[cold]
+    fn sweep_exports(&mut self, gone: u64) {
+        let mut all = true;
+        for id in self.peers.ids() {
+            let Some(peer) = self.peers.get_mut(id) else { continue };
+            let socket = &peer.socket;
+            peer.exports.sweep(
+                |extent| !arena::is_live(extent),
+                |extent| {
+                    // A full queue: at the next turn again.
+                    let told = parcel::send_gone(socket, extent).is_ok();
+                    all &= told;
+                    told
+                },
+            );
+        }
+        if all {
+            self.gone_told = gone;
+        }
+    }
+}
