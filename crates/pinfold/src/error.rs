@@ -163,6 +163,24 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The bytes named lie outside the memory they were looked for in.
+    #[error("{len} bytes at {offset} lie outside the {size} bytes there are")]
+    OutOfBounds {
+        /// The first byte named.
+        offset: u64,
+        /// How many.
+        len: u64,
+        /// How many there are.
+        size: u64,
+    },
+    /// Memory that can only be read was to be written.
+    #[error("this memory can only be read; its owner gives memory to write out of a SharedArena")]
+    ReadOnly,
+    /// Memory that a peer gave is its own again, because the connection has ended.
+    #[error(
+        "the memory that was given is no longer held: the connection with its owner has ended; copy what is needed before that"
+    )]
+    Withdrawn,
     /// The operation was cancelled.
     #[error("cancelled")]
     Cancelled,

@@ -43,7 +43,6 @@ impl ArenaBuf {
     }
 
     /// The extent it is in, and its offset there.
-    #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) fn locate(&self) -> (ArenaRef, u64) {
         self.arena.heap.locate(self.block)
     }

@@ -15,8 +15,6 @@ use pinfold_sys::{fork::ForkMark, mapping::SharedMapping, memfd};
 
 use super::{
     committed::{BLOCK_BYTES, CHUNK_BYTES, Piece},
-    heap::Limbo,
-    holds::Holds,
     registry,
 };
 
@@ -32,14 +30,13 @@ const SEALED: u8 = 2;
 
 /// A sparse file in memory, of fixed size, and this process's mapping of it.
 ///
-/// It lives as long as something of it is in use: a heap, a hold, or a reference from
+/// It lives as long as something of it is in use: a heap, or a reference from
 /// [`find`](super::registry::find).
 pub(crate) struct Extent {
     /// Unique in this process.
     pub id: u64,
     pub len: usize,
     pub peers_may_write: bool,
-    pub holds: Holds<Limbo>,
     /// There until the extent is dropped.
     mapping: Option<SharedMapping>,
     file: OwnedFd,
@@ -68,7 +65,6 @@ impl Extent {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             len,
             peers_may_write,
-            holds: Holds::new(),
             mapping: Some(mapping),
             file,
             sealed: AtomicU8::new(OPEN),
@@ -144,6 +140,7 @@ impl Extent {
     }
 
     /// Whether it is sealed and the kernel refuses new writers.
+    #[cfg(test)]
     pub(crate) fn is_sealed_for_readers(&self) -> bool {
         self.sealed.load(Ordering::Relaxed) == SEALED_FOR_READERS
     }

@@ -68,19 +68,6 @@ struct Growth {
     huge_pause: u32,
 }
 
-/// A dropped buffer that is still held.
-pub(crate) struct Limbo {
-    heap: Arc<Heap>,
-    block: Block,
-}
-
-impl Limbo {
-    pub(crate) fn free(self) {
-        let state = lock(&self.heap.state);
-        self.heap.free_now(state, self.block);
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -147,21 +134,11 @@ impl Heap {
 
     /// A buffer was dropped. In a forked child nothing happens.
     #[inline]
-    pub(crate) fn free(self: &Arc<Heap>, block: Block) {
+    pub(crate) fn free(&self, block: Block) {
         if self.mark.is_child() {
             return;
         }
-        let state = lock(&self.state);
-        let (extent, range) = state.range(block);
-        if !extent.holds.keep(range, || Limbo { heap: Arc::clone(self), block }) {
-            self.free_now(state, block);
-        }
-    }
-
-    #[inline]
-    fn free_now(&self, mut state: MutexGuard<'_, State>, block: Block) {
-        let surplus = state.free(block);
-        drop(state);
+        let surplus = lock(&self.state).free(block);
         if surplus > 0
             && let Ok(mut growth) = self.growth.try_lock()
         {

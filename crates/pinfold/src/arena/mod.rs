@@ -8,7 +8,7 @@
 //! - `state`: the account of extents; under it `space` (which bytes are in use), `committed` (which
 //!   have memory), `demand` (what was needed lately) and `recent` (what was just dropped). No system calls.
 //! - `room`: how much memory the system has left.
-//! - `extent`: one memfd and its mapping; `holds`: what of it must stay although it is dropped.
+//! - `extent`: one memfd and its mapping.
 //! - `registry`: from an address to the extent it is in.
 //! - `remote`: extents of peers, mapped here.
 //!
@@ -40,17 +40,14 @@
 
 mod buf;
 mod builder;
+mod cells;
 mod committed;
 mod demand;
 mod extent;
 mod handle;
 mod heap;
-mod holds;
 mod recent;
-// What the endpoints will use.
-#[cfg_attr(not(test), allow(dead_code))]
 mod registry;
-#[cfg_attr(not(test), allow(dead_code))]
 mod remote;
 mod room;
 mod shared;
@@ -67,8 +64,8 @@ pub use self::{
     shared::SharedBuf,
     stats::ArenaStats,
 };
-#[cfg_attr(not(test), allow(unused_imports))]
 pub(crate) use self::{
+    cells::Cells,
     registry::{ArenaRef, find, gone, is_live},
     remote::Mapping,
 };

@@ -148,44 +148,15 @@ impl ArenaRef {
     }
 
     /// Whether the descriptor was sealed for peers that may only read it.
+    #[cfg(test)]
     pub(crate) fn is_sealed_for_readers(&self) -> bool {
         self.extent.is_sealed_for_readers()
     }
 
     /// The byte at `offset`, in this process's mapping; valid as long as this is held.
+    #[cfg(test)]
     pub(crate) fn as_ptr(&self, offset: u64) -> Option<*mut u8> {
         let inside = offset < self.bytes_max();
         inside.then(|| self.extent.base().wrapping_add(offset as usize))
-    }
-
-    /// Keeps the buffer that the byte at `offset` lies in from being used again before the hold is
-    /// dropped, although the buffer may be dropped. The caller owns or borrows the buffer.
-    pub(crate) fn hold(&self, offset: u64) -> Hold {
-        self.extent.holds.add(offset);
-        Hold { extent: Arc::clone(&self.extent), offset }
-    }
-}
-
-/// Keeps a buffer's memory as it is; see [`ArenaRef::hold`].
-pub(crate) struct Hold {
-    extent: Arc<Extent>,
-    offset: u64,
-}
-
-impl Clone for Hold {
-    fn clone(&self) -> Hold {
-        ArenaRef { extent: Arc::clone(&self.extent) }.hold(self.offset)
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        // A forked child leaves everything alone, and its locks may be anybody's.
-        if self.extent.is_forked() {
-            return;
-        }
-        if let Some(limbo) = self.extent.holds.remove(self.offset) {
-            limbo.free();
-        }
     }
 }

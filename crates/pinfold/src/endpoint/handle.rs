@@ -10,9 +10,9 @@ use std::{
 };
 
 use super::{
-    Builder, Counters, Envelope, Message, MessageRequest, OwnedBuf, OwnedBufMut, PeerInfo,
-    Progress, Received, RecvRequest, Scope, SendRequest, Source, TagMatch, borrowed,
-    config::Config, scope, shared::Shared,
+    Builder, Counters, Envelope, Gift, Handoff, Message, MessageRequest, OwnedBuf, OwnedBufMut,
+    PeerInfo, Progress, Received, RecvRequest, Scope, SendRequest, Source, TagMatch, View,
+    ViewRequest, borrowed, config::Config, handoff, scope, shared::Shared,
 };
 use crate::{Error, Path, PeerId, Receipt, Result, link::local::Address};
 
@@ -306,6 +306,63 @@ impl Endpoint {
         tag: impl Into<TagMatch>,
     ) -> MessageRequest {
         MessageRequest::post(self.shared(), from.into(), tag.into())
+    }
+
+    /// Gives memory away: the message is the memory itself. Never waits. The receiver gets a
+    /// [`View`] of it by [`Endpoint::recv_view`], whatever its size at the same cost; any other
+    /// receive copies it. When the receiver drops its view, or is gone, the memory goes back to its
+    /// arena, or by [`Handoff::wait`] to the caller. If the pair cannot share memory, a copy goes.
+    ///
+    /// When this endpoint closes or disconnects, receivers' views become void
+    /// ([`Error::Withdrawn`]), and the memory goes back at once.
+    pub fn handoff(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Handoff {
+        Handoff::post(self.shared(), peer, tag, gift.into())
+    }
+
+    /// As [`Endpoint::handoff`], without a handle to its end: the cheapest way to give.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`], as far as they show at once; the memory is then free again.
+    #[inline]
+    pub fn give(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Result<()> {
+        handoff::give(self.shared(), peer, tag, gift.into())
+    }
+
+    /// Waits for a matching message, which may stay where it is: if its sender gave its memory
+    /// away ([`Endpoint::handoff`]), the view is of that memory.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv`].
+    pub fn recv_view(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<View<'_>> {
+        let (from, tag) = (from.into(), tag.into());
+        if let Some((received, loan)) = self.shared().enter()?.view_quick(from, tag) {
+            return Ok(View::lent(self.shared(), received, loan));
+        }
+        self.view_request(from, tag).wait()
+    }
+
+    /// As [`Endpoint::recv_view`], waiting at most `patience`.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], and as [`Endpoint::recv`].
+    pub fn recv_view_timeout(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        patience: Duration,
+    ) -> Result<View<'_>> {
+        let mut request = self.view_request(from, tag);
+        match request.wait_timeout(patience) {
+            Some(result) => result,
+            None if request.cancel() => Err(Error::Timeout(patience)),
+            // A message that is already coming in must not be lost.
+            None => request.wait(),
+        }
+    }
+
+    /// Posts a receive of a message that may stay where it is. Never waits.
+    pub fn view_request(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> ViewRequest {
+        ViewRequest::post(self.shared(), from.into(), tag.into())
     }
 
     /// The message that a receive would take now, left where it is. Never waits.

@@ -21,7 +21,8 @@ use super::{
     borrowed,
     buffers::{OwnedBuf, OwnedBufMut},
     engine::{
-        op::{Done, OpKey},
+        Engine,
+        op::{Done, Keeps, OpKey},
         post,
     },
     matching::{Source, TagMatch},
@@ -51,20 +52,42 @@ impl From<Result<OpKey>> for State {
 }
 
 /// What sends and receives have in common.
-struct Request<B: Send + 'static> {
+pub(super) struct Request<B: Send + 'static> {
     shared: Arc<Shared>,
     state: State,
     /// Initialised until `state` is `Spent`.
     buffer: MaybeUninit<B>,
+    /// What happens to it when this is dropped.
+    abandon: fn(&mut Engine, OpKey, B),
+}
+
+/// Takes an operation back if that is possible.
+fn take_back<B: Send + 'static>(engine: &mut Engine, key: OpKey, buffer: B) {
+    engine.abandon(key, Keeps::Buffer(Box::new(Kept(buffer))));
 }
 
 impl<B: Send + 'static> Request<B> {
     fn new(shared: &Arc<Shared>, state: State, buffer: MaybeUninit<B>) -> Request<B> {
-        Request { shared: Arc::clone(shared), state, buffer }
+        Request { shared: Arc::clone(shared), state, buffer, abandon: take_back }
+    }
+
+    /// An operation posted.
+    pub(super) fn of(shared: &Arc<Shared>, posted: Result<OpKey>, buffer: B) -> Request<B> {
+        Request::new(shared, posted.into(), MaybeUninit::new(buffer))
+    }
+
+    /// The same, but with another way to be dropped.
+    pub(super) fn abandoned_by(mut self, abandon: fn(&mut Engine, OpKey, B)) -> Request<B> {
+        self.abandon = abandon;
+        self
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// The result and the buffer if the operation has ended, after a turn of progress.
-    fn try_wait(&mut self) -> Option<(Result<Done>, B)> {
+    pub(super) fn try_wait(&mut self) -> Option<(Result<Done>, B)> {
         let done = match self.state {
             State::Posted(key) => self.shared.try_done(key)?,
             State::Ended(_) => match std::mem::replace(&mut self.state, State::Spent) {
@@ -84,7 +107,7 @@ impl<B: Send + 'static> Request<B> {
         unsafe { self.buffer.assume_init_read() }
     }
 
-    fn wait(&mut self, deadline: Option<Instant>) -> Option<(Result<Done>, B)> {
+    pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Option<(Result<Done>, B)> {
         let done = match self.state {
             State::Posted(key) => self.shared.wait_done(key, deadline)?,
             _ => return self.try_wait(),
@@ -92,14 +115,14 @@ impl<B: Send + 'static> Request<B> {
         Some((done, self.spend()))
     }
 
-    fn cancel(&mut self) -> bool {
+    pub(super) fn cancel(&mut self) -> bool {
         match self.state {
             State::Posted(key) => self.shared.enter().is_ok_and(|mut engine| engine.cancel(key)),
             _ => false,
         }
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Result<Done>, B)> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Result<Done>, B)> {
         if let Some(taken) = self.try_wait() {
             return Poll::Ready(taken);
         }
@@ -143,7 +166,7 @@ impl<B: Send + 'static> Drop for Request<B> {
                 let buffer = unsafe { self.buffer.assume_init_read() };
                 // In a forked child it is a copy that nobody uses.
                 if let Ok(mut engine) = self.shared.enter() {
-                    engine.abandon(key, Some(Box::new(Kept(buffer))));
+                    (self.abandon)(&mut engine, key, buffer);
                 }
             }
             State::Ended(_) => {

@@ -91,6 +91,11 @@ impl Shared {
         Ok(Inside { guard: Some(self.engine.lock()) })
     }
 
+    /// Whether this is a child of the process that made the endpoint.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.fork.is_child()
+    }
+
     /// Whether this process has one processor to itself and its peers, where spinning only
     /// keeps the peer from running.
     pub(crate) fn is_crowded(&self) -> bool {

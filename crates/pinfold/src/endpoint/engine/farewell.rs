@@ -45,7 +45,10 @@ impl Engine {
             }
         }
         let how = peer.leaving.unwrap_or(how);
-        peer.tx.say_closed();
+        // A dead process needs no word, and what it gave stays as it is.
+        if how != Gone::Died {
+            peer.tx.say_closed();
+        }
         let may_write = self.core.stop_pulls(peer) && process::pidfd_alive(&peer.pidfd);
         let stays = may_write && !stopped;
         let name = peer.info.name.clone();

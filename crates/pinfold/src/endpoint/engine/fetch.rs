@@ -12,11 +12,12 @@ use pinfold_sys::{clock, process};
 
 use super::{
     core::Core,
+    maps::Loan,
     op::{Arrived, Bytes, OpKey, Pull, RecvStage, SharedPull, Source, gone},
     peer::{Inbound, Peer, Sink},
 };
 use crate::{
-    Error, Path, Refusal,
+    Error, Path, Receipt, Refusal,
     endpoint::scatter::{Landing, Remote},
     failpoint::{self, Point},
     link::shm::{
@@ -91,6 +92,9 @@ impl Core {
         rts: Rts,
     ) -> Result<(), Violation> {
         let Rts { tag, len, .. } = rts;
+        if rts.given && self.lend_view(peer, key, sid, &rts)? {
+            return Ok(());
+        }
         self.make_room(key, len);
         let Some(op) = self.ops.recv_mut(key) else {
             // No memory for it: the sender is told, the receiver knows.
@@ -134,6 +138,38 @@ impl Core {
         self.answer(peer, Kind::Cts, sid, &Cts::Stream { want }.body());
         failpoint::hit(Point::AfterStreamAnswer);
         Ok(())
+    }
+
+    /// Ends a receive with a message that stays where it is. Whether the receive takes such, and
+    /// the message is mapped here.
+    fn lend_view(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        sid: u32,
+        rts: &Rts,
+    ) -> Result<bool, Violation> {
+        if !self.ops.recv_mut(key).is_some_and(|op| op.as_view) {
+            return Ok(false);
+        }
+        let (Some(shelf), Some(_)) = (rts.shelf, self.find_shelf(peer, rts)?) else {
+            return Ok(false);
+        };
+        let Some(loan) = self.maps.lend(peer.id, shelf, rts.len, sid) else { return Ok(false) };
+        if self.ops.is_abandoned(key) {
+            self.end_loan(peer, &loan);
+        }
+        let receipt = Receipt::new(Path::Handoff, rts.len);
+        let (tag, len, loan) = (rts.tag, rts.len, Some(Box::new(loan)));
+        self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes: None, loan });
+        Ok(true)
+    }
+
+    /// Tells the peer that its memory is looked at no more.
+    #[inline]
+    pub(super) fn end_loan(&mut self, peer: &mut Peer, loan: &Loan) {
+        self.maps.give_back(peer.id, loan);
+        self.fin(peer, loan.sid, 0, 0, By::View);
     }
 
     /// The message as it is mapped here, if its sender has put it where it can be.
@@ -382,10 +418,11 @@ impl Core {
             receipt.refuse(Path::Mapped, Refusal::NotMapped);
         }
         let bytes = self.own_bytes(key, pull.want);
-        self.arrive(key, Arrived { peer: peer.id, tag: pull.tag, len: pull.len, receipt, bytes });
+        let Pull { tag, len, .. } = pull;
+        self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
     }
 
-    fn fin(&mut self, peer: &mut Peer, sid: u32, errno: u32, took_ns: u64, by: By) {
+    pub(super) fn fin(&mut self, peer: &mut Peer, sid: u32, errno: u32, took_ns: u64, by: By) {
         failpoint::hit(Point::BeforeFin);
         let fin = Fin { errno, took_ns, cancelled: false, by };
         self.answer(peer, Kind::Fin, sid, &fin.body());

@@ -116,7 +116,7 @@ impl Core {
             None
         };
         receipt.copied_user += receipt.bytes;
-        self.arrive(key, Arrived { peer, tag, len, receipt, bytes });
+        self.arrive(key, Arrived { peer, tag, len, receipt, bytes, loan: None });
     }
 
     /// Ends a receive, with an error if the message was longer than the room.
@@ -218,7 +218,7 @@ impl Core {
         let mut receipt = peer.receipt(Path::Eager, copied, len);
         receipt.copied_user = copied;
         let bytes = self.own_bytes(key, copied);
-        self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes });
+        self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
     }
 
     /// Takes note of what a byte through the ring takes here, and tells the sender.
@@ -305,14 +305,17 @@ impl Core {
             Err(Error::Transfer { peer: peer.info.name.clone(), source })
         } else {
             let path = match fin.by {
-                By::Mapping | By::View if op.offered.is_none() => {
+                By::Mapping if op.offered.is_none() => {
                     return Err(Violation("it read memory that it was not offered"));
+                }
+                By::View if op.receipt.path != Path::Handoff => {
+                    return Err(Violation("it kept memory that was not given away"));
                 }
                 By::Mapping => Path::Mapped,
                 By::View => Path::Handoff,
                 By::Kernel | By::NoMapping => Path::Cma,
             };
-            let mut why_not = Refusal::NoCredit;
+            let mut why_not = if op.given { Refusal::Declined } else { Refusal::NoCredit };
             if let Some(id) = op.offered {
                 match fin.by {
                     By::Mapping | By::View => peer.exports.worked(),
@@ -323,8 +326,10 @@ impl Core {
                     }
                 }
             }
-            peer.learn_fetch(path, len, op.started, fin.took_ns);
-            peer.two_way.fetch(op.started, clock::ticks());
+            if path != Path::Handoff {
+                peer.learn_fetch(path, len, op.started, fin.took_ns);
+                peer.two_way.fetch(op.started, clock::ticks());
+            }
             op.receipt.took(path, why_not);
             op.receipt.copied_kernel = copied;
             self.counters.count_sent(path, len);

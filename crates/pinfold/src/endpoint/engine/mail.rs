@@ -33,7 +33,7 @@ impl Core {
                 Ok(Some(Parcel::Bell)) => {}
                 Ok(Some(Parcel::Extent(extent))) => {
                     // Where it cannot be mapped, messages out of it come by other paths.
-                    self.maps.add(peer.id, extent);
+                    self.maps.add(peer.id, extent, peer.rx.tie());
                 }
                 Ok(Some(Parcel::Gone { id })) => self.maps.remove(peer.id, id),
                 Ok(Some(Parcel::Closed)) => return Ok(Mail::Closed),

@@ -1,17 +1,25 @@
+#![allow(unsafe_code)]
 //! Arenas of peers, as far as they are mapped here.
+//!
+//! **Invariant.** A mapping that was lent out ([`Maps::lend`]) stays, in place, until the loan has
+//! been given back ([`Maps::give_back`]) or the endpoint is gone.
 //!
 //! Peers send what they want to be read from, unasked. What is mapped is bounded: by a budget of
 //! address space over all peers, and in number. Where that is not enough, what was not used for
 //! longest goes; a message out of it then comes by another path, and its sender sends it again.
 
-use std::{os::fd::AsFd, sync::Arc};
+use std::{os::fd::AsFd, ptr::NonNull, sync::Arc};
 
 use rustc_hash::FxHashMap;
 
 use crate::{
     PeerId,
     arena::Mapping,
-    link::{parcel::Extent, shm::budget::Budget},
+    link::{
+        parcel::Extent,
+        shm::{budget::Budget, lane::Tie},
+    },
+    wire::descriptor::Shelf,
 };
 
 /// Mappings of one endpoint. A process may have 65,530 (`vm.max_map_count`).
@@ -19,28 +27,70 @@ const MAPS_MAX: usize = 4096;
 /// Mappings of one peer.
 const MAPS_A_PEER: usize = 1024;
 
+/// A mapping, and whether what lies in it is still given.
+pub(crate) struct Held {
+    pub mapping: Arc<Mapping>,
+    pub tie: Tie,
+}
+
+/// A part of a peer's memory that is looked at here. No more than a note: it is given back by hand.
+#[derive(Debug)]
+pub(crate) struct Loan {
+    held: NonNull<Held>,
+    extent: u64,
+    pub offset: u64,
+    /// The peer's number for the message.
+    pub sid: u32,
+}
+
+// SAFETY: what it points to can be used on any thread, and is as long as the endpoint needs it.
+unsafe impl Send for Loan {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Loan {}
+
+impl Loan {
+    /// What was lent.
+    ///
+    /// # Safety
+    /// The loan has not been given back, and its endpoint's engine exists, as long as it is used.
+    #[inline]
+    pub(crate) unsafe fn held(&self) -> &Held {
+        // SAFETY: stays in place by the module's invariant and by contract.
+        unsafe { self.held.as_ref() }
+    }
+}
+
 struct Entry {
-    mapping: Arc<Mapping>,
+    held: Box<Held>,
     /// When it was last looked up, counted in look-ups.
     used: u64,
+    /// Loans out of it.
+    loans: u32,
 }
 
 /// What is mapped here, by peer and the peer's number for it.
 pub(crate) struct Maps {
     budget: Budget,
     entries: FxHashMap<(PeerId, u64), Entry>,
+    /// Removed, but lent out.
+    retired: Vec<Entry>,
     turn: u64,
 }
 
 impl Maps {
     /// At most `bytes_max` bytes of address space.
     pub(crate) fn new(bytes_max: usize) -> Maps {
-        Maps { budget: Budget::new(bytes_max), entries: FxHashMap::default(), turn: 0 }
+        Maps {
+            budget: Budget::new(bytes_max),
+            entries: FxHashMap::default(),
+            retired: Vec::new(),
+            turn: 0,
+        }
     }
 
     /// Maps what a peer sent. Whether that could be done; where not, messages out of it come by
     /// other paths.
-    pub(crate) fn add(&mut self, peer: PeerId, extent: Extent) -> bool {
+    pub(crate) fn add(&mut self, peer: PeerId, extent: Extent, tie: Tie) -> bool {
         let Extent { id, bytes, writable, fd } = extent;
         self.remove(peer, id);
         let theirs = self.entries.keys().filter(|(owner, _)| *owner == peer).count();
@@ -60,7 +110,8 @@ impl Maps {
         match mapping {
             Ok(mapping) => {
                 self.turn += 1;
-                let entry = Entry { mapping: Arc::new(mapping), used: self.turn };
+                let held = Box::new(Held { mapping: Arc::new(mapping), tie });
+                let entry = Entry { held, used: self.turn, loans: 0 };
                 self.entries.insert((peer, id), entry);
                 true
             }
@@ -78,26 +129,60 @@ impl Maps {
         self.turn += 1;
         let entry = self.entries.get_mut(&(peer, id))?;
         entry.used = self.turn;
-        Some(&entry.mapping)
+        Some(&entry.held.mapping)
+    }
+
+    /// Lends the `len` bytes at `offset` of a peer's extent out, for message `sid`. `None`: it is not
+    /// mapped, or they do not lie inside.
+    #[inline]
+    pub(crate) fn lend(&mut self, peer: PeerId, shelf: Shelf, len: u64, sid: u32) -> Option<Loan> {
+        let Shelf { extent, offset } = shelf;
+        self.turn += 1;
+        let entry = self.entries.get_mut(&(peer, extent))?;
+        entry.held.mapping.get(offset, len)?;
+        entry.used = self.turn;
+        entry.loans += 1;
+        Some(Loan { held: NonNull::from(&*entry.held), extent, offset, sid })
+    }
+
+    /// Takes back what was lent to be looked at.
+    #[inline]
+    pub(crate) fn give_back(&mut self, peer: PeerId, loan: &Loan) {
+        let is_it = |entry: &Entry| NonNull::from(&*entry.held) == loan.held;
+        if let Some(entry) = self.entries.get_mut(&(peer, loan.extent))
+            && is_it(entry)
+        {
+            entry.loans -= 1;
+            return;
+        }
+        let Some(at) = self.retired.iter().position(is_it) else { return };
+        self.retired[at].loans -= 1;
+        if self.retired[at].loans == 0 {
+            let entry = self.retired.swap_remove(at);
+            self.budget.give(entry.held.mapping.len() as usize);
+        }
     }
 
     /// Lets go of one; what is in use of it stays until that has ended.
     pub(crate) fn remove(&mut self, peer: PeerId, id: u64) {
         if let Some(entry) = self.entries.remove(&(peer, id)) {
-            self.budget.give(entry.mapping.len() as usize);
+            self.retire(entry);
+        }
+    }
+
+    fn retire(&mut self, entry: Entry) {
+        if entry.loans > 0 {
+            self.retired.push(entry);
+        } else {
+            self.budget.give(entry.held.mapping.len() as usize);
         }
     }
 
     /// Lets go of all that are a peer's.
     pub(crate) fn drop_peer(&mut self, peer: PeerId) {
-        let budget = &mut self.budget;
-        self.entries.retain(|(owner, _), entry| {
-            let stays = *owner != peer;
-            if !stays {
-                budget.give(entry.mapping.len() as usize);
-            }
-            stays
-        });
+        let theirs = self.entries.extract_if(|(owner, _), _| *owner == peer);
+        let theirs: Vec<Entry> = theirs.map(|(_, entry)| entry).collect();
+        theirs.into_iter().for_each(|entry| self.retire(entry));
     }
 
     /// Lets go of the one, of `peer` or of any, that was not used for longest and is not in use.
@@ -106,7 +191,7 @@ impl Maps {
             .entries
             .iter()
             .filter(|((owner, _), _)| peer.is_none_or(|peer| *owner == peer))
-            .filter(|(_, entry)| Arc::strong_count(&entry.mapping) == 1)
+            .filter(|(_, entry)| entry.loans == 0 && Arc::strong_count(&entry.held.mapping) == 1)
             .min_by_key(|(_, entry)| entry.used)
             .map(|(key, _)| *key);
         match oldest {
@@ -121,14 +206,25 @@ impl Maps {
 
 #[cfg(test)]
 mod tests {
-    use pinfold_sys::memfd;
+    use pinfold_sys::{mapping::SharedMapping, memfd};
 
     use super::*;
+    use crate::{
+        link::shm::{lane::LaneRx, segment::Segment},
+        sync::LightFence,
+        wire::layout::{Direction, SEGMENT_BYTES},
+    };
 
     const PAGE: u64 = 4096;
 
     fn peer(index: u32) -> PeerId {
         PeerId { index, generation: 0 }
+    }
+
+    fn tie() -> Tie {
+        let file = memfd::create_sealed("pinfold-test", SEGMENT_BYTES).unwrap();
+        let mapping = SharedMapping::map(file.as_fd(), SEGMENT_BYTES).unwrap();
+        LaneRx::new(&Segment::new(mapping), Direction::ToAccepting, LightFence::Full).tie()
     }
 
     fn extent(id: u64, bytes: u64) -> Extent {
@@ -141,15 +237,15 @@ mod tests {
     fn the_budget_holds_and_the_oldest_goes() {
         let mut maps = Maps::new(3 * PAGE as usize);
         for id in 1..=3 {
-            assert!(maps.add(peer(1), extent(id, PAGE)));
+            assert!(maps.add(peer(1), extent(id, PAGE), tie()));
         }
         assert_eq!(maps.budget.left(), 0);
         assert!(maps.get(peer(1), 1).is_some());
         let held = Arc::clone(maps.get(peer(1), 2).unwrap());
-        assert!(maps.add(peer(2), extent(1, PAGE)));
+        assert!(maps.add(peer(2), extent(1, PAGE), tie()));
         assert!(maps.get(peer(1), 3).is_none(), "the oldest");
         assert!(maps.get(peer(1), 1).is_some() && maps.get(peer(2), 1).is_some());
-        assert!(!maps.add(peer(2), extent(2, 4 * PAGE)), "more than there is");
+        assert!(!maps.add(peer(2), extent(2, 4 * PAGE), tie()), "more than there is");
         assert!(maps.get(peer(1), 2).is_some(), "in use");
         drop(held);
         maps.drop_peer(peer(1));
@@ -163,12 +259,12 @@ mod tests {
     fn what_cannot_be_mapped_is_left_out() {
         let mut maps = Maps::new(1 << 30);
         let shrinkable = Extent { bytes: 2 * PAGE, ..extent(1, PAGE) };
-        assert!(!maps.add(peer(1), shrinkable));
-        assert!(!maps.add(peer(1), Extent { bytes: u64::MAX, ..extent(1, PAGE) }));
-        assert!(!maps.add(peer(1), Extent { bytes: 0, ..extent(1, PAGE) }));
+        assert!(!maps.add(peer(1), shrinkable, tie()));
+        assert!(!maps.add(peer(1), Extent { bytes: u64::MAX, ..extent(1, PAGE) }, tie()));
+        assert!(!maps.add(peer(1), Extent { bytes: 0, ..extent(1, PAGE) }, tie()));
         // Writers are not refused, but neither was it said that this one may write.
         let fd = memfd::create_sealed("pinfold-test", PAGE as usize).unwrap();
-        assert!(!maps.add(peer(1), Extent { id: 1, bytes: PAGE, writable: false, fd }));
+        assert!(!maps.add(peer(1), Extent { id: 1, bytes: PAGE, writable: false, fd }, tie()));
         assert_eq!(maps.budget.used(), 0);
         assert!(maps.entries.is_empty());
     }
@@ -176,8 +272,35 @@ mod tests {
     #[test]
     fn a_number_used_again_replaces() {
         let mut maps = Maps::new(1 << 30);
-        assert!(maps.add(peer(1), extent(5, PAGE)) && maps.add(peer(1), extent(5, 2 * PAGE)));
+        assert!(
+            maps.add(peer(1), extent(5, PAGE), tie())
+                && maps.add(peer(1), extent(5, 2 * PAGE), tie())
+        );
         assert_eq!(maps.get(peer(1), 5).unwrap().len(), 2 * PAGE);
         assert_eq!(maps.budget.used() as u64, 2 * PAGE);
+    }
+
+    #[test]
+    fn what_is_lent_stays() {
+        let mut maps = Maps::new(2 * PAGE as usize);
+        let shelf = |extent, offset| Shelf { extent, offset };
+        assert!(maps.add(peer(1), extent(1, PAGE), tie()));
+        assert!(maps.lend(peer(1), shelf(1, 1), PAGE, 1).is_none(), "beyond the end");
+        assert!(maps.lend(peer(1), shelf(2, 0), 1, 1).is_none());
+        let one = maps.lend(peer(1), shelf(1, 0), PAGE, 1).unwrap();
+        let two = maps.lend(peer(1), shelf(1, 8), 8, 2).unwrap();
+        // Neither the same number again, nor want of room, nor its end takes it away.
+        assert!(maps.add(peer(1), extent(1, PAGE), tie()));
+        let three = maps.lend(peer(1), shelf(1, 0), 8, 3).unwrap();
+        assert!(!maps.add(peer(1), extent(2, PAGE), tie()));
+        maps.drop_peer(peer(1));
+        assert_eq!((maps.retired.len(), maps.budget.left()), (2, 0));
+        // SAFETY: not given back yet.
+        assert_eq!(unsafe { one.held() }.mapping.len(), PAGE);
+        maps.give_back(peer(1), &one);
+        maps.give_back(peer(1), &three);
+        assert_eq!((maps.retired.len(), maps.budget.left()), (1, PAGE as usize));
+        maps.give_back(peer(1), &two);
+        assert_eq!((maps.retired.len(), maps.budget.used()), (0, 0));
     }
 }

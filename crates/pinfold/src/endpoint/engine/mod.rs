@@ -23,7 +23,7 @@ mod fetch;
 mod inbound;
 pub(crate) mod links;
 mod mail;
-mod maps;
+pub(crate) mod maps;
 pub(crate) mod op;
 mod outbound;
 pub(crate) mod peer;

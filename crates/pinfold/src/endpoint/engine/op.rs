@@ -4,10 +4,12 @@ use std::{any::Any, sync::Arc, task::Waker};
 
 use smallvec::SmallVec;
 
+use super::maps::Loan;
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     arena::Mapping,
     endpoint::{
+        Gift,
         matching::PostedKey,
         message::Received,
         scatter::{Landing, Remote, Scatter},
@@ -35,6 +37,8 @@ pub(crate) struct Arrived {
     /// The message, if the receive brought no memory of its own. Boxed, since results are moved
     /// about a few times.
     pub bytes: Option<Box<Bytes>>,
+    /// The message where it is, if its sender gave it away.
+    pub loan: Option<Box<Loan>>,
 }
 
 /// What a finished operation hands out.
@@ -47,7 +51,7 @@ pub(crate) enum Done {
 impl From<Received> for Done {
     fn from(received: Received) -> Done {
         let Received { peer, tag, len, receipt } = received;
-        Done::Arrived(Arrived { peer, tag, len, receipt, bytes: None })
+        Done::Arrived(Arrived { peer, tag, len, receipt, bytes: None, loan: None })
     }
 }
 
@@ -66,6 +70,8 @@ pub(crate) struct SendOp {
     pub required: Option<Path>,
     /// The extent that the receiver was told it can read the message out of.
     pub offered: Option<u64>,
+    /// Whether the caller has given the memory away.
+    pub given: bool,
 }
 
 /// How far a send is.
@@ -101,6 +107,8 @@ pub(crate) struct RecvOp {
     pub own: Option<Landing>,
     /// Whether the caller brought none.
     pub as_message: bool,
+    /// Whether the message may stay where it is.
+    pub as_view: bool,
     pub stage: RecvStage,
 }
 
@@ -181,7 +189,15 @@ pub(crate) struct Op {
     /// Nobody will ask for the result: the entry goes when it is done.
     pub abandoned: bool,
     /// The buffer of an abandoned operation.
-    pub keeps: Option<Box<dyn Any + Send>>,
+    pub keeps: Option<Keeps>,
+}
+
+/// What has to stay until an operation has ended that nobody asks for.
+pub(crate) enum Keeps {
+    /// A buffer of the caller's, whose drop is code of the caller's.
+    Buffer(Box<dyn Any + Send>),
+    /// A buffer of an arena: dropped within the engine.
+    Gift { _gift: Gift },
 }
 
 impl Op {
@@ -263,6 +279,11 @@ impl OpTable {
         }
     }
 
+    /// Whether nobody will ask for the result of an operation.
+    pub(crate) fn is_abandoned(&self, key: OpKey) -> bool {
+        self.get(key).is_some_and(|op| op.abandoned)
+    }
+
     /// Whether a receive is one whose memory its sender may be writing to.
     pub(crate) fn is_awaiting(&self, key: OpKey) -> bool {
         self.pull(key).is_some_and(Pull::awaits_sender)
@@ -290,8 +311,8 @@ impl OpTable {
             return;
         }
         if op.abandoned {
-            if let Some(op) = self.remove(key) {
-                wakes.drops.extend(op.keeps);
+            if let Some(Op { keeps: Some(Keeps::Buffer(buffer)), .. }) = self.remove(key) {
+                wakes.drops.push(buffer);
             }
             return;
         }

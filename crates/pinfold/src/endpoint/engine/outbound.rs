@@ -206,6 +206,9 @@ impl Core {
     /// Which way a fresh send goes, and why not the others.
     pub(crate) fn route(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
         let len = op.memory.len();
+        if op.given {
+            return self.route_gift(peer, op);
+        }
         if let Some(path) = op.required {
             let refusal = match path {
                 Path::Inline => (len > INLINE_MAX as u64).then_some(Refusal::TooLong),
@@ -225,6 +228,23 @@ impl Core {
             };
         }
         self.choose(peer, len, op.memory.part())
+    }
+
+    /// Which way memory goes that is given away: where it cannot be, a copy of it goes.
+    fn route_gift(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
+        let (len, memory) = (op.memory.len(), op.memory.part());
+        let why = match (peer.permissions.refusal(Path::Handoff), memory) {
+            (Some(why), _) => why,
+            (None, Some(memory))
+                if peer.exports.may_offer() && self.shelve(peer, memory).is_some() =>
+            {
+                return Ok(Receipt::new(Path::Handoff, len));
+            }
+            _ => Refusal::NotMapped,
+        };
+        let mut receipt = self.choose(peer, len, memory)?;
+        receipt.refuse(Path::Handoff, why);
+        Ok(receipt)
     }
 
     /// What the cost model says of a message of `len` bytes; `memory` if it lies in one part.

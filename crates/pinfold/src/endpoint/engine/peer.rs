@@ -167,10 +167,11 @@ impl Peer {
         );
         let segment = Segment::new(mapping);
         let cma = established.peer_reads.or(established.we_write);
-        let allowed = established.paths;
+        let (allowed, ours) = (established.paths, established.our_paths);
         let permissions = Permissions::new(|path| match path {
             Path::Cma => cma,
             _ if allowed.contains(path) => Ok(()),
+            _ if ours.contains(path) => Err(Refusal::SwitchedOffByPeer),
             _ => Err(Refusal::SwitchedOff),
         });
         let mut paths = allowed;

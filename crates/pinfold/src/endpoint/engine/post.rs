@@ -3,13 +3,14 @@
 use super::{
     Engine,
     core::Unexpected,
-    op::{Arrived, Done, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp, SendStage},
+    maps::Loan,
+    op::{Arrived, Done, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp, SendStage},
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
         matching::{Source, TagMatch},
-        scatter::Scatter,
+        scatter::{Part, Scatter},
     },
 };
 
@@ -35,13 +36,44 @@ impl Engine {
         required: Option<Path>,
         chosen: Option<Receipt>,
     ) -> Result<OpKey> {
-        self.check()?;
-        let (peer, core) = self.peer_mut(id)?;
         let receipt = chosen.unwrap_or(Receipt::new(Path::Eager, memory.len()));
-        let (stage, routed) = (SendStage::Fresh, chosen.is_some());
-        let (started, offered) = (0, None);
-        let send =
-            SendOp { peer: id, tag, memory, stage, receipt, routed, started, required, offered };
+        let send = SendOp {
+            peer: id,
+            tag,
+            memory,
+            stage: SendStage::Fresh,
+            receipt,
+            routed: chosen.is_some(),
+            started: 0,
+            required,
+            offered: None,
+            given: false,
+        };
+        self.post(send)
+    }
+
+    /// Posts a send of memory that the caller gives away. It ends when the receiver has looked at
+    /// it, or has copied it.
+    pub(crate) fn post_gift(&mut self, id: PeerId, tag: u64, memory: Part) -> Result<OpKey> {
+        let receipt = Receipt::new(Path::Handoff, memory.len());
+        self.post(SendOp {
+            peer: id,
+            tag,
+            memory: memory.into(),
+            stage: SendStage::Fresh,
+            receipt,
+            routed: false,
+            started: 0,
+            required: None,
+            offered: None,
+            given: true,
+        })
+    }
+
+    fn post(&mut self, send: SendOp) -> Result<OpKey> {
+        self.check()?;
+        let id = send.peer;
+        let (peer, core) = self.peer_mut(id)?;
         let key = core.ops.insert(Op::new(OpKind::Send(send)));
         peer.out.push_back(key);
         if let Err(violation) = core.pump(peer) {
@@ -59,14 +91,37 @@ impl Engine {
         tag: TagMatch,
         memory: Option<Scatter>,
     ) -> Result<OpKey> {
-        self.check()?;
         let as_message = memory.is_none();
-        let recv = RecvOp {
-            memory: memory.unwrap_or(Scatter::empty()),
-            own: None,
-            as_message,
-            stage: RecvStage::Moving,
-        };
+        self.post_any(
+            from,
+            tag,
+            RecvOp {
+                memory: memory.unwrap_or(Scatter::empty()),
+                own: None,
+                as_message,
+                as_view: false,
+                stage: RecvStage::Moving,
+            },
+        )
+    }
+
+    /// Posts a receive of a message that may stay where it is.
+    pub(crate) fn post_view(&mut self, from: Source, tag: TagMatch) -> Result<OpKey> {
+        self.post_any(
+            from,
+            tag,
+            RecvOp {
+                memory: Scatter::empty(),
+                own: None,
+                as_message: true,
+                as_view: true,
+                stage: RecvStage::Moving,
+            },
+        )
+    }
+
+    fn post_any(&mut self, from: Source, tag: TagMatch, recv: RecvOp) -> Result<OpKey> {
+        self.check()?;
         let taken = self.core.matcher.take(from, tag);
         if taken.is_none() {
             self.can_come(from)?;
@@ -113,7 +168,7 @@ impl Engine {
                     receipt.bytes = len;
                     receipt.copied_user = len;
                     let bytes = Some(Box::new(bytes));
-                    core.arrive(key, Arrived { peer: id, tag, len, receipt, bytes });
+                    core.arrive(key, Arrived { peer: id, tag, len, receipt, bytes, loan: None });
                 } else {
                     // It was copied into our memory when it came, and now once more.
                     receipt.copied_user = bytes.len() as u64;
@@ -157,19 +212,40 @@ impl Engine {
     }
 
     /// Lets an operation go on without anyone to ask for its result; `keeps` lives until then.
-    pub(crate) fn abandon(&mut self, key: OpKey, keeps: Option<Box<dyn std::any::Any + Send>>) {
+    pub(crate) fn abandon(&mut self, key: OpKey, keeps: Keeps) {
         self.cancel(key);
+        self.let_go(key, keeps);
+    }
+
+    /// As [`Engine::abandon`], but the operation is not taken back.
+    pub(crate) fn let_go(&mut self, key: OpKey, keeps: Keeps) {
         match self.core.ops.get_mut(key) {
             Some(op) if op.done.is_none() => {
                 op.abandoned = true;
-                op.keeps = keeps;
+                op.keeps = Some(keeps);
                 let waker = op.waker.take();
                 self.core.wakes.drops.extend(waker.map(|waker| Box::new(waker) as Box<_>));
             }
             _ => {
-                self.core.ops.remove(key);
-                self.core.wakes.drops.extend(keeps);
+                let done = self.core.ops.remove(key).and_then(|op| op.done);
+                if let Some(Ok(Done::Arrived(Arrived { peer, loan: Some(loan), .. }))) = done {
+                    self.give_back(peer, &loan);
+                }
+                if let Keeps::Buffer(buffer) = keeps {
+                    self.core.wakes.drops.push(buffer);
+                }
             }
+        }
+    }
+
+    /// Tells the peer that its memory is looked at no more.
+    pub(crate) fn give_back(&mut self, id: PeerId, loan: &Loan) {
+        match self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) {
+            Some(peer) => {
+                self.core.end_loan(peer, loan);
+                self.kick_if_needed();
+            }
+            None => self.core.maps.give_back(id, loan),
         }
     }
 }

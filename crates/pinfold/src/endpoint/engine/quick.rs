@@ -9,6 +9,8 @@ use pinfold_sys::clock;
 use super::{
     Engine, POLLS_A_CLOCK, PUBLISH_AFTER,
     core::Core,
+    maps::Loan,
+    op::{Op, OpKey, OpKind, SendOp, SendStage},
     outbound::PIECE_WHOLE,
     peer::{MESSAGE_COST, Peer},
 };
@@ -17,11 +19,11 @@ use crate::{
     endpoint::{
         matching::{Source, TagMatch},
         message::Received,
-        scatter::Part,
+        scatter::{Part, Scatter},
     },
     failpoint::{self, Point},
     route::Why,
-    wire::descriptor::{Eager, Header, INLINE_MAX, Kind},
+    wire::descriptor::{Eager, Header, INLINE_MAX, Kind, Rts, Shelf},
 };
 
 /// Looks at a lane before a receive is posted: a message that is about to come needs no entry.
@@ -151,6 +153,103 @@ impl Engine {
                 None
             }
         }
+    }
+
+    /// Receives the next message of a peer's lane where it lies, if its sender gave that away and it
+    /// matches, and nothing else is posted or stored. Waits for it a few microseconds.
+    #[inline]
+    pub(crate) fn view_quick(&mut self, from: Source, tag: TagMatch) -> Option<(Received, Loan)> {
+        let Source::Peer(id) = from else { return None };
+        if !self.may_recv_quickly() {
+            return None;
+        }
+        // Now and then the ordinary way looks at the sockets.
+        self.polls += 1;
+        if self.polls > POLLS_A_CLOCK {
+            return None;
+        }
+        let core = &mut self.core;
+        let peer = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none())?;
+        let mut header = await_head(core, peer)?;
+        // Word that memory of this side is looked at no more comes before or after most messages.
+        while header.kind() == Some(Kind::Fin) {
+            core.receive(peer, header).ok()?;
+            header = await_head(core, peer)?;
+        }
+        if header.kind() != Some(Kind::Rts) {
+            return None;
+        }
+        let Rts { tag: got_tag, len, given: true, shelf: Some(shelf), .. } =
+            Rts::read(&peer.rx.body())
+        else {
+            return None;
+        };
+        if !tag.matches(got_tag) {
+            return None;
+        }
+        let loan = core.maps.lend(id, shelf, len, header.aux())?;
+        if peer.rx.advance(header).is_err() {
+            core.maps.give_back(id, &loan);
+            return None;
+        }
+        peer.tx.passed(header, peer.rx.consumed());
+        if peer.rx.unpublished() >= PUBLISH_AFTER {
+            Engine::publish(core, peer);
+        }
+        core.counters.count_received(Path::Handoff, len);
+        let receipt = Receipt::new(Path::Handoff, len);
+        Some((Received { peer: id, tag: got_tag, len, receipt }, loan))
+    }
+
+    /// Sends memory that was given away, if the peer has the arena it lies in and nothing stands
+    /// before it.
+    #[inline]
+    pub(crate) fn gift_quick(
+        &mut self,
+        id: PeerId,
+        tag: u64,
+        memory: Part,
+        shelf: Shelf,
+    ) -> Option<OpKey> {
+        if !self.is_usable() {
+            return None;
+        }
+        let (peer, core) = (self.peers.get_mut(id)?, &mut self.core);
+        let goes = peer.is_clear()
+            && peer.permissions.may(Path::Handoff)
+            && peer.exports.has(shelf.extent)
+            && peer.waiting < peer.waiting_max
+            && peer.tx.has_room(&mut core.lane_budget) == Ok(true);
+        if !goes || !peer.exports.may_offer() {
+            return None;
+        }
+        let (scatter, len) = (Scatter::from(memory), memory.len());
+        let rts = Rts {
+            tag,
+            len,
+            place: scatter.place(),
+            stream: false,
+            given: true,
+            shelf: Some(shelf),
+        };
+        let key = core.ops.insert(Op::new(OpKind::Send(SendOp {
+            peer: id,
+            tag,
+            memory: scatter,
+            stage: SendStage::Waiting { cancelled: false },
+            receipt: Receipt::new(Path::Handoff, len),
+            routed: true,
+            started: 0,
+            required: None,
+            offered: Some(shelf.extent),
+            given: true,
+        })));
+        failpoint::hit(Point::BeforeAnnounce);
+        peer.tx.push(Header::new(Kind::Rts, 0, key.index), &rts.body());
+        failpoint::hit(Point::AfterAnnounce);
+        peer.waiting += 1;
+        core.ring(peer);
+        Some(key)
     }
 
     /// Receives the next message of a peer's lane into one part, if it is here already, matches, is

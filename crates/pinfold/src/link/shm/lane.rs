@@ -320,6 +320,20 @@ impl LaneTx {
     }
 }
 
+/// Whether the pair is still connected, for those who look at memory of the other side.
+pub(crate) struct Tie {
+    segment: Arc<Segment>,
+}
+
+impl Tie {
+    /// Whether either side has closed or cut the connection; what the other side gave is then its
+    /// own again. A process that died has not.
+    pub(crate) fn is_cut(&self) -> bool {
+        let closed = |way: Direction| self.segment.word32(way.closed_at()).load(Ordering::Acquire);
+        closed(Direction::ToAccepting) | closed(Direction::ToConnecting) != 0
+    }
+}
+
 /// The receiving end.
 pub(crate) struct LaneRx {
     ring: RingRx<MappedRing>,
@@ -418,6 +432,11 @@ impl LaneRx {
     /// Whether the sender closed in good order.
     pub(crate) fn is_closed(&self) -> bool {
         self.segment.word32(self.way.closed_at()).load(Ordering::Acquire) != 0
+    }
+
+    /// What lasts as long as the connection.
+    pub(crate) fn tie(&self) -> Tie {
+        Tie { segment: Arc::clone(&self.segment) }
     }
 
     /// Asks the sender to ring for new descriptors. Effective after the heavy fence.

@@ -37,6 +37,8 @@ pub(crate) struct Established {
     pub address: Option<Address>,
     /// The paths that neither side has switched off. Whether `cma` works is said below.
     pub paths: PathSet,
+    /// Those that this side has not.
+    pub our_paths: PathSet,
     /// Whether the peer takes part in global memory barriers.
     pub barrier_global: bool,
     /// What the peer allows us.
@@ -79,6 +81,7 @@ impl Handshake {
             endpoint_id: peer.endpoint_id,
             address: self.address.take(),
             paths: paths.fold(PathSet::none(), PathSet::with),
+            our_paths: self.us.paths,
             barrier_global: peer.barrier_global,
             granted: peer.limits,
             we_read: off.and(ours.read.and(by_peer(on_ours.read))),

@@ -1,0 +1,253 @@
+#![allow(unsafe_code)]
+//! Memory of an arena that is given away: the message is the memory itself.
+//!
+//! **Invariant.** A gift is kept, by its [`Handoff`] or by the engine, until every receiver has said
+//! that it looks at it no more, or is gone: only then is its buffer dropped or handed back.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use super::{
+    engine::{
+        Engine,
+        op::{Done, Keeps, OpKey},
+        post,
+    },
+    matching::{Source, TagMatch},
+    request::Request,
+    scatter::Part,
+    shared::Shared,
+    view::View,
+};
+use crate::{ArenaBuf, PeerId, Receipt, Result, SharedBuf, wire::descriptor::Shelf};
+
+/// Memory that can be given away: a buffer of an [`Arena`](crate::Arena), which receivers then can
+/// read, or of a [`SharedArena`](crate::SharedArena), which they can also write. Clones are the same
+/// memory, for several receivers.
+#[derive(Clone)]
+pub struct Gift(Arc<Given>);
+
+struct Given {
+    memory: Memory,
+    shelf: Shelf,
+}
+
+enum Memory {
+    Arena(ArenaBuf),
+    Shared(SharedBuf),
+}
+
+impl Gift {
+    /// Its length, bytes.
+    pub fn len(&self) -> usize {
+        match &self.0.memory {
+            Memory::Arena(buf) => buf.len(),
+            Memory::Shared(buf) => buf.len(),
+        }
+    }
+
+    /// Whether its length is 0.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The buffer again, to be written anew. `None`: there are clones of this, which others may be
+    /// looking at; or it is of a [`SharedArena`](crate::SharedArena).
+    pub fn into_arena_buf(self) -> Option<ArenaBuf> {
+        match Arc::into_inner(self.0)?.memory {
+            Memory::Arena(buf) => Some(buf),
+            Memory::Shared(_) => None,
+        }
+    }
+
+    /// As [`Gift::into_arena_buf`], of a [`SharedArena`](crate::SharedArena).
+    pub fn into_shared_buf(self) -> Option<SharedBuf> {
+        match Arc::into_inner(self.0)?.memory {
+            Memory::Shared(buf) => Some(buf),
+            Memory::Arena(_) => None,
+        }
+    }
+
+    fn part(&self) -> Part {
+        let (ptr, len) = match &self.0.memory {
+            Memory::Arena(buf) => (buf.as_ptr().cast_mut(), buf.len()),
+            Memory::Shared(buf) => (buf.as_ptr(), buf.len()),
+        };
+        // SAFETY: neither kind of buffer moves its bytes, and the operation keeps a clone of this.
+        // It only reads them.
+        unsafe { Part::new(ptr, len) }
+    }
+}
+
+impl From<ArenaBuf> for Gift {
+    fn from(buf: ArenaBuf) -> Gift {
+        let (extent, offset) = buf.locate();
+        let shelf = Shelf { extent: extent.id(), offset };
+        Gift(Arc::new(Given { memory: Memory::Arena(buf), shelf }))
+    }
+}
+
+impl From<SharedBuf> for Gift {
+    fn from(buf: SharedBuf) -> Gift {
+        let (extent, offset) = buf.locate();
+        let shelf = Shelf { extent: extent.id(), offset };
+        Gift(Arc::new(Given { memory: Memory::Shared(buf), shelf }))
+    }
+}
+
+impl fmt::Debug for Gift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gift").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// Gives memory away and does not ask for it again.
+pub(super) fn give(shared: &Shared, peer: PeerId, tag: u64, gift: Gift) -> Result<()> {
+    let mut engine = shared.enter()?;
+    let key = post_gift(&mut engine, peer, tag, &gift)?;
+    go_on(&mut engine, key, gift);
+    Ok(())
+}
+
+#[inline]
+fn post_gift(engine: &mut Engine, peer: PeerId, tag: u64, gift: &Gift) -> Result<OpKey> {
+    let (memory, shelf) = (gift.part(), gift.0.shelf);
+    match engine.gift_quick(peer, tag, memory, shelf) {
+        Some(key) => Ok(key),
+        None => engine.post_gift(peer, tag, memory),
+    }
+}
+
+/// Lets it go its way.
+fn go_on(engine: &mut Engine, key: OpKey, gift: Gift) {
+    engine.let_go(key, Keeps::Gift { _gift: gift });
+}
+
+/// Memory on its way to a receiver, or looked at by it; a future of the receipt and the memory, once
+/// the receiver looks at it no more.
+///
+/// It can be dropped: the memory goes on to the receiver, and back to its arena in the end.
+pub struct Handoff {
+    inner: Request<Gift>,
+}
+
+impl Handoff {
+    pub(crate) fn post(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> Handoff {
+        let posted = shared.enter().and_then(|mut engine| post_gift(&mut engine, peer, tag, &gift));
+        let inner = Request::of(shared, posted, gift);
+        Handoff { inner: inner.abandoned_by(go_on) }
+    }
+
+    fn output((done, gift): (Result<Done>, Gift)) -> (Result<Receipt>, Gift) {
+        (post::sent(done), gift)
+    }
+
+    /// The result if the receiver looks at it no more, after one turn of progress. Never waits.
+    pub fn try_wait(&mut self) -> Option<(Result<Receipt>, Gift)> {
+        self.inner.try_wait().map(Handoff::output)
+    }
+
+    /// Waits until the receiver looks at it no more.
+    pub fn wait(mut self) -> (Result<Receipt>, Gift) {
+        loop {
+            if let Some(taken) = self.inner.wait(None) {
+                return Handoff::output(taken);
+            }
+        }
+    }
+
+    /// Waits at most `patience` for that. `None`: the receiver still has it, or has not received it.
+    pub fn wait_timeout(&mut self, patience: Duration) -> Option<(Result<Receipt>, Gift)> {
+        self.inner.wait(Instant::now().checked_add(patience)).map(Handoff::output)
+    }
+
+    /// Takes it back if nobody has received it yet. Whether it will end as
+    /// [`Error::Cancelled`](crate::Error::Cancelled), unless the peer is faster.
+    pub fn cancel(&mut self) -> bool {
+        self.inner.cancel()
+    }
+}
+
+impl Future for Handoff {
+    type Output = (Result<Receipt>, Gift);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.poll(context).map(Handoff::output)
+    }
+}
+
+impl fmt::Debug for Handoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handoff").finish_non_exhaustive()
+    }
+}
+
+/// A receive in flight of a message that may stay where it is; a future of the view.
+#[must_use = "dropping a request withdraws it"]
+pub struct ViewRequest {
+    inner: Request<()>,
+}
+
+impl ViewRequest {
+    pub(crate) fn post(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> ViewRequest {
+        let posted = shared.enter().and_then(|mut engine| engine.post_view(from, tag));
+        ViewRequest { inner: Request::of(shared, posted, ()) }
+    }
+
+    fn output(&self, (done, ()): (Result<Done>, ())) -> Result<View<'static>> {
+        post::arrived(done).map(|arrived| View::new(self.inner.shared(), arrived))
+    }
+
+    /// The view if a message has come, after one turn of progress. Never waits.
+    pub fn try_wait(&mut self) -> Option<Result<View<'static>>> {
+        let taken = self.inner.try_wait()?;
+        Some(self.output(taken))
+    }
+
+    /// Waits for a message.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv`](crate::Endpoint::recv).
+    pub fn wait(mut self) -> Result<View<'static>> {
+        loop {
+            if let Some(taken) = self.inner.wait(None) {
+                return self.output(taken);
+            }
+        }
+    }
+
+    /// Waits at most `patience`. `None`: it goes on.
+    pub fn wait_timeout(&mut self, patience: Duration) -> Option<Result<View<'static>>> {
+        let taken = self.inner.wait(Instant::now().checked_add(patience))?;
+        Some(self.output(taken))
+    }
+
+    /// Withdraws it if no message has matched it. Whether it will end as
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
+    pub fn cancel(&mut self) -> bool {
+        self.inner.cancel()
+    }
+}
+
+impl Future for ViewRequest {
+    type Output = Result<View<'static>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.inner.poll(context) {
+            Poll::Ready(taken) => Poll::Ready(self.output(taken)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl fmt::Debug for ViewRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ViewRequest").finish_non_exhaustive()
+    }
+}

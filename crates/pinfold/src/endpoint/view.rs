@@ -1,0 +1,251 @@
+#![allow(unsafe_code)]
+//! A received message that is looked at where it is.
+//!
+//! **Invariant.** The loan is given back when the view is dropped, not before, and the view keeps or
+//! borrows its endpoint; so the mapping is there, and the view's range lies inside it. A process that gave memory away can still write it, so no safe function forms a reference to the
+//! bytes; what is copied out counts only if the connection still stood afterwards, for only then
+//! had the memory not gone back to its owner.
+
+use std::{
+    fmt,
+    ops::Deref,
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{Ordering, fence},
+    },
+};
+
+use super::{
+    engine::{
+        maps::{Held, Loan},
+        op::{Arrived, Bytes},
+    },
+    message::Received,
+    shared::Shared,
+};
+use crate::{Error, PeerId, Receipt, Result, arena::Cells};
+
+/// A received message, in the sender's memory if the sender gave that away
+/// ([`Endpoint::handoff`](crate::Endpoint::handoff)), else in memory of the library's. Dropping it
+/// gives the memory back.
+///
+/// The sender must not write memory that it gave, and a sender of this library does not. But
+/// another might, at any time, so the bytes are copied out ([`View::read`]) or, by those who trust
+/// the sender, used in place ([`View::as_slice`]).
+///
+/// In a child made by `fork(2)` the memory is absent; reading it there is an error.
+pub struct View<'a> {
+    received: Received,
+    place: Place,
+    shared: Keeper<'a>,
+}
+
+/// The endpoint: borrowed where that will do, since counting costs a hop between cores while
+/// there are stores on their way to the ring.
+enum Keeper<'a> {
+    Borrowed(&'a Arc<Shared>),
+    Owned(Arc<Shared>),
+}
+
+impl Deref for Keeper<'_> {
+    type Target = Arc<Shared>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<Shared> {
+        match self {
+            Keeper::Borrowed(shared) => shared,
+            Keeper::Owned(shared) => shared,
+        }
+    }
+}
+
+enum Place {
+    /// In memory of the library's.
+    Own(Box<Bytes>),
+    /// In the sender's.
+    Theirs(Loan),
+    /// With another view.
+    Moved,
+}
+
+impl View<'static> {
+    pub(crate) fn new(shared: &Arc<Shared>, arrived: Arrived) -> View<'static> {
+        let received = Received::from(&arrived);
+        let place = match arrived.loan {
+            Some(loan) => Place::Theirs(*loan),
+            None => Place::Own(arrived.bytes.unwrap_or_default()),
+        };
+        View { received, place, shared: Keeper::Owned(Arc::clone(shared)) }
+    }
+}
+
+impl<'a> View<'a> {
+    #[inline]
+    pub(crate) fn lent(shared: &'a Arc<Shared>, received: Received, loan: Loan) -> View<'a> {
+        View { received, place: Place::Theirs(loan), shared: Keeper::Borrowed(shared) }
+    }
+
+    /// The same, independent of the handle of the endpoint that received it.
+    pub fn into_owned(mut self) -> View<'static> {
+        let place = std::mem::replace(&mut self.place, Place::Moved);
+        let shared = Keeper::Owned(Arc::clone(&self.shared));
+        View { received: self.received, place, shared }
+    }
+
+    /// Who sent it.
+    pub fn peer(&self) -> PeerId {
+        self.received.peer
+    }
+
+    /// Its tag.
+    pub fn tag(&self) -> u64 {
+        self.received.tag
+    }
+
+    /// How it came.
+    pub fn receipt(&self) -> Receipt {
+        self.received.receipt
+    }
+
+    /// Its length, bytes.
+    pub fn len(&self) -> usize {
+        match &self.place {
+            Place::Own(bytes) => bytes.len(),
+            Place::Theirs(_) => self.received.len as usize,
+            Place::Moved => 0,
+        }
+    }
+
+    /// Whether its length is 0.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the bytes at `offset` out.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; [`Error::Withdrawn`] if either side has closed the connection: what
+    /// was copied means nothing then; [`Error::Os`] if the sender has no memory behind its file;
+    /// [`Error::Forked`].
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+        let at = self.range(offset, into.len())?;
+        // SAFETY: readable for so many bytes, by `range`; `into` is memory of this process's own.
+        unsafe { std::ptr::copy_nonoverlapping(at, into.as_mut_ptr(), into.len()) };
+        self.confirm()
+    }
+
+    /// The bytes, copied.
+    ///
+    /// # Errors
+    /// As [`View::read`].
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.len()];
+        self.read(0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Copies bytes in at `offset`, where the sender sees them; eight aligned bytes are always
+    /// written together.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] unless the memory is of a [`SharedArena`](crate::SharedArena), and as
+    /// [`View::read`].
+    pub fn write(&self, offset: usize, from: &[u8]) -> Result<()> {
+        self.range(offset, from.len())?;
+        let cells = self.cells().ok_or(Error::ReadOnly)?;
+        cells.write(offset, from);
+        self.confirm()
+    }
+
+    /// Whether it can be written.
+    pub fn is_writable(&self) -> bool {
+        self.cells().is_some()
+    }
+
+    /// The bytes in place, if they are in memory of this library's: the sender did not give its
+    /// memory away, or that could not be mapped.
+    pub fn own_bytes(&self) -> Option<&[u8]> {
+        match &self.place {
+            Place::Own(bytes) => Some(bytes),
+            Place::Theirs(_) | Place::Moved => None,
+        }
+    }
+
+    /// The bytes in place.
+    ///
+    /// # Errors
+    /// As [`View::read`].
+    ///
+    /// # Safety
+    /// Nobody writes them while the slice is used: the sender is trusted not to, the memory is not
+    /// written by [`View::write`] either, and neither side closes the connection meanwhile.
+    pub unsafe fn as_slice(&self) -> Result<&[u8]> {
+        let at = self.range(0, self.len())?;
+        self.confirm()?;
+        // SAFETY: readable while `self` is borrowed; unchanging by contract.
+        Ok(unsafe { std::slice::from_raw_parts(at, self.len()) })
+    }
+
+    /// Where bytes lie, ready to be touched.
+    fn range(&self, offset: usize, len: usize) -> Result<*const u8> {
+        let size = self.len();
+        if offset > size || len > size - offset {
+            let [offset, len, size] = [offset, len, size].map(|n| n as u64);
+            return Err(Error::OutOfBounds { offset, len, size });
+        }
+        match &self.place {
+            Place::Own(bytes) => Ok(bytes[offset..].as_ptr()),
+            Place::Moved => Ok(NonNull::dangling().as_ptr()),
+            Place::Theirs(loan) => {
+                if self.shared.is_forked() {
+                    return Err(Error::Forked);
+                }
+                let (at, bytes) = (loan.offset + offset as u64, len as u64);
+                let mapping = &self.held(loan).mapping;
+                let failed = |error| Error::os("madvise", "memory of a peer", error);
+                mapping.prepare(at, bytes).map_err(failed)?;
+                mapping.get(at, bytes).ok_or(Error::Withdrawn)
+            }
+        }
+    }
+
+    /// Whether what was just copied was what the sender gave.
+    fn confirm(&self) -> Result<()> {
+        let Place::Theirs(loan) = &self.place else { return Ok(()) };
+        // The copy comes before the look.
+        fence(Ordering::Acquire);
+        if self.held(loan).tie.is_cut() { Err(Error::Withdrawn) } else { Ok(()) }
+    }
+
+    fn held<'l>(&'l self, loan: &'l Loan) -> &'l Held {
+        // SAFETY: `self` has the endpoint, and gives the loan back when it is dropped.
+        unsafe { loan.held() }
+    }
+
+    fn cells(&self) -> Option<Cells> {
+        let Place::Theirs(loan) = &self.place else { return None };
+        let at = self.held(loan).mapping.get_mut(loan.offset, self.received.len)?;
+        // SAFETY: mapped writable while the view lives; a peer's memory is reached as raw bytes
+        // here, and atomically. Peers that do not align what they give cannot have it written.
+        NonNull::new(at)
+            .filter(|at| at.addr().get().is_multiple_of(64))
+            .map(|at| unsafe { Cells::new(at, self.len()) })
+    }
+}
+
+impl Drop for View<'_> {
+    fn drop(&mut self) {
+        if let Place::Theirs(loan) = &self.place
+            && let Ok(mut engine) = self.shared.enter()
+        {
+            engine.give_back(self.received.peer, loan);
+        }
+    }
+}
+
+impl fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("received", &self.received).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,389 @@
+//! Memory that is given away: looked at where it is, copied where it cannot be, and always back in
+//! its arena in the end.
+
+use std::{thread, time::Duration};
+
+use pinfold::{
+    Arena, Endpoint, Error, Gift, Path, PathSet, PeerId, Refusal, SharedArena, Source, TagMatch,
+    View,
+};
+use pinfold_tests::{
+    Args, Baseline, Stage, block_on,
+    host::{Ended, fork},
+    role::{self, PATIENCE, hear, note, say},
+    stage::all_end_well,
+    stamp,
+};
+
+pinfold_tests::roles!(giver, looker, short_of_space, crowd_giver, holder, forgets, leaver, keeper);
+
+const MIB: usize = 1 << 20;
+const SIZES: [usize; 9] = [0, 1, 8, 57, 4096, 65_537, MIB, 9 * MIB + 5, 200 * MIB];
+
+/// Memory comes back when the receiver's word has come.
+fn wait_for_empty(endpoint: &Endpoint, arena: &Arena) {
+    let end = std::time::Instant::now() + PATIENCE;
+    while arena.stats().buffers > 0 {
+        assert!(std::time::Instant::now() < end, "not given back: {:?}", arena.stats());
+        endpoint.progress().unwrap();
+    }
+}
+
+fn gift(arena: &Arena, len: usize, seed: u64) -> Gift {
+    let mut buf = arena.alloc(len).unwrap();
+    stamp::fill(&mut buf, seed);
+    buf.into()
+}
+
+fn check(view: &View<'_>, seed: u64) {
+    stamp::check(&view.to_vec().unwrap(), seed);
+}
+
+#[test]
+fn every_size_in_every_way() {
+    let stage = Stage::new(120);
+    stage.play([stage.role("looker"), stage.role("giver")]);
+}
+
+const COPY: u64 = 1 << 40;
+const MESSAGE: u64 = 2 << 40;
+const FUTURE: u64 = 3 << 40;
+const LATE: u64 = 4 << 40;
+
+fn giver(_: &Args) {
+    let before = Baseline::now();
+    let (endpoint, peer) = role::connect(Endpoint::builder(), "handoff");
+    let arena = Arena::new().unwrap();
+    for (seed, &len) in SIZES.iter().enumerate() {
+        let seed = seed as u64;
+        // Looked at, and back with its bytes.
+        let (receipt, gift_back) = endpoint.handoff(peer, seed, gift(&arena, len, seed)).wait();
+        let receipt = receipt.unwrap();
+        assert_eq!((receipt.path, receipt.bytes), (Path::Handoff, len as u64), "{receipt}");
+        assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, 0), "{receipt}");
+        let buf = gift_back.into_arena_buf().expect("nobody has a clone");
+        stamp::check(&buf, seed);
+        drop(buf);
+        // Copied by receives that want it elsewhere.
+        for way in [COPY, MESSAGE] {
+            let (receipt, _) = endpoint.handoff(peer, way | seed, gift(&arena, len, seed)).wait();
+            let receipt = receipt.unwrap();
+            assert_eq!(receipt.path, Path::Mapped, "{receipt}");
+            assert_eq!(receipt.refused(Path::Handoff), Some(Refusal::Declined), "{receipt}");
+        }
+        // Without a handle, and with one that is dropped.
+        endpoint.give(peer, FUTURE | seed, gift(&arena, len, seed)).unwrap();
+        drop(endpoint.handoff(peer, LATE | seed, gift(&arena, len, seed)));
+        let handoff = endpoint.handoff(peer, seed, gift(&arena, len, seed));
+        let (receipt, _) = block_on(handoff);
+        assert_eq!(receipt.unwrap().path, Path::Handoff);
+        wait_for_empty(&endpoint, &arena);
+    }
+    // Taken back before anybody looked.
+    let mut unwanted = endpoint.handoff(peer, 999, gift(&arena, 100, 1));
+    assert!(unwanted.wait_timeout(Duration::from_millis(5)).is_none());
+    assert!(unwanted.cancel());
+    let (result, back) = unwanted.wait();
+    assert!(matches!(result, Err(Error::Cancelled)));
+    stamp::check(&back.into_arena_buf().unwrap(), 1);
+    assert_eq!(arena.stats().buffers, 0);
+    endpoint.send(peer, 1000, b"").unwrap();
+    drop(arena);
+    endpoint.recv(peer, 1000).unwrap();
+    drop(endpoint);
+    before.returns(PATIENCE);
+}
+
+fn looker(_: &Args) {
+    let before = Baseline::now();
+    let (endpoint, peer) = role::listen(Endpoint::builder(), "handoff");
+    for (seed, &len) in SIZES.iter().enumerate() {
+        let seed = seed as u64;
+        let view = endpoint.recv_view(peer, seed).unwrap();
+        assert_eq!((view.peer(), view.tag(), view.len()), (peer, seed, len));
+        let receipt = view.receipt();
+        assert_eq!((receipt.path, receipt.bytes), (Path::Handoff, len as u64), "{receipt}");
+        assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, 0), "{receipt}");
+        assert!(view.own_bytes().is_none() && !view.is_writable());
+        check(&view, seed);
+        let mut some = vec![0; len.min(10)];
+        view.read(len - some.len(), &mut some).unwrap();
+        assert_eq!(some, view.to_vec().unwrap()[len - some.len()..]);
+        let beyond = view.read(len, &mut [0]);
+        assert!(matches!(beyond, Err(Error::OutOfBounds { len: 1, .. })), "{beyond:?}");
+        assert!(matches!(view.read(usize::MAX, &mut [0]), Err(Error::OutOfBounds { .. })));
+        assert!(matches!(view.write(0, b""), Err(Error::ReadOnly)));
+        drop(view);
+        let mut buf = vec![0; len];
+        let received = endpoint.recv_into(peer, COPY | seed, &mut buf).unwrap();
+        assert_eq!(received.receipt.path, Path::Mapped, "{}", received.receipt);
+        stamp::check(&buf, seed);
+        let message = endpoint.recv(peer, MESSAGE | seed).unwrap();
+        stamp::check(&message, seed);
+        // It may outlive the handle that received it, go to other threads, and wait.
+        let view = block_on(endpoint.view_request(peer, FUTURE | seed)).unwrap();
+        let late = endpoint.recv_view(peer, LATE | seed).unwrap().into_owned();
+        thread::spawn(move || {
+            check(&late, seed);
+            check(&view, seed);
+        })
+        .join()
+        .unwrap();
+        // Posted before it comes, dropped before it is asked for.
+        let request = endpoint.view_request(peer, seed);
+        while endpoint.counters().received[Path::Handoff as usize].messages < 4 * (seed + 1) {
+            endpoint.progress().unwrap();
+        }
+        drop(request);
+    }
+    endpoint.recv(peer, 1000).unwrap();
+    endpoint.send(peer, 1000, b"").unwrap();
+    assert!(endpoint.recv(peer, 1).unwrap_err().is_peer_gone());
+    drop(endpoint);
+    before.returns(PATIENCE);
+}
+
+/// Two endpoints of this process.
+fn pair(name: &str, ours: PathSet, theirs: PathSet) -> (Endpoint, PeerId, Endpoint, PeerId) {
+    let address = format!("local:{name}-{}", std::process::id());
+    let a = Endpoint::builder().paths(ours).listen(&address).build().unwrap();
+    let b = Endpoint::builder().paths(theirs).build().unwrap();
+    thread::scope(|s| {
+        let calls = s.spawn(|| b.connect(&address).unwrap());
+        let from_b = a.accept().unwrap();
+        (a.clone(), from_b, b.clone(), calls.join().unwrap())
+    })
+}
+
+#[test]
+fn where_it_is_switched_off_a_copy_goes() {
+    let without = PathSet::all().without(Path::Handoff);
+    for (ours, theirs, why) in [
+        (without, PathSet::all(), Refusal::SwitchedOff),
+        (PathSet::all(), without, Refusal::SwitchedOffByPeer),
+    ] {
+        let (a, to_b, b, from_a) = pair("off", ours, theirs);
+        let arena = Arena::new().unwrap();
+        for len in [8, 5000, MIB] {
+            let sent = a.handoff(to_b, 1, gift(&arena, len, 5));
+            let request = b.view_request(from_a, 1);
+            let view = loop {
+                a.progress().unwrap();
+                b.progress().unwrap();
+                if b.probe(from_a, 1).unwrap().is_none() {
+                    break request;
+                }
+            };
+            let view = thread::scope(|s| {
+                let waits = s.spawn(|| view.wait().unwrap());
+                let (receipt, _) = sent.wait();
+                let receipt = receipt.unwrap();
+                assert_ne!(receipt.path, Path::Handoff, "{receipt}");
+                assert_eq!(receipt.refused(Path::Handoff), Some(why), "{receipt}");
+                waits.join().unwrap()
+            });
+            stamp::check(view.own_bytes().expect("a copy"), 5);
+            check(&view, 5);
+            assert_ne!(view.receipt().path, Path::Handoff);
+        }
+        assert_eq!(arena.stats().buffers, 0);
+    }
+}
+
+#[test]
+fn memory_that_both_may_write() {
+    let (a, to_b, b, from_a) = pair("both", PathSet::all(), PathSet::all());
+    let arena = SharedArena::builder().build_shared().unwrap();
+    let buf = arena.alloc(10_000).unwrap();
+    buf.write(5000, b"from a");
+    let mut handoff = a.handoff(to_b, 3, buf);
+    let view = b.recv_view(from_a, 3).unwrap();
+    assert!(view.is_writable());
+    let mut six = [0; 6];
+    view.read(5000, &mut six).unwrap();
+    assert_eq!(&six, b"from a");
+    view.write(7001, b"from b").unwrap();
+    assert!(matches!(view.write(9999, b"xx"), Err(Error::OutOfBounds { .. })));
+    assert!(handoff.try_wait().is_none());
+    drop(view);
+    let (receipt, gift) = handoff.wait();
+    assert_eq!(receipt.unwrap().path, Path::Handoff);
+    let buf = gift.into_shared_buf().unwrap();
+    buf.read(7001, &mut six);
+    assert_eq!(&six, b"from b");
+}
+
+#[test]
+fn a_view_is_void_once_the_connection_is_closed() {
+    for theirs in [true, false] {
+        let (a, to_b, b, from_a) = pair("void", PathSet::all(), PathSet::all());
+        let arena = Arena::new().unwrap();
+        a.give(to_b, 1, gift(&arena, 4096, 1)).unwrap();
+        let view = b.recv_view(from_a, 1).unwrap().into_owned();
+        check(&view, 1);
+        if theirs {
+            a.close();
+        } else {
+            b.disconnect(from_a);
+            assert!(a.recv(to_b, 1).unwrap_err().is_peer_gone());
+        }
+        assert_eq!(arena.stats().buffers, 0, "it is its owner's again");
+        assert!(matches!(view.read(0, &mut [0]), Err(Error::Withdrawn)));
+        assert!(matches!(view.to_vec(), Err(Error::Withdrawn)));
+        drop(view);
+    }
+}
+
+// Many receivers.
+
+const CROWD: u64 = 12;
+
+#[test]
+fn one_buffer_for_many() {
+    let stage = Stage::new(60);
+    let mut players = vec![stage.role("crowd_giver").spawn()];
+    players[0].expect("listens");
+    players.extend((0..CROWD).map(|me| stage.role("holder").with("me", me).spawn()));
+    players[0].expect("has given");
+    // Some are killed while they hold it.
+    for player in &mut players[1..] {
+        player.expect("holds");
+    }
+    for player in &mut players[1..4] {
+        player.kill();
+    }
+    for player in &mut players[4..] {
+        player.say("let go");
+    }
+    players.drain(1..4);
+    all_end_well(&mut players);
+}
+
+fn crowd_giver(_: &Args) {
+    let endpoint = Endpoint::listen("local:crowd").unwrap();
+    say("listens");
+    let peers: Vec<PeerId> =
+        (0..CROWD).map(|_| endpoint.accept_timeout(PATIENCE).unwrap()).collect();
+    let arena = Arena::new().unwrap();
+    let whole = gift(&arena, 3 * MIB, 77);
+    for peer in peers {
+        endpoint.give(peer, 1, whole.clone()).unwrap();
+    }
+    assert_eq!(arena.stats().buffers, 1);
+    drop(whole);
+    say("has given");
+    wait_for_empty(&endpoint, &arena);
+}
+
+fn holder(args: &Args) {
+    let endpoint = Endpoint::new().unwrap();
+    let peer = endpoint.connect_wait("local:crowd", PATIENCE).unwrap();
+    let view = endpoint.recv_view(Source::Any, TagMatch::any()).unwrap();
+    assert_eq!(view.receipt().path, Path::Handoff);
+    check(&view, 77);
+    say("holds");
+    hear();
+    check(&view, 77);
+    drop(view);
+    note(format_args!("{} let go", args.number::<u64>("me")));
+    assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());
+}
+
+// Those who leave.
+
+#[test]
+fn a_giver_that_is_killed_leaves_its_gift() {
+    let stage = Stage::new(60);
+    let mut keeper = stage.role("keeper").spawn();
+    keeper.expect("listens");
+    let mut leaver = stage.role("leaver").spawn();
+    keeper.expect("holds");
+    leaver.kill();
+    keeper.say("it is dead");
+    keeper.end_well();
+}
+
+fn leaver(_: &Args) {
+    let (endpoint, peer) = role::connect(Endpoint::builder(), "keeper");
+    let arena = Arena::new().unwrap();
+    for tag in 1..=2 {
+        endpoint.give(peer, tag, gift(&arena, 20 * MIB, tag)).unwrap();
+    }
+    loop {
+        let _ = endpoint.recv_timeout(peer, 9, PATIENCE);
+    }
+}
+
+fn keeper(_: &Args) {
+    let before = Baseline::now();
+    let endpoint = Endpoint::listen("local:keeper").unwrap();
+    say("listens");
+    let peer = endpoint.accept_timeout(PATIENCE).unwrap();
+    let view = endpoint.recv_view(peer, 1).unwrap();
+    endpoint.probe_wait(peer, 2).unwrap();
+    say("holds");
+    hear();
+    assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());
+    // What was looked at is still there, what was not is not.
+    check(&view, 1);
+    assert!(endpoint.recv_view(peer, 2).unwrap_err().is_peer_gone());
+    drop(view);
+    drop(endpoint);
+    before.returns(PATIENCE);
+}
+
+#[test]
+fn a_forked_child_has_no_part_in_it() {
+    let stage = Stage::new(60);
+    stage.role("forgets").spawn().end_well();
+}
+
+fn forgets(_: &Args) {
+    let (a, to_b, b, from_a) = pair("fork", PathSet::all(), PathSet::all());
+    let arena = Arena::new().unwrap();
+    let mut sent = a.handoff(to_b, 1, gift(&arena, 5000, 1));
+    let view = b.recv_view(from_a, 1).unwrap().into_owned();
+    let ended = fork(|| {
+        assert!(matches!(view.read(0, &mut [0]), Err(Error::Forked)));
+        assert!(matches!(b.recv_view(from_a, 1), Err(Error::Forked)));
+        // Dropped here, the loan and the gift are still the parent's.
+        drop(view);
+        drop(sent);
+        0
+    });
+    assert_eq!(ended, Ended::Code(0));
+    // The closure took both along; in this process they were dropped, and all is back.
+    wait_for_empty(&a, &arena);
+    sent = a.handoff(to_b, 2, gift(&arena, 5000, 2));
+    check(&b.recv_view(from_a, 2).unwrap(), 2);
+    assert!(sent.wait().0.is_ok());
+}
+
+#[test]
+fn a_receiver_without_address_space_gets_copies() {
+    let stage = Stage::new(60);
+    stage.role("short_of_space").spawn().end_well();
+}
+
+fn short_of_space(_: &Args) {
+    let address = "local:short";
+    let b = Endpoint::builder().mapped_bytes_max(4096).listen(address).build().unwrap();
+    let a = Endpoint::new().unwrap();
+    let (to_b, from_a) = thread::scope(|s| {
+        let calls = s.spawn(|| a.connect(address).unwrap());
+        let from_a = b.accept().unwrap();
+        (calls.join().unwrap(), from_a)
+    });
+    let arena = Arena::new().unwrap();
+    let sent = a.handoff(to_b, 1, gift(&arena, 5000, 1));
+    let view = thread::scope(|s| {
+        let receives = s.spawn(|| b.recv_view(from_a, 1).unwrap().into_owned());
+        let (receipt, _) = sent.wait();
+        let receipt = receipt.unwrap();
+        assert_eq!(receipt.refused(Path::Handoff), Some(Refusal::NotMapped), "{receipt}");
+        receives.join().unwrap()
+    });
+    check(&view, 1);
+    assert_ne!(view.receipt().path, Path::Handoff);
+    assert_eq!(arena.stats().buffers, 0);
+}
