@@ -68,8 +68,17 @@ pub struct Mapped {
 
 /// Every segment that this process has mapped.
 pub fn segments() -> Vec<Mapped> {
+    mapped(|line| line.contains("/memfd:pinfold"))
+}
+
+/// Every part of an arena, its own or a peer's, that this process can write.
+pub fn writable_arenas() -> Vec<Mapped> {
+    mapped(|line| line.contains("/memfd:pinfold-arena") && line.contains(" rw"))
+}
+
+fn mapped(wanted: impl Fn(&&str) -> bool) -> Vec<Mapped> {
     let maps = fs::read_to_string("/proc/self/maps").expect("/proc");
-    let found = maps.lines().filter(|line| line.contains("/memfd:pinfold")).filter_map(|line| {
+    let found = maps.lines().filter(wanted).filter_map(|line| {
         let (from, to) = line.split_whitespace().next()?.split_once('-')?;
         let at = usize::from_str_radix(from, 16).ok()?;
         Some(Mapped { at, len: usize::from_str_radix(to, 16).ok()? - at })

@@ -173,6 +173,20 @@ pub enum Error {
         /// How many there are.
         size: u64,
     },
+    /// No region of the peer's endpoint has this key, or no longer.
+    #[error("the peer has no region with this key; ask its owner for the key of one that stands")]
+    BadKey,
+    /// The region was revoked by its owner.
+    #[error("the region was revoked by its owner; the operation may have had its effect or not")]
+    Revoked,
+    /// The word of an atomic operation does not lie at a multiple of its size.
+    #[error("an atomic operation on {size} bytes at {offset}: choose a multiple of {size}")]
+    Misaligned {
+        /// Where it lies.
+        offset: u64,
+        /// Its size, bytes.
+        size: u64,
+    },
     /// Memory that can only be read was to be written.
     #[error("this memory can only be read; its owner gives memory to write out of a SharedArena")]
     ReadOnly,

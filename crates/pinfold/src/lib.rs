@@ -35,9 +35,10 @@ mod wire;
 pub use self::{
     arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},
     endpoint::{
-        Builder, Counters, Endpoint, Envelope, Gift, Handoff, Message, MessageRequest, OwnedBuf,
-        OwnedBufMut, PathCount, PeerInfo, Progress, Received, RecvRequest, Scope, ScopedRecv,
-        ScopedSend, SendRequest, Source, TagMatch, View, ViewRequest,
+        AtomicWord, Builder, Counters, Endpoint, Envelope, Gift, Handoff, Message, MessageRequest,
+        OwnedBuf, OwnedBufMut, PathCount, PeerInfo, Progress, Received, RecvRequest, Region,
+        RegionKey, RemoteRegion, Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source,
+        TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, Result},
     link::local::{Access, Who},

@@ -77,6 +77,11 @@ impl ArenaBuilder {
         Ok(SharedArena { heap: Heap::new(self.settings(true))? })
     }
 
+    /// As [`ArenaBuilder::build_shared`], but only the owner can write.
+    pub(crate) fn build_readable(self) -> Result<SharedArena> {
+        Ok(SharedArena { heap: Heap::new(self.settings(false))? })
+    }
+
     fn settings(&self, peers_may_write: bool) -> Settings {
         let bytes_max = self.bytes_max.clamp(1, BYTES_MAX_LIMIT).next_multiple_of(BLOCK_BYTES);
         let half = || room::total().map_or(bytes_max as u64, |bytes| bytes / 2);

@@ -11,8 +11,9 @@ use std::{
 
 use super::{
     Builder, Counters, Envelope, Gift, Handoff, Message, MessageRequest, OwnedBuf, OwnedBufMut,
-    PeerInfo, Progress, Received, RecvRequest, Scope, SendRequest, Source, TagMatch, View,
-    ViewRequest, borrowed, config::Config, handoff, scope, shared::Shared,
+    PeerInfo, Progress, Received, RecvRequest, Region, RegionKey, RemoteRegion, Rights, Scope,
+    SendRequest, Source, TagMatch, View, ViewRequest, borrowed, config::Config, handoff, scope,
+    shared::Shared,
 };
 use crate::{Error, Path, PeerId, Receipt, Result, link::local::Address};
 
@@ -363,6 +364,25 @@ impl Endpoint {
     /// Posts a receive of a message that may stay where it is. Never waits.
     pub fn view_request(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> ViewRequest {
         ViewRequest::post(self.shared(), from.into(), tag.into())
+    }
+
+    /// Memory of `len` bytes, all zeros, that peers can use by one-sided operations if they show its
+    /// key. Memory is taken by 256 KiB.
+    ///
+    /// # Errors
+    /// As for [`Arena::alloc`](crate::Arena::alloc); [`Error::Closed`], [`Error::Forked`].
+    pub fn region(&self, len: usize, rights: Rights) -> Result<Region> {
+        Region::new(self.shared(), len, rights)
+    }
+
+    /// The region of a peer that has this key. Asks its owner, which answers while it makes progress.
+    ///
+    /// # Errors
+    /// [`Error::BadKey`]; [`Error::PathRefused`] if it cannot be mapped here, or one side has switched
+    /// `mapped` off; [`Error::PeerGone`], [`Error::UnknownPeer`], [`Error::Closed`],
+    /// [`Error::Forked`].
+    pub fn open_region(&self, peer: PeerId, key: &RegionKey) -> Result<RemoteRegion> {
+        RemoteRegion::open(self.shared(), peer, key)
     }
 
     /// The message that a receive would take now, left where it is. Never waits.

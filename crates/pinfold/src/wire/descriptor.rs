@@ -53,6 +53,11 @@ pub(crate) enum Kind {
     Wrote = 9,
     /// The sender takes a waiting message back; aux is its stream.
     Cancel = 10,
+    // 11 is taken.
+    /// Asks for a region: [`Open`]; aux is the question's number.
+    Open = 12,
+    /// The answer to that: [`Opened`]; aux is the question's number.
+    Opened = 13,
 }
 
 impl Kind {
@@ -68,6 +73,8 @@ impl Kind {
             8 => Kind::Fin,
             9 => Kind::Wrote,
             10 => Kind::Cancel,
+            12 => Kind::Open,
+            13 => Kind::Opened,
             _ => return None,
         })
     }
@@ -380,6 +387,74 @@ impl Wrote {
     }
 }
 
+/// Asks the owner of a region for its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub id: u64,
+    pub secret: [u64; 2],
+}
+
+impl Open {
+    pub(crate) const fn body(self) -> [u64; 3] {
+        [self.id, self.secret[0], self.secret[1]]
+    }
+
+    pub(crate) const fn read(body: &Body) -> Open {
+        Open { id: body[0], secret: [body[1], body[2]] }
+    }
+}
+
+/// Where a region lies that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// There is none with this key.
+    Unknown,
+    /// It cannot be handed over just now.
+    Unshared,
+    Here(Site),
+}
+
+/// Where a region lies, and the word that says whether it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Site {
+    pub memory: Shelf,
+    pub len: u64,
+    /// Holds the region's number as long as it stands.
+    pub flag: Shelf,
+    pub writable: bool,
+}
+
+impl Opened {
+    pub(crate) const fn body(self) -> [u64; 6] {
+        match self {
+            Opened::Unknown => [1, 0, 0, 0, 0, 0],
+            Opened::Unshared => [2, 0, 0, 0, 0, 0],
+            Opened::Here(Site { memory, len, flag, writable }) => [
+                if writable { 4 } else { 3 },
+                memory.extent,
+                memory.offset,
+                len,
+                flag.extent,
+                flag.offset,
+            ],
+        }
+    }
+
+    pub(crate) const fn read(body: &Body) -> Option<Opened> {
+        Some(match body[0] {
+            1 => Opened::Unknown,
+            2 => Opened::Unshared,
+            kind @ (3 | 4) => Opened::Here(Site {
+                memory: Shelf { extent: body[1], offset: body[2] },
+                len: body[3],
+                flag: Shelf { extent: body[4], offset: body[5] },
+                writable: kind == 4,
+            }),
+            _ => return None,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -402,7 +477,7 @@ mod tests {
 
         #[test]
         fn headers_survive(
-            kind in 1u64..=10,
+            kind in prop::sample::select(vec![1u64, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13]),
             len in 0u8..=56,
             aux: u32,
             seq: u16,
@@ -439,6 +514,14 @@ mod tests {
             let by = [By::Kernel, By::Mapping, By::NoMapping, By::View][usize::from(g % 4)];
             let fin = Fin { errno: d, took_ns: a, cancelled: h, by };
             prop_assert_eq!(Fin::read(&padded(&fin.body())), fin);
+            let open = Open { id: a, secret: [b, c] };
+            prop_assert_eq!(Open::read(&padded(&open.body())), open);
+            let memory = Shelf { extent: a, offset: b };
+            let flag = Shelf { extent: c, offset: u64::from(d) };
+            let site = Site { memory, len: c, flag, writable: h };
+            for opened in [Opened::Unknown, Opened::Unshared, Opened::Here(site)] {
+                prop_assert_eq!(Opened::read(&padded(&opened.body())), Some(opened));
+            }
             let wrote = Wrote { errno: d, chunks: e };
             prop_assert_eq!(Wrote::read(&padded(&wrote.body())), wrote);
         }
@@ -446,6 +529,7 @@ mod tests {
         #[test]
         fn a_cts_of_any_words_is_read_without_panic(words: [u64; 7]) {
             let _ = Cts::read(&words);
+            let _ = Opened::read(&words);
         }
     }
 }

@@ -6,6 +6,7 @@ use super::{
     maps::Maps,
     op::{Bytes, Done, OpKey, OpTable, RecvStage, Wakes},
     peer::{Control, Peer},
+    regions::Regions,
 };
 use crate::{
     PeerId, Result,
@@ -41,6 +42,8 @@ pub(crate) struct Core {
     pub lane_budget: Budget,
     /// Arenas of peers.
     pub maps: Maps,
+    /// What peers can ask for.
+    pub regions: Regions,
     pub counters: Counters,
     pub model: &'static CostModel,
     pub strict: bool,

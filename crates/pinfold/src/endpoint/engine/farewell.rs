@@ -80,6 +80,7 @@ impl Engine {
             .ops
             .open()
             .filter(|(_, op)| match &op.kind {
+                OpKind::Open { peer } => *peer == id,
                 OpKind::Send(send) => send.peer == id,
                 OpKind::Recv(recv) => match &recv.stage {
                     RecvStage::Streaming { peer } => *peer == id,

@@ -16,7 +16,8 @@ use crate::{
     failpoint::{self, Point},
     link::shm::ring::Violation,
     wire::descriptor::{
-        Body, By, Cts, Eager, Fin, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece, Rts, Wrote,
+        Body, By, Cts, Eager, Fin, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Open, Opened, Piece,
+        Rts, Wrote,
     },
 };
 
@@ -58,6 +59,8 @@ impl Core {
             Kind::Fin => self.fetched(peer, header.aux(), Fin::read(&body))?,
             Kind::Wrote => self.wrote(peer, header.aux(), Wrote::read(&body))?,
             Kind::Cancel => self.taken_back(peer, header.aux()),
+            Kind::Open => self.asked(peer, header.aux(), Open::read(&body))?,
+            Kind::Opened => self.opened(peer, header.aux(), Opened::read(&body))?,
         }
         peer.rx.advance(header)?;
         peer.tx.passed(header, peer.rx.consumed());

@@ -59,9 +59,19 @@ impl Core {
     /// could not be sent.
     pub(crate) fn shelve(&self, peer: &mut Peer, memory: Part) -> Option<Shelf> {
         let (extent, offset) = memory.locate()?;
+        self.shelve_at(peer, &extent, offset)
+    }
+
+    /// The same, of a place in an extent.
+    pub(crate) fn shelve_at(
+        &self,
+        peer: &mut Peer,
+        extent: &ArenaRef,
+        offset: u64,
+    ) -> Option<Shelf> {
         let id = extent.id();
         if !peer.exports.has(id) {
-            if let Err(error) = export(peer, &extent) {
+            if let Err(error) = export(peer, extent) {
                 tracing::debug!(%error, peer = peer.info.name, "an arena cannot be handed over");
                 peer.exports.failed(id);
                 return None;

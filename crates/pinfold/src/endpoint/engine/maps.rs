@@ -8,7 +8,14 @@
 //! address space over all peers, and in number. Where that is not enough, what was not used for
 //! longest goes; a message out of it then comes by another path, and its sender sends it again.
 
-use std::{os::fd::AsFd, ptr::NonNull, sync::Arc};
+use std::{
+    os::fd::AsFd,
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use rustc_hash::FxHashMap;
 
@@ -31,6 +38,8 @@ const MAPS_A_PEER: usize = 1024;
 pub(crate) struct Held {
     pub mapping: Arc<Mapping>,
     pub tie: Tie,
+    /// Whether the peer is gone, as far as this side has noticed.
+    pub orphaned: AtomicBool,
 }
 
 /// A part of a peer's memory that is looked at here. No more than a note: it is given back by hand.
@@ -110,7 +119,11 @@ impl Maps {
         match mapping {
             Ok(mapping) => {
                 self.turn += 1;
-                let held = Box::new(Held { mapping: Arc::new(mapping), tie });
+                let held = Box::new(Held {
+                    mapping: Arc::new(mapping),
+                    tie,
+                    orphaned: AtomicBool::new(false),
+                });
                 let entry = Entry { held, used: self.turn, loans: 0 };
                 self.entries.insert((peer, id), entry);
                 true
@@ -182,7 +195,10 @@ impl Maps {
     pub(crate) fn drop_peer(&mut self, peer: PeerId) {
         let theirs = self.entries.extract_if(|(owner, _), _| *owner == peer);
         let theirs: Vec<Entry> = theirs.map(|(_, entry)| entry).collect();
-        theirs.into_iter().for_each(|entry| self.retire(entry));
+        for entry in theirs {
+            entry.held.orphaned.store(true, Ordering::Relaxed);
+            self.retire(entry);
+        }
     }
 
     /// Lets go of the one, of `peer` or of any, that was not used for longest and is not in use.

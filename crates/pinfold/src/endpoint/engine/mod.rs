@@ -30,6 +30,7 @@ pub(crate) mod peer;
 pub(crate) mod post;
 mod push;
 pub(crate) mod quick;
+pub(crate) mod regions;
 mod sleep;
 mod table;
 mod two_way;
@@ -44,6 +45,7 @@ use self::{
     maps::Maps,
     op::{Done, OpKey, OpKind, OpTable, RecvStage, SendStage, Wakes, gone},
     peer::{Peer, PeerInfo},
+    regions::Regions,
     table::PeerTable,
 };
 use super::{config::Config, counters::Counters, matching::Matcher, spin::SpinPolicy};
@@ -121,6 +123,7 @@ impl Engine {
             wakes: Wakes::default(),
             lane_budget: Budget::new(config.lane_bytes_max),
             maps: Maps::new(config.mapped_bytes_max),
+            regions: Regions::default(),
             counters: Counters::default(),
             model: route::model(),
             strict: config.strict,
@@ -374,6 +377,7 @@ impl Engine {
             return false;
         }
         match &mut op.kind {
+            OpKind::Open { .. } => false,
             OpKind::Recv(recv) => match recv.stage {
                 RecvStage::Posted(posted) => {
                     self.core.matcher.cancel(posted);

@@ -4,7 +4,7 @@ use std::{any::Any, sync::Arc, task::Waker};
 
 use smallvec::SmallVec;
 
-use super::maps::Loan;
+use super::{maps::Loan, regions::Lent};
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     arena::Mapping,
@@ -46,6 +46,7 @@ pub(crate) struct Arrived {
 pub(crate) enum Done {
     Sent(Receipt),
     Arrived(Arrived),
+    Opened(Box<Lent>),
 }
 
 impl From<Received> for Done {
@@ -180,6 +181,10 @@ pub(crate) struct SharedPull {
 pub(crate) enum OpKind {
     Send(SendOp),
     Recv(RecvOp),
+    /// A region of this peer was asked for.
+    Open {
+        peer: PeerId,
+    },
 }
 
 pub(crate) struct Op {

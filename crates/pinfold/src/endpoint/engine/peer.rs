@@ -113,6 +113,8 @@ pub(crate) struct Peer {
     pub learner: Learner,
     /// What asking and answering adds to a transfer out of this side's memory, ns.
     asking_ns: u64,
+    /// What has to come between something published and a look at what the other side set.
+    pub fence: LightFence,
     pub two_way: TwoWay,
     pub exports: Exports,
     /// When the last message to it had gone, ticks.
@@ -209,6 +211,7 @@ impl Peer {
             permissions,
             learner: Learner::new(model),
             asking_ns: ASKING_NS,
+            fence,
             two_way: TwoWay::default(),
             exports: Exports::default(),
             last_end: 0,

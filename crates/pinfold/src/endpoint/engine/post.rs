@@ -255,6 +255,7 @@ pub(crate) fn sent(done: Result<Done>) -> Result<Receipt> {
     match done? {
         Done::Sent(receipt) => Ok(receipt),
         Done::Arrived(arrived) => Ok(arrived.receipt),
+        Done::Opened(_) => Err(Error::Closed),
     }
 }
 
@@ -262,6 +263,6 @@ pub(crate) fn sent(done: Result<Done>) -> Result<Receipt> {
 pub(crate) fn arrived(done: Result<Done>) -> Result<Arrived> {
     match done? {
         Done::Arrived(arrived) => Ok(arrived),
-        Done::Sent(_) => Err(Error::Closed),
+        Done::Sent(_) | Done::Opened(_) => Err(Error::Closed),
     }
 }

@@ -1,0 +1,160 @@
+#![allow(unsafe_code)]
+//! Atomic operations on words of a peer's region.
+//!
+//! **Invariant.** A word is reached only after [`Inner::word`](super::remote::Inner::word) has found
+//! it writable and at a multiple of its size.
+//!
+//! They are the processor's own, on memory that all share, so those of all peers and of the owner
+//! ([`Region::word64`](super::Region::word64)) are of one order (`SeqCst`).
+
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use super::RemoteRegion;
+use crate::Result;
+
+/// A word for atomic operations: `u32`, `u64`, `i32` or `i64`.
+pub trait AtomicWord: Copy + sealed::Word {}
+
+mod sealed {
+    /// What changes a word, and what it becomes.
+    #[derive(Clone, Copy)]
+    pub enum Change<W> {
+        Add(W),
+        And(W),
+        Or(W),
+        Xor(W),
+        Min(W),
+        Max(W),
+        Swap(W),
+        /// To the second, if it is the first.
+        Replace(W, W),
+    }
+
+    pub trait Word: Sized {
+        /// Changes the word at `at`, and says what it was.
+        ///
+        /// # Safety
+        /// `at` is valid for reads and writes of a word, aligned, and reached atomically only.
+        unsafe fn change(at: *mut u8, change: Change<Self>) -> Self;
+    }
+}
+
+use sealed::{Change, Word};
+
+macro_rules! words {
+    ($($word:ty: $atomic:ty;)*) => {
+        $(impl Word for $word {
+            #[inline]
+            unsafe fn change(at: *mut u8, change: Change<$word>) -> $word {
+                // SAFETY: by contract.
+                let word = unsafe { <$atomic>::from_ptr(at.cast()) };
+                let order = Ordering::SeqCst;
+                match change {
+                    Change::Add(by) => word.fetch_add(by, order),
+                    Change::And(with) => word.fetch_and(with, order),
+                    Change::Or(with) => word.fetch_or(with, order),
+                    Change::Xor(with) => word.fetch_xor(with, order),
+                    Change::Min(with) => word.fetch_min(with, order),
+                    Change::Max(with) => word.fetch_max(with, order),
+                    Change::Swap(to) => word.swap(to, order),
+                    Change::Replace(from, to) => {
+                        word.compare_exchange(from, to, order, order).unwrap_or_else(|was| was)
+                    }
+                }
+            }
+        }
+
+        impl AtomicWord for $word {})*
+    };
+}
+
+words! {
+    u32: AtomicU32;
+    u64: AtomicU64;
+    i32: AtomicI32;
+    i64: AtomicI64;
+}
+
+impl RemoteRegion {
+    #[inline]
+    fn change<W: AtomicWord>(&self, offset: u64, change: Change<W>) -> Result<W> {
+        let at = self.inner().word(offset, size_of::<W>())?;
+        // SAFETY: found to be a word just now.
+        let was = unsafe { W::change(at, change) };
+        self.inner().confirm()?;
+        Ok(was)
+    }
+
+    /// Adds `by` to the word at `offset`, round the end of its range, and returns what it was. Some
+    /// nanoseconds if nobody else is at it.
+    ///
+    /// # Errors
+    /// As [`RemoteRegion::write`], and [`Error::Misaligned`](crate::Error::Misaligned).
+    #[inline]
+    pub fn fetch_add<W: AtomicWord>(&self, offset: u64, by: W) -> Result<W> {
+        self.change(offset, Change::Add(by))
+    }
+
+    /// Makes the word at `offset` its bitwise and with `with`, and returns what it was.
+    ///
+    /// # Errors
+    /// As [`RemoteRegion::fetch_add`].
+    #[inline]
+    pub fn fetch_and<W: AtomicWord>(&self, offset: u64, with: W) -> Result<W> {
+        self.change(offset, Change::And(with))
+    }
+
+    /// Makes the word at `offset` its bitwise or with `with`, and returns what it was.
+    ///
+    /// # Errors
+    /// As [`RemoteRegion::fetch_add`].
+    #[inline]
+    pub fn fetch_or<W: AtomicWord>(&self, offset: u64, with: W) -> Result<W> {
+        self.change(offset, Change::Or(with))
+    }
+
+    /// Makes the word at `offset` its bitwise exclusive or with `with`, and returns what it was.
+    ///
+    /// # Errors
+    /// As [`RemoteRegion::fetch_add`].
+    #[inline]
+    pub fn fetch_xor<W: AtomicWord>(&self, offset: u64, with: W) -> Result<W> {
+        self.change(offset, Change::Xor(with))
+    }
+
+    /// Makes the word at `offset` the lesser of itself and `with`, and returns what it was.
+    ///
+    /// # Errors
+    /// As [`RemoteRegion::fetch_add`].
+    #[inline]
+    pub fn fetch_min<W: AtomicWord>(&self, offset: u64, with: W) -> Result<W> {
+        self.change(offset, Change::Min(with))
+    }
+
+    /// Makes the word at `offset` the greater of itself and `with`, and returns what it was.
+    ///
+    /// # Errors
+    /// As [`RemoteRegion::fetch_add`].
+    #[inline]
+    pub fn fetch_max<W: AtomicWord>(&self, offset: u64, with: W) -> Result<W> {
+        self.change(offset, Change::Max(with))
+    }
+
+    /// Makes the word at `offset` `to`, and returns what it was.
+    ///
+    /// # Errors
+    /// As [`RemoteRegion::fetch_add`].
+    #[inline]
+    pub fn swap<W: AtomicWord>(&self, offset: u64, to: W) -> Result<W> {
+        self.change(offset, Change::Swap(to))
+    }
+
+    /// Makes the word at `offset` `to` if it is `from`, and returns what it was.
+    ///
+    /// # Errors
+    /// As [`RemoteRegion::fetch_add`].
+    #[inline]
+    pub fn compare_swap<W: AtomicWord>(&self, offset: u64, from: W, to: W) -> Result<W> {
+        self.change(offset, Change::Replace(from, to))
+    }
+}

@@ -1,0 +1,74 @@
+//! One-sided operations: memory that peers read, write and change by atomic operations while its
+//! owner does something else.
+//!
+//! - `owner`: [`Region`], the memory and the right to let others use it.
+//! - `remote`: [`RemoteRegion`], what a peer has of it: reads and writes; `atomics`: the rest.
+//!
+//! A region's memory is a file of its own, which only those peers are handed that show its key. So
+//! the kernel keeps all others out, keeps those in bounds that have it, and keeps them from
+//! writing if they may only read. Operations are loads and stores of the peer's own processor,
+//! without the owner's help and without a system call.
+//!
+//! # Revocation
+//!
+//! A word that its users can only read says whether a region still stands. They look at it after each
+//! operation: one that succeeds had its effect before the region was revoked. The owner sets the word,
+//! has every processor run a barrier (`membarrier(2)`; pairs without it use a fence in each
+//! operation), and then moves the contents to other memory. So what anybody still does to the old
+//! memory, whether it was late or means harm, changes nothing.
+
+mod atomics;
+mod owner;
+mod remote;
+
+pub use self::{atomics::AtomicWord, owner::Region, remote::RemoteRegion};
+use crate::{Error, Result};
+
+/// What peers may do with a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rights {
+    /// Read.
+    Read,
+    /// Read, write, and change by atomic operations.
+    ReadWrite,
+}
+
+/// Lets a peer of the owner's endpoint use a region: sent to it in a message, say. It holds 128
+/// random bits, so nobody can guess it; who has it can use it until the region is revoked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RegionKey {
+    pub(crate) id: u64,
+    pub(crate) secret: [u64; 2],
+}
+
+impl RegionKey {
+    /// Bytes of a key.
+    pub const BYTES: usize = 24;
+
+    /// The key as bytes.
+    pub fn to_bytes(&self) -> [u8; RegionKey::BYTES] {
+        let mut bytes = [0; RegionKey::BYTES];
+        let words = [self.id, self.secret[0], self.secret[1]];
+        for (out, word) in bytes.chunks_exact_mut(8).zip(words) {
+            out.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The key that the bytes are. Whether it fits a region turns out when it is used.
+    ///
+    /// # Errors
+    /// [`Error::BadKey`] for another number of bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<RegionKey> {
+        let bytes: &[u8; RegionKey::BYTES] = bytes.try_into().map_err(|_| Error::BadKey)?;
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|b| bytes[8 * at + b]));
+        Ok(RegionKey { id: word(0), secret: [word(1), word(2)] })
+    }
+}
+
+impl std::fmt::Debug for RegionKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the secret: it would end up in logs.
+        f.debug_struct("RegionKey").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,212 @@
+//! A region as its owner has it.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+use super::{RegionKey, Rights};
+use crate::{
+    Error, Result, SharedArena, SharedBuf, arena::ArenaBuilder, endpoint::shared::Shared,
+    sync::heavy_fence,
+};
+
+/// Memory that peers can use by one-sided operations ([`RemoteRegion`](super::RemoteRegion)) if they
+/// show its key.
+///
+/// Its owner reads and writes it as the peers do: by copying, and by atomic words. The memory lives as
+/// long as this. Memory for peers to write can be taken away by them, too, so if they mean harm and
+/// memory is short, using it can end the process by a signal.
+///
+/// Dropping it is as [`Region::revoke`].
+pub struct Region {
+    memory: SharedBuf,
+    rights: Rights,
+    /// Set while peers can use it.
+    exposed: Option<Exposed>,
+    shared: Arc<Shared>,
+}
+
+/// How peers use a region.
+struct Exposed {
+    key: RegionKey,
+    /// Holds the key's number as long as the region stands.
+    flag: SharedBuf,
+}
+
+impl Region {
+    pub(crate) fn new(shared: &Arc<Shared>, len: usize, rights: Rights) -> Result<Region> {
+        let mut region = Region {
+            memory: memory(len, rights)?,
+            rights,
+            exposed: None,
+            shared: Arc::clone(shared),
+        };
+        region.expose()?;
+        Ok(region)
+    }
+
+    /// Its length, bytes.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Whether its length is 0.
+    pub fn is_empty(&self) -> bool {
+        self.memory.is_empty()
+    }
+
+    /// What peers may do with it.
+    pub fn rights(&self) -> Rights {
+        self.rights
+    }
+
+    /// What peers need to use it. `None`: it was revoked.
+    pub fn key(&self) -> Option<RegionKey> {
+        self.exposed.as_ref().map(|exposed| exposed.key)
+    }
+
+    /// Copies the bytes at `offset` out. Peers may write meanwhile: of what they write the copy has
+    /// some or all, eight aligned bytes always together.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::Forked`].
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
+        self.check(offset, into.len())?;
+        self.memory.read(offset, into);
+        Ok(())
+    }
+
+    /// Copies bytes in at `offset`; eight aligned bytes are always written together.
+    ///
+    /// # Errors
+    /// As [`Region::read`].
+    pub fn write(&self, offset: usize, from: &[u8]) -> Result<()> {
+        self.check(offset, from.len())?;
+        self.memory.write(offset, from);
+        Ok(())
+    }
+
+    /// The bytes, copied.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
+        self.check(0, 0)?;
+        Ok(self.memory.to_vec())
+    }
+
+    /// The 32-bit word at `offset`, if all of it is inside and `offset` is a multiple of 4. Peers'
+    /// atomic operations on it and these are of one kind.
+    ///
+    /// In a child made by `fork(2)` the memory is absent and must not be touched.
+    pub fn word32(&self, offset: usize) -> Option<&AtomicU32> {
+        self.memory.word32(offset)
+    }
+
+    /// As [`Region::word32`], of 64 bits, at a multiple of 8.
+    pub fn word64(&self, offset: usize) -> Option<&AtomicU64> {
+        self.memory.word64(offset)
+    }
+
+    /// Ends all use by peers. When this returns, what peers do changes nothing any more, also what
+    /// they had begun, and also if they mean harm: the contents are then in other memory. Operations
+    /// that had succeeded before have had their effect. Costs a barrier on all processors, a copy of
+    /// the contents and some system calls.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::region`](crate::Endpoint::region), if there is no memory to move to; the
+    /// region is as before, and still in use.
+    pub fn revoke(&mut self) -> Result<()> {
+        if self.exposed.is_none() {
+            return Ok(());
+        }
+        self.check(0, 0)?;
+        let fresh = memory(self.len(), self.rights)?;
+        self.withdraw();
+        let mut part = vec![0; self.len().min(64 << 10)];
+        let mut at = 0;
+        while at < self.len() {
+            let part_len = part.len().min(self.len() - at);
+            self.memory.read(at, &mut part[..part_len]);
+            fresh.write(at, &part[..part_len]);
+            at += part_len;
+        }
+        self.memory = fresh;
+        Ok(())
+    }
+
+    /// Lets peers use it again, by another key, after it was revoked.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::region`](crate::Endpoint::region).
+    pub fn expose(&mut self) -> Result<RegionKey> {
+        if let Some(key) = self.key() {
+            return Ok(key);
+        }
+        let (extent, offset) = self.memory.locate();
+        let mut engine = self.shared.enter()?;
+        engine.check()?;
+        let flag = engine.core.regions.flag()?;
+        let len = self.memory.len() as u64;
+        let key = engine.core.regions.add(extent, offset, len, self.rights, flag.locate())?;
+        drop(engine);
+        if let Some(word) = flag.word64(0) {
+            word.store(key.id, Ordering::SeqCst);
+        }
+        self.exposed = Some(Exposed { key, flag });
+        Ok(key)
+    }
+
+    /// Has peers use it no more, as far as they keep to the rules.
+    fn withdraw(&mut self) {
+        let Some(exposed) = self.exposed.take() else { return };
+        if let Ok(mut engine) = self.shared.enter() {
+            engine.core.regions.remove(exposed.key.id);
+            drop(engine);
+            if let Some(word) = exposed.flag.word64(0) {
+                word.store(0, Ordering::SeqCst);
+            }
+            heavy_fence();
+        }
+        // Another region may have the flag next, with another number.
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<()> {
+        let size = self.len();
+        if offset > size || len > size - offset {
+            let [offset, len, size] = [offset, len, size].map(|n| n as u64);
+            return Err(Error::OutOfBounds { offset, len, size });
+        }
+        if self.shared.is_forked() { Err(Error::Forked) } else { Ok(()) }
+    }
+}
+
+/// Memory in a file of its own.
+fn memory(len: usize, rights: Rights) -> Result<SharedBuf> {
+    let builder = ArenaBuilder::default().bytes_max(len.max(1));
+    let arena: SharedArena = match rights {
+        Rights::Read => builder.build_readable()?,
+        Rights::ReadWrite => builder.build_shared()?,
+    };
+    arena.alloc(len)
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("len", &self.len())
+            .field("rights", &self.rights)
+            .field("exposed", &self.exposed.is_some())
+            .finish_non_exhaustive()
+    }
+}
