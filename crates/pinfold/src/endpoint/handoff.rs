@@ -110,18 +110,16 @@ impl fmt::Debug for Gift {
 /// Gives memory away and does not ask for it again.
 pub(super) fn give(shared: &Shared, peer: PeerId, tag: u64, gift: Gift) -> Result<()> {
     let mut engine = shared.enter()?;
-    let key = post_gift(&mut engine, peer, tag, &gift)?;
-    go_on(&mut engine, key, gift);
-    Ok(())
-}
-
-#[inline]
-fn post_gift(engine: &mut Engine, peer: PeerId, tag: u64, gift: &Gift) -> Result<OpKey> {
     let (memory, shelf) = (gift.part(), gift.0.shelf);
-    match engine.gift_quick(peer, tag, memory, shelf) {
-        Some(key) => Ok(key),
-        None => engine.post_gift(peer, tag, memory),
+    let mut given = Some(gift);
+    if engine.gift_quick(peer, tag, memory, shelf, &mut given).is_some() {
+        return Ok(());
     }
+    let key = engine.post_gift(peer, tag, memory)?;
+    if let Some(gift) = given {
+        go_on(&mut engine, key, gift);
+    }
+    Ok(())
 }
 
 /// Lets it go its way.
@@ -139,7 +137,13 @@ pub struct Handoff {
 
 impl Handoff {
     pub(crate) fn post(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> Handoff {
-        let posted = shared.enter().and_then(|mut engine| post_gift(&mut engine, peer, tag, &gift));
+        let posted = shared.enter().and_then(|mut engine| {
+            let (memory, shelf) = (gift.part(), gift.0.shelf);
+            match engine.gift_quick(peer, tag, memory, shelf, &mut None) {
+                Some(key) => Ok(key),
+                None => engine.post_gift(peer, tag, memory),
+            }
+        });
         let inner = Request::of(shared, posted, gift);
         Handoff { inner: inner.abandoned_by(go_on) }
     }

@@ -227,6 +227,8 @@ pub(crate) struct Rts {
     pub given: bool,
     /// Where it lies in an arena of the sender's, if the receiver was sent that.
     pub shelf: Option<Shelf>,
+    /// Its number among the gifts whose return is counted; 0 if it is not.
+    pub number: u64,
 }
 
 /// A place in an arena of the process that wrote this.
@@ -241,13 +243,14 @@ const STREAM: u64 = 1 << 32;
 const GIVEN: u64 = 1 << 33;
 
 impl Rts {
-    pub(crate) const fn body(self) -> [u64; 6] {
+    pub(crate) const fn body(self) -> [u64; 7] {
         let flags = if self.stream { STREAM } else { 0 } | if self.given { GIVEN } else { 0 };
         let (extent, offset) = match self.shelf {
             Some(shelf) => (shelf.extent, shelf.offset),
             None => (0, 0),
         };
-        [self.tag, self.len, self.place.at, self.place.parts as u64 | flags, extent, offset]
+        let parts = self.place.parts as u64 | flags;
+        [self.tag, self.len, self.place.at, parts, extent, offset, self.number]
     }
 
     pub(crate) const fn read(body: &Body) -> Rts {
@@ -261,6 +264,7 @@ impl Rts {
                 0 => None,
                 extent => Some(Shelf { extent, offset: body[5] }),
             },
+            number: body[6],
         }
     }
 }
@@ -505,7 +509,7 @@ mod tests {
             prop_assert_eq!(Eager::read(&padded(&eager.body())), eager);
             let place = Place { at: c, parts: d };
             let shelf = (c != 0 && i).then_some(Shelf { extent: c, offset: a });
-            let rts = Rts { tag: a, len: b, place, stream: h, given: i, shelf };
+            let rts = Rts { tag: a, len: b, place, stream: h, given: i, shelf, number: c };
             prop_assert_eq!(Rts::read(&padded(&rts.body())), rts);
             let push = Push { want: a, place, claim: e, generation: f, chunk_shift: g };
             for cts in [Cts::Stream { want: a }, Cts::Push(push)] {

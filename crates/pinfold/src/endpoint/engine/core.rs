@@ -42,6 +42,8 @@ pub(crate) struct Core {
     pub lane_budget: Budget,
     /// Arenas of peers.
     pub maps: Maps,
+    /// Gifts whose return is counted and that are still out.
+    pub gifts_out: usize,
     /// What peers can ask for.
     pub regions: Regions,
     pub counters: Counters,

@@ -109,6 +109,7 @@ impl Engine {
         self.newcomers.retain(|newcomer| *newcomer != id);
         self.links.forget(&peer);
         self.core.maps.drop_peer(id);
+        self.core.gifts_out -= peer.given.len();
         self.core.lane_budget.give(peer.tx.budgeted());
         self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
         if self.nobody_left().is_some() {

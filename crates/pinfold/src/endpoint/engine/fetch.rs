@@ -13,7 +13,7 @@ use pinfold_sys::{clock, process};
 use super::{
     core::Core,
     maps::Loan,
-    op::{Arrived, Bytes, OpKey, Pull, RecvStage, SharedPull, Source, gone},
+    op::{Arrived, Bytes, Done, OpKey, Pull, RecvStage, SendStage, SharedPull, Source, gone},
     peer::{Inbound, Peer, Sink},
 };
 use crate::{
@@ -95,6 +95,9 @@ impl Core {
         if rts.given && self.lend_view(peer, key, sid, &rts)? {
             return Ok(());
         }
+        if rts.number != 0 {
+            peer.returns.copies(sid, rts.number);
+        }
         self.make_room(key, len);
         let Some(op) = self.ops.recv_mut(key) else {
             // No memory for it: the sender is told, the receiver knows.
@@ -155,7 +158,8 @@ impl Core {
         let (Some(shelf), Some(_)) = (rts.shelf, self.find_shelf(peer, rts)?) else {
             return Ok(false);
         };
-        let Some(loan) = self.maps.lend(peer.id, shelf, rts.len, sid) else { return Ok(false) };
+        let Some(mut loan) = self.maps.lend(peer.id, shelf, rts.len, sid) else { return Ok(false) };
+        loan.number = rts.number;
         if self.ops.is_abandoned(key) {
             self.end_loan(peer, &loan);
         }
@@ -169,7 +173,13 @@ impl Core {
     #[inline]
     pub(super) fn end_loan(&mut self, peer: &mut Peer, loan: &Loan) {
         self.maps.give_back(peer.id, loan);
-        self.fin(peer, loan.sid, 0, 0, By::View);
+        if loan.number == 0 {
+            self.fin(peer, loan.sid, 0, 0, By::View);
+        } else if peer.returns.end(loan.number) {
+            peer.rx.say_returned(peer.returns.count());
+        } else {
+            self.fin(peer, loan.sid, 0, 0, By::View);
+        }
     }
 
     /// The message as it is mapped here, if its sender has put it where it can be.
@@ -427,6 +437,35 @@ impl Core {
         let fin = Fin { errno, took_ns, cancelled: false, by };
         self.answer(peer, Kind::Fin, sid, &fin.body());
         failpoint::hit(Point::AfterFin);
+        self.copied(peer, sid);
+    }
+
+    /// A message of the peer has been copied, and its end was reported.
+    #[inline]
+    pub(super) fn copied(&self, peer: &mut Peer, sid: u32) {
+        if peer.returns.ended(sid) {
+            peer.rx.say_returned(peer.returns.count());
+        }
+    }
+
+    /// Ends the gifts that the peer says it has given back.
+    #[inline]
+    pub(crate) fn collect_gifts(&mut self, peer: &mut Peer) {
+        if peer.given.is_empty() {
+            return;
+        }
+        let count = peer.tx.returned();
+        while let Some(key) = peer.given.pop(count) {
+            self.gifts_out -= 1;
+            let Some(op) = self.ops.send_mut(key) else { continue };
+            if let SendStage::Waiting { .. } = op.stage {
+                peer.waiting = peer.waiting.saturating_sub(1);
+                peer.exports.worked();
+                let receipt = op.receipt;
+                self.counters.count_sent(Path::Handoff, receipt.bytes);
+                self.finish(key, Ok(Done::Sent(receipt)));
+            }
+        }
     }
 
     /// The sender has written its chunks.

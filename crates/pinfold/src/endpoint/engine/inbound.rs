@@ -203,6 +203,7 @@ impl Core {
             return Ok(());
         }
         self.measure(peer, &stream);
+        self.copied(peer, stream.sid);
         let (tag, len, copied) = (stream.tag, stream.len, stream.copied);
         match stream.sink {
             Sink::Op(key) => self.complete(key, peer, tag, len, copied),

@@ -50,6 +50,8 @@ pub(crate) struct Loan {
     pub offset: u64,
     /// The peer's number for the message.
     pub sid: u32,
+    /// Its number among the gifts whose return is counted, or 0.
+    pub number: u64,
 }
 
 // SAFETY: what it points to can be used on any thread, and is as long as the endpoint needs it.
@@ -155,7 +157,7 @@ impl Maps {
         entry.held.mapping.get(offset, len)?;
         entry.used = self.turn;
         entry.loans += 1;
-        Some(Loan { held: NonNull::from(&*entry.held), extent, offset, sid })
+        Some(Loan { held: NonNull::from(&*entry.held), extent, offset, sid, number: 0 })
     }
 
     /// Takes back what was lent to be looked at.

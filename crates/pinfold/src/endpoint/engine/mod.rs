@@ -31,6 +31,7 @@ pub(crate) mod post;
 mod push;
 pub(crate) mod quick;
 pub(crate) mod regions;
+mod returns;
 mod sleep;
 mod table;
 mod two_way;
@@ -123,6 +124,7 @@ impl Engine {
             wakes: Wakes::default(),
             lane_budget: Budget::new(config.lane_bytes_max),
             maps: Maps::new(config.mapped_bytes_max),
+            gifts_out: 0,
             regions: Regions::default(),
             counters: Counters::default(),
             model: route::model(),
@@ -223,7 +225,20 @@ impl Engine {
         }
         // A sleeping leader does this itself; what it sleeps on must not be taken from under it.
         self.tell_of_gone_arenas();
+        self.collect_gifts();
         if self.asleep { false } else { self.handle_events() }
+    }
+
+    /// Ends the gifts that receivers have given back.
+    fn collect_gifts(&mut self) {
+        if self.core.gifts_out == 0 {
+            return;
+        }
+        for id in self.peers.ids() {
+            if let Some(peer) = self.peers.get_mut(id) {
+                self.core.collect_gifts(peer);
+            }
+        }
     }
 
     /// Takes memory back from lanes that have nothing in flight, for those that want to grow.

@@ -26,6 +26,13 @@ pub(crate) struct OpKey {
     generation: u32,
 }
 
+#[cfg(test)]
+impl OpKey {
+    pub(crate) fn for_test(index: u32) -> OpKey {
+        OpKey { index, generation: 0 }
+    }
+}
+
 /// What a finished receive hands out.
 #[derive(Debug)]
 pub(crate) struct Arrived {
@@ -209,6 +216,12 @@ impl Op {
     pub(crate) fn new(kind: OpKind) -> Op {
         Op { kind, done: None, waker: None, abandoned: false, keeps: None }
     }
+
+    /// One that nobody will ask for, if it keeps something.
+    #[inline(always)]
+    pub(crate) fn kept(keeps: Option<Keeps>, kind: OpKind) -> Op {
+        Op { kind, done: None, waker: None, abandoned: keeps.is_some(), keeps }
+    }
 }
 
 /// All operations of an endpoint.
@@ -219,6 +232,7 @@ pub(crate) struct OpTable {
 }
 
 impl OpTable {
+    #[inline(always)]
     pub(crate) fn insert(&mut self, op: Op) -> OpKey {
         if let Some(index) = self.free.pop() {
             let entry = &mut self.entries[index as usize];

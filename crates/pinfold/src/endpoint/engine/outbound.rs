@@ -295,7 +295,7 @@ impl Core {
         op.offered = shelf.map(|shelf| shelf.extent);
         let (tag, len, place) = (op.tag, op.memory.len(), op.memory.place());
         let given = op.receipt.path == Path::Handoff;
-        let rts = Rts { tag, len, place, stream, given, shelf };
+        let rts = Rts { tag, len, place, stream, given, shelf, number: 0 };
         failpoint::hit(Point::BeforeAnnounce);
         peer.tx.push(Header::new(Kind::Rts, 0, key.index), &rts.body());
         failpoint::hit(Point::AfterAnnounce);

@@ -5,7 +5,12 @@ use std::{collections::VecDeque, os::fd::OwnedFd};
 use pinfold_sys::clock;
 use rustc_hash::FxHashMap;
 
-use super::{exports::Exports, op::OpKey, two_way::TwoWay};
+use super::{
+    exports::Exports,
+    op::OpKey,
+    returns::{Given, Returns},
+    two_way::TwoWay,
+};
 use crate::{
     Gone, PathSet, PeerId, Receipt,
     endpoint::matching::UnexpectedKey,
@@ -117,6 +122,9 @@ pub(crate) struct Peer {
     pub fence: LightFence,
     pub two_way: TwoWay,
     pub exports: Exports,
+    /// What was given to it, and what of its gifts was given back, as far as that is counted.
+    pub given: Given,
+    pub returns: Returns,
     /// When the last message to it had gone, ticks.
     last_end: u64,
     /// When the last pull from it had ended, ticks.
@@ -214,6 +222,8 @@ impl Peer {
             fence,
             two_way: TwoWay::default(),
             exports: Exports::default(),
+            given: Given::default(),
+            returns: Returns::default(),
             last_end: 0,
             last_pull_end: 0,
             inbound: Vec::new(),

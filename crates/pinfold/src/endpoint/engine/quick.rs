@@ -10,13 +10,14 @@ use super::{
     Engine, POLLS_A_CLOCK, PUBLISH_AFTER,
     core::Core,
     maps::Loan,
-    op::{Op, OpKey, OpKind, SendOp, SendStage},
+    op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
     outbound::PIECE_WHOLE,
     peer::{MESSAGE_COST, Peer},
 };
 use crate::{
     Path, PeerId, Receipt, Result,
     endpoint::{
+        Gift,
         matching::{Source, TagMatch},
         message::Received,
         scatter::{Part, Scatter},
@@ -179,7 +180,7 @@ impl Engine {
         if header.kind() != Some(Kind::Rts) {
             return None;
         }
-        let Rts { tag: got_tag, len, given: true, shelf: Some(shelf), .. } =
+        let Rts { tag: got_tag, len, given: true, shelf: Some(shelf), number, .. } =
             Rts::read(&peer.rx.body())
         else {
             return None;
@@ -187,7 +188,8 @@ impl Engine {
         if !tag.matches(got_tag) {
             return None;
         }
-        let loan = core.maps.lend(id, shelf, len, header.aux())?;
+        let mut loan = core.maps.lend(id, shelf, len, header.aux())?;
+        loan.number = number;
         if peer.rx.advance(header).is_err() {
             core.maps.give_back(id, &loan);
             return None;
@@ -202,7 +204,8 @@ impl Engine {
     }
 
     /// Sends memory that was given away, if the peer has the arena it lies in and nothing stands
-    /// before it.
+    /// before it. Takes what is `given` to keep it; then nobody will ask for the result, and the
+    /// return is counted.
     #[inline]
     pub(crate) fn gift_quick(
         &mut self,
@@ -210,11 +213,15 @@ impl Engine {
         tag: u64,
         memory: Part,
         shelf: Shelf,
+        given: &mut Option<Gift>,
     ) -> Option<OpKey> {
         if !self.is_usable() {
             return None;
         }
         let (peer, core) = (self.peers.get_mut(id)?, &mut self.core);
+        if peer.given.is_long() {
+            core.collect_gifts(peer);
+        }
         let goes = peer.is_clear()
             && peer.permissions.may(Path::Handoff)
             && peer.exports.has(shelf.extent)
@@ -224,26 +231,31 @@ impl Engine {
             return None;
         }
         let (scatter, len) = (Scatter::from(memory), memory.len());
-        let rts = Rts {
-            tag,
-            len,
-            place: scatter.place(),
-            stream: false,
-            given: true,
-            shelf: Some(shelf),
-        };
-        let key = core.ops.insert(Op::new(OpKind::Send(SendOp {
-            peer: id,
-            tag,
-            memory: scatter,
-            stage: SendStage::Waiting { cancelled: false },
-            receipt: Receipt::new(Path::Handoff, len),
-            routed: true,
-            started: 0,
-            required: None,
-            offered: Some(shelf.extent),
-            given: true,
-        })));
+        let place = scatter.place();
+        let kept = given.take().map(|gift| Keeps::Gift { _gift: gift });
+        let counted = kept.is_some();
+        let key = core.ops.insert(Op::kept(
+            kept,
+            OpKind::Send(SendOp {
+                peer: id,
+                tag,
+                memory: scatter,
+                stage: SendStage::Waiting { cancelled: false },
+                receipt: Receipt::new(Path::Handoff, len),
+                routed: true,
+                started: 0,
+                required: None,
+                offered: Some(shelf.extent),
+                given: true,
+            }),
+        ));
+        let mut number = 0;
+        if counted {
+            number = peer.given.add(key);
+            core.gifts_out += 1;
+        }
+        let shelf = Some(shelf);
+        let rts = Rts { tag, len, place, stream: false, given: true, shelf, number };
         failpoint::hit(Point::BeforeAnnounce);
         peer.tx.push(Header::new(Kind::Rts, 0, key.index), &rts.body());
         failpoint::hit(Point::AfterAnnounce);

@@ -25,6 +25,7 @@ use crate::{
 /// Words of the cursor line after the ring cursor.
 const RELEASED_AT: usize = 8;
 const SPEED_AT: usize = 16;
+const RETURNED_AT: usize = 24;
 
 /// How long a consumer that is behind is waited for before more bulk bytes come into use, µs: about
 /// as long as a far core takes to copy all that are in use.
@@ -273,6 +274,12 @@ impl LaneTx {
         self.segment.word64(self.way.cursor_at() + RELEASED_AT).load(Ordering::Acquire)
     }
 
+    /// How many numbered gifts the receiver has given back, from the first on.
+    #[inline]
+    pub(crate) fn returned(&self) -> u64 {
+        self.segment.word64(self.way.cursor_at() + RETURNED_AT).load(Ordering::Acquire)
+    }
+
     /// What the receiver last said an eager byte takes it, in ns a MiB; 0 if it has not.
     pub(crate) fn eager_ns_per_mib(&self) -> u64 {
         self.segment.word64(self.way.cursor_at() + SPEED_AT).load(Ordering::Relaxed)
@@ -417,6 +424,12 @@ impl LaneRx {
     pub(crate) fn say_eager_speed(&self, ns_per_mib: u64) {
         let word = self.segment.word64(self.way.cursor_at() + SPEED_AT);
         word.store(ns_per_mib, Ordering::Relaxed);
+    }
+
+    /// Says how many numbered gifts were given back, from the first on.
+    #[inline]
+    pub(crate) fn say_returned(&self, count: u64) {
+        self.segment.word64(self.way.cursor_at() + RETURNED_AT).store(count, Ordering::Release);
     }
 
     /// Copies `piece.len` bytes to `to`.

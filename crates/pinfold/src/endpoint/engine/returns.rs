@@ -1,0 +1,163 @@
+//! Memory that is given and given back in order: counted, where a descriptor each would cost a hop
+//! between cores. Both sides' accounts; no I/O.
+//!
+//! The sender numbers what it gives without wanting to hear of its end. The receiver counts how many
+//! of the first numbers it is done with, and says so in a word that the sender looks at when it gives
+//! more, or now and then. What ends out of order is reported by a descriptor, as other messages are;
+//! the count passes its number later.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use rustc_hash::FxHashMap;
+
+use super::op::OpKey;
+
+/// Given memory that a sender has out before it looks for the count at each gift.
+const LOOK_FROM: usize = 16;
+
+/// The sender's account.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    /// Those after the first `done` numbers, in order.
+    out: VecDeque<OpKey>,
+    done: u64,
+}
+
+impl Given {
+    /// The number of a gift that goes now; never 0.
+    #[inline]
+    pub(crate) fn add(&mut self, key: OpKey) -> u64 {
+        self.out.push_back(key);
+        self.done + self.out.len() as u64
+    }
+
+    /// Whether so much is out that the count is worth a look.
+    #[inline]
+    pub(crate) fn is_long(&self) -> bool {
+        self.out.len() >= LOOK_FROM
+    }
+
+    /// How many are out.
+    pub(crate) fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Whether nothing is out.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// The next operation that a count of `count` ends. A count beyond what was given ends that.
+    #[inline]
+    pub(crate) fn pop(&mut self, count: u64) -> Option<OpKey> {
+        if self.done >= count {
+            return None;
+        }
+        let key = self.out.pop_front()?;
+        self.done += 1;
+        Some(key)
+    }
+}
+
+/// The receiver's account.
+#[derive(Debug, Default)]
+pub(crate) struct Returns {
+    /// It is done with all numbers up to this.
+    count: u64,
+    /// Numbers beyond that it is done with.
+    ahead: BTreeSet<u64>,
+    /// Numbers of messages, by stream, that are taken otherwise than by looking at them.
+    others: FxHashMap<u32, u64>,
+}
+
+impl Returns {
+    /// All numbers up to this are done with.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// It is done with `number`. Whether the count says so; if not, the sender has to be told.
+    #[inline]
+    pub(crate) fn end(&mut self, number: u64) -> bool {
+        if number != self.count + 1 {
+            if number > self.count {
+                self.ahead.insert(number);
+            }
+            return false;
+        }
+        self.count = number;
+        while self.ahead.remove(&(self.count + 1)) {
+            self.count += 1;
+        }
+        true
+    }
+
+    /// Message `number` is copied, as stream `sid`; its end will be reported as that of any other.
+    pub(crate) fn copies(&mut self, sid: u32, number: u64) {
+        self.others.insert(sid, number);
+    }
+
+    /// Stream `sid` has ended, and its sender was told. Whether the count has changed.
+    #[inline]
+    pub(crate) fn ended(&mut self, sid: u32) -> bool {
+        !self.others.is_empty() && self.others.remove(&sid).is_some_and(|number| self.end(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(index: u32) -> OpKey {
+        OpKey::for_test(index)
+    }
+
+    proptest! {
+        /// Whatever the order of ends, each gift ends once: by the count or by a word of its own.
+        #[test]
+        fn each_ends_once(order in Just((0..40u64).collect::<Vec<_>>()).prop_shuffle()) {
+            let (mut given, mut returns) = (Given::default(), Returns::default());
+            for index in 0..40 {
+                prop_assert_eq!(given.add(key(index)), u64::from(index) + 1);
+            }
+            let mut told = BTreeSet::new();
+            let mut counted = BTreeSet::new();
+            for (turn, index) in order.into_iter().enumerate() {
+                let number = index + 1;
+                let by_count = if index % 3 == 0 {
+                    returns.copies(index as u32, number);
+                    prop_assert!(!returns.ended(1000));
+                    returns.ended(index as u32)
+                } else {
+                    returns.end(number)
+                };
+                if !by_count {
+                    told.insert(index as u32);
+                }
+                if turn % 4 == 0 {
+                    while let Some(key) = given.pop(returns.count()) {
+                        counted.insert(key.index);
+                    }
+                }
+            }
+            while let Some(key) = given.pop(u64::MAX) {
+                counted.insert(key.index);
+            }
+            prop_assert_eq!(returns.count(), 40);
+            prop_assert!(returns.ahead.is_empty() && returns.others.is_empty());
+            prop_assert_eq!(counted.len(), 40);
+            prop_assert!(told.is_subset(&counted));
+        }
+    }
+
+    #[test]
+    fn numbers_that_come_twice_change_nothing() {
+        let mut returns = Returns::default();
+        assert!(returns.end(1) && !returns.end(1) && !returns.end(3) && !returns.end(3));
+        assert!(returns.end(2));
+        assert_eq!(returns.count(), 3);
+    }
+}
