@@ -9,9 +9,10 @@ use super::{
 };
 use crate::{
     PeerId, Result,
-    endpoint::{counters::Counters, matching::Matcher},
+    endpoint::matching::Matcher,
     link::shm::budget::Budget,
     route::CostModel,
+    status::{Status, Tally},
     wire::descriptor::{Header, Kind, Rts},
 };
 
@@ -41,7 +42,8 @@ pub(crate) struct Core {
     pub lane_budget: Budget,
     /// Arenas of peers.
     pub maps: Maps,
-    pub counters: Counters,
+    /// The counters, and what others may see.
+    pub status: Status,
     pub model: &'static CostModel,
     pub strict: bool,
 }
@@ -85,7 +87,7 @@ impl Core {
 
     #[cold]
     pub(crate) fn ring_now(&mut self, peer: &Peer) {
-        self.counters.doorbells_sent += 1;
+        peer.record.doorbells_sent.add(1);
         // A peer that is gone cannot be rung; its socket says so to whoever polls it.
         if let Err(error) = pinfold_sys::socket::ring(&peer.socket) {
             tracing::debug!(%error, peer = peer.info.name, "ringing failed");

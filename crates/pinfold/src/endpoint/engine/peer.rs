@@ -17,6 +17,7 @@ use crate::{
         },
     },
     route::{CostModel, Learner, Path, Permissions, Refusal},
+    status::PeerRecord,
     sync::LightFence,
     wire::{
         descriptor::{Body, Header, INLINE_MAX},
@@ -24,8 +25,7 @@ use crate::{
     },
 };
 
-/// What one unexpected message costs beside its bytes: the receiver's bookkeeping for it.
-pub(crate) const MESSAGE_COST: u64 = 128;
+pub(crate) use crate::status::MESSAGE_COST;
 
 /// What asking and answering is taken to add before it has been seen, ns.
 const ASKING_NS: u64 = 1000;
@@ -84,6 +84,8 @@ pub(crate) struct Control {
 
 pub(crate) struct Peer {
     pub id: PeerId,
+    /// Its counters, and what others may see of it.
+    pub record: PeerRecord,
     pub info: PeerInfo,
     pub tx: LaneTx,
     pub rx: LaneRx,
@@ -151,6 +153,7 @@ impl Peer {
         granted: crate::link::local::Limits,
         model: &CostModel,
         own_barrier: bool,
+        record: PeerRecord,
     ) -> Peer {
         let Established { side, mapping, socket, pidfd, pid, uid, label, address, .. } =
             established;
@@ -182,6 +185,7 @@ impl Peer {
             if label.is_empty() { format!("pid {pid}") } else { format!("{label} (pid {pid})") };
         Peer {
             id,
+            record,
             info: PeerInfo {
                 id,
                 name,

@@ -23,6 +23,7 @@ use crate::{
     },
     failpoint::{self, Point},
     route::Why,
+    status::Tally,
     wire::descriptor::{Eager, Header, INLINE_MAX, Kind, Rts, Shelf},
 };
 
@@ -89,7 +90,7 @@ impl Engine {
         }
         failpoint::hit(Point::BeforeInline);
         peer.sent_cost = sent_cost;
-        core.counters.count_sent(Path::Inline, memory.len());
+        peer.record.count_sent(Path::Inline, memory.len());
         let header = Header::new(Kind::Inline, memory.len() as u8, tag as u32);
         memory.read_words(peer.tx.next_body());
         peer.tx.publish(header);
@@ -196,7 +197,7 @@ impl Engine {
         if peer.rx.unpublished() >= PUBLISH_AFTER {
             Engine::publish(core, peer);
         }
-        core.counters.count_received(Path::Handoff, len);
+        peer.record.count_received(Path::Handoff, len);
         let receipt = Receipt::new(Path::Handoff, len);
         Some((Received { peer: id, tag: got_tag, len, receipt }, loan))
     }
@@ -308,8 +309,8 @@ impl Core {
         failpoint::hit(Point::AfterPiece);
         peer.sent_cost += MESSAGE_COST + len;
         self.ring(peer);
-        self.counters.count_sent(Path::Eager, len);
-        self.counters.copied_user += len;
+        peer.record.count_sent(Path::Eager, len);
+        self.status.copied_user.add(len);
         Some(Sent { path: Path::Eager, why: receipt.why() })
     }
 }
@@ -375,7 +376,7 @@ fn take_head(
     if path == Path::Eager || peer.rx.unpublished() >= PUBLISH_AFTER {
         Engine::publish(core, peer);
     }
-    core.counters.count_received(path, bytes);
-    core.counters.copied_user += bytes;
+    peer.record.count_received(path, bytes);
+    core.status.copied_user.add(bytes);
     Some(Took { peer: peer.id, tag: got_tag, len, bytes, path, why })
 }
