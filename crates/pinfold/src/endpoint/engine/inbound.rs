@@ -277,7 +277,9 @@ impl Core {
                     op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
                 }
                 op.stage = SendStage::Streaming { at: 0, end: want.min(len), announced: true };
-                peer.out.push_back(key);
+                // Before sends that wait for credit: this one needs none, and the receiver may wait
+                // for it before it takes anything else.
+                peer.out.push_front(key);
                 self.pump(peer)
             }
             Cts::Push(push) => self.begin_push(peer, key, push),
