@@ -69,7 +69,7 @@ pub struct Mapped {
 /// Every segment that this process has mapped.
 pub fn segments() -> Vec<Mapped> {
     let maps = fs::read_to_string("/proc/self/maps").expect("/proc");
-    let found = maps.lines().filter(|line| line.contains("/memfd:pinfold")).filter_map(|line| {
+    let found = maps.lines().filter(|line| line.contains("/memfd:pinfold ")).filter_map(|line| {
         let (from, to) = line.split_whitespace().next()?.split_once('-')?;
         let at = usize::from_str_radix(from, 16).ok()?;
         Some(Mapped { at, len: usize::from_str_radix(to, 16).ok()? - at })

@@ -112,9 +112,9 @@ fn peer(record: &Record<u64>) -> PeerStatus {
         (count.sent_messages, count.sent_bytes)
     });
     // The counts and what was last noted of the credit are of two moments: their sum may be off by
-    // a message, but never by the whole range of numbers.
+    // some messages, to either side.
     let used = cost.wrapping_add(record.credit_offset);
-    let used = if used as i64 >= 0 { used } else { 0 };
+    let used = if used as i64 >= 0 { used.min(record.credit_max) } else { 0 };
     PeerStatus {
         id: record.id,
         endpoint: id(record.endpoint),

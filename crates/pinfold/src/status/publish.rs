@@ -97,6 +97,9 @@ impl PeerRecord {
     /// Takes note of what is in use of the peer's credit. Readers add what is sent from now on.
     #[inline(always)]
     pub(crate) fn note_credit(&self, used: u64) {
+        if !self.listed {
+            return;
+        }
         self.credit_offset.set(used.wrapping_sub(credit_cost(|path| {
             let count = &self.paths[path as usize];
             (count.sent_messages.get(), count.sent_bytes.get())

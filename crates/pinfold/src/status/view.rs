@@ -130,7 +130,8 @@ pub struct PeerStatus {
     pub waiting: u64,
     /// See `waiting`.
     pub waiting_max: u64,
-    /// Credit in use, bytes, for messages that it has not been seen to have taken.
+    /// Credit in use, bytes: for messages of which the endpoint has not seen yet that they were
+    /// taken. It looks when it goes to sleep, when credit runs out, and now and then.
     pub credit_used: u64,
     /// Credit it gave, bytes.
     pub credit_max: u64,

@@ -120,7 +120,6 @@ impl Engine {
             // What a blocked one waits for is looked at where it would otherwise be missed.
             if peer.sent_cost != peer.released && !peer.blocked {
                 peer.refresh_credit();
-                peer.record.note_credit(peer.sent_cost - peer.released);
             }
         }
     }

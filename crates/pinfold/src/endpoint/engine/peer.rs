@@ -255,6 +255,7 @@ impl Peer {
         let released = self.tx.released();
         if released > self.released && released <= self.sent_cost {
             self.released = released;
+            self.record.note_credit(self.sent_cost - released);
         }
     }
 
