@@ -17,7 +17,7 @@ use std::{
     process::ExitCode,
     sync::mpsc::{self, Receiver},
     thread,
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use pinfold::status;
@@ -33,6 +33,8 @@ use crate::exit;
 
 /// Of the time at most one part in so many goes into looking.
 const LOOKING: u32 = 10;
+/// Until the first rates are shown.
+const FIRST: Duration = Duration::from_millis(250);
 
 /// Runs `pinfold top`.
 pub(crate) fn run(args: &TopArgs) -> ExitCode {
@@ -48,6 +50,7 @@ fn watch(args: &TopArgs) -> Result<(), String> {
     // Otherwise the first signal ends the program, as usual.
     let interrupted = if again.is_some() { Some(interrupts()?) } else { None };
     let mut flows = Flows::default();
+    let mut first = screen.is_some();
     loop {
         let began = Instant::now();
         let view = match args.pid {
@@ -83,7 +86,10 @@ fn watch(args: &TopArgs) -> Result<(), String> {
         }
         let (Some(interval), Some(interrupted)) = (again, &interrupted) else { return Ok(()) };
         let left = interval.saturating_sub(began.elapsed());
+        // The first table has no rates yet.
+        let left = if first { left.min(FIRST) } else { left };
         let left = left.max(began.elapsed() * LOOKING);
+        first = false;
         if !matches!(interrupted.recv_timeout(left), Err(mpsc::RecvTimeoutError::Timeout)) {
             if let Some(screen) = &screen {
                 screen.end();

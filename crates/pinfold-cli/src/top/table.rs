@@ -41,11 +41,11 @@ pub(super) fn render(view: &View, flows: &Flows, live: bool) -> Vec<String> {
         peers.sort_by(|one, other| other.0.traffic().total_cmp(&one.0.traffic()));
         for (flow, peer) in peers {
             lines.push(peer_row(view, peer, &flow));
-            let refused = |(path, why): &(Path, _)| format!("{:26}not {path}: {why}", "");
+            let refused = |(path, why): &(Path, _)| format!("{:16}not {path}: {why}", "");
             lines.extend(peer.refusals.iter().map(refused));
         }
         if endpoint.peers_unlisted > 0 {
-            lines.push(format!("{:22}and {} peers more", "", endpoint.peers_unlisted));
+            lines.push(format!("{:14}and {} peers more", "", endpoint.peers_unlisted));
         }
     }
     lines.extend(view.troubles.iter().map(|trouble| format!("Note: {trouble}.")));
@@ -76,12 +76,12 @@ fn titles(live: bool) -> String {
         (format!("SENT{s}"), format!("BYTES{s}"), format!("RECV{s}"), format!("BYTES{s}"));
     let (pid, user, name) = ("PID", "USER", "ENDPOINT, PEERS");
     let rest = row(&[&sent, &out, &got, &into, "QUEUED", "HELD", "MEMORY"]);
-    format!("{pid:>8}  {user:10}  {name:30}{rest}  STATE")
+    format!("{pid:>8}  {user:8}  {name:26}{rest}  STATE")
 }
 
 /// The numbers of a line.
 fn row(cells: &[&str; 7]) -> String {
-    let widths = [8, 8, 8, 8, 7, 8, 8];
+    let widths = [7, 7, 7, 7, 6, 7, 7];
     cells.iter().zip(widths).fold(String::new(), |line, (cell, width)| {
         // At least a blank between, whatever the numbers are.
         line + &format!(" {cell:>width$}")
@@ -111,19 +111,19 @@ fn endpoint_row(endpoint: &EndpointStatus, flow: &Flow) -> String {
     let (queued, held) = (sum(queued), sum(|peer| peer.owed));
     let memory = sum(|peer| peer.lane_bytes).saturating_add(held);
     let user = pinfold_sys::user::name_of(endpoint.uid);
-    let user = cut(&user.unwrap_or_else(|| endpoint.uid.to_string()), 10);
+    let user = cut(&user.unwrap_or_else(|| endpoint.uid.to_string()), 8);
     let mut name = name(endpoint);
     if let Some(address) = endpoint.address.as_ref().filter(|address| **address != name) {
         name = format!("{name} {address}");
     }
-    let line = format!("{:>8}  {user:10}  {:30}", endpoint.pid, cut(&name, 30));
+    let line = format!("{:>8}  {user:8}  {:26}", endpoint.pid, cut(&name, 26));
     line + &numbers(flow, queued, held, memory) + "  " + &condition(endpoint)
 }
 
 fn peer_row(view: &View, peer: &PeerStatus, flow: &Flow) -> String {
     let memory = peer.lane_bytes.saturating_add(peer.owed);
-    let name = cut(&peer_name(view, peer), 26);
-    let line = format!("{:24}{name:28}", "");
+    let name = cut(&peer_name(view, peer), 32);
+    let line = format!("{:14}{name:32}", "");
     let paths: Vec<&str> = peer.paths.iter().map(Path::name).collect();
     let mut notes = vec![paths.join(" ")];
     let mut note = |is: bool, text: String| notes.extend(is.then_some(text));
@@ -131,8 +131,8 @@ fn peer_row(view: &View, peer: &PeerStatus, flow: &Flow) -> String {
     note(peer.blocked, "no room".into());
     note(peer.waiting > 0, format!("{} announced to it", peer.waiting));
     note(peer.announced > 0, format!("{} announced by it", peer.announced));
-    let spent = peer.credit_max > 0 && peer.credit_used >= peer.credit_max / 10 * 9;
-    note(spent, format!("credit {} of {}", peer.credit_used, peer.credit_max));
+    let spent = peer.credit_used >= peer.credit_max / 10 * 9;
+    note(spent && queued(peer) > 0, "credit spent".into());
     line + &numbers(flow, queued(peer), peer.owed, memory) + "  " + &notes.join(", ")
 }
 
