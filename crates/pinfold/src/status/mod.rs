@@ -9,7 +9,7 @@
 //! - `layout`: what lies where in the page.
 //! - `page`: the memory, written and read.
 //! - `publish`: the endpoint's side.
-//! - [`counters`], [`view`]: what a reader gets.
+//! - `counters`, `view`: what a reader gets.
 //! - `decode`: from a copy of a page to that; `look`: all the pages there are.
 
 mod counters;
