@@ -10,10 +10,10 @@ mod roles;
 #[path = "top/strangers.rs"]
 mod strangers;
 
-use std::fs;
+use std::{fs, time::Instant};
 
 use pinfold::Path;
-use pinfold_tests::{Stage, stage::all_end_well};
+use pinfold_tests::{Stage, role::PATIENCE, stage::all_end_well};
 use serde_json::Value;
 
 use self::{
@@ -201,7 +201,10 @@ fn nobody_is_woken() {
     let mut loner = stage.role("loner").spawn();
     loner.expect("connected");
     let asleep = || look_at(sleeper.pid()).endpoint();
-    while asleep().own["state"] != "asleep" {}
+    let end = Instant::now() + PATIENCE;
+    while asleep().own["state"] != "asleep" {
+        assert!(Instant::now() < end, "it does not fall asleep");
+    }
     let (before, awake) = (asleep(), switches(sleeper.pid()));
     for _ in 0..30 {
         every();

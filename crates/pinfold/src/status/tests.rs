@@ -18,7 +18,7 @@ use super::{
     page::{Foreign, Page},
     *,
 };
-use crate::{Path, PathSet, PeerId, Refusal};
+use crate::{Path, PathSet, PeerId, Refusal, sync::seqlock};
 
 /// An endpoint that is nothing but its page.
 fn status(id: u8, label: &str) -> Status {
@@ -41,9 +41,14 @@ fn peer(index: u32, generation: u32) -> PeerId {
 
 fn join(status: &mut Status, id: PeerId, label: &str) -> PeerRecord {
     let record = status.enlist(id);
+    introduce(status, &record, id, label);
+    record
+}
+
+fn introduce(status: &Status, record: &PeerRecord, id: PeerId, label: &str) {
     let refusal = |path| (path == Path::Cma).then_some(Refusal::Denied(1));
     status.introduce(
-        &record,
+        record,
         &Introduction {
             id,
             endpoint: [7; 16],
@@ -59,7 +64,6 @@ fn join(status: &mut Status, id: PeerId, label: &str) -> PeerRecord {
             announced_max: u32::MAX,
         },
     );
-    record
 }
 
 /// What is seen of the endpoint with this number.
@@ -203,29 +207,30 @@ fn no_copy_is_torn() {
     let stop = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&stop);
     let reader = thread::spawn(move || {
-        let (mut looks, mut last) = (0, 0);
-        while !theirs.load(Ordering::Relaxed) || looks < 100 {
+        let mut last = 0;
+        for _ in 0..500 {
             let Some(all) = seen(6) else { continue };
-            looks += 1;
             let count = all.counters.sent[0];
             assert!(count.messages >= last, "from {last} to {}", count.messages);
+            assert_eq!(count.bytes, 5 * count.messages);
             last = count.messages;
             for peer in &all.peers {
                 assert_eq!(peer.label, format!("peer {}", peer.id >> 32));
             }
         }
-        looks
+        theirs.store(true, Ordering::Relaxed);
     });
-    let mut sent = 0;
-    for generation in 0..20_000 {
-        let record = join(&mut status, peer(0, generation), &format!("peer {generation}"));
-        record.count_sent(Path::Inline, 1);
-        sent += 1;
+    let mut generation = 0;
+    while !stop.load(Ordering::Relaxed) && !reader.is_finished() {
+        // Counted while nobody looks, or messages and bytes would be of two moments.
+        let record = status.enlist(peer(0, generation));
+        seqlock::write(&status.seq, || record.count_sent(Path::Inline, 5));
+        introduce(&status, &record, peer(0, generation), &format!("peer {generation}"));
         status.strike(peer(0, generation));
+        generation += 1;
     }
-    stop.store(true, Ordering::Relaxed);
-    assert!(reader.join().unwrap() >= 100);
-    assert_eq!(seen(6).unwrap().counters.sent[0].messages, sent);
+    reader.join().unwrap();
+    assert_eq!(seen(6).unwrap().counters.sent[0].messages, u64::from(generation));
 }
 
 /// A file with these words at these places.
