@@ -46,7 +46,8 @@ Fields of --json. Every object has kind and time_ms (since 1970).
             (messages that wait), copying (long messages), sent and received (by path: messages,
             bytes), copied_user, copied_kernel, unexpected, credit_stalls, room_stalls,
             doorbells_sent, sleeps, peers_joined, peers_gone, lane_bytes, lane_bytes_max,
-            granted_bytes, unexpected_bytes_max, arena_files, arena_bytes (of its process), rates
+            granted_bytes, unexpected_bytes_max, mapped_bytes (arenas of peers), mapped_bytes_max,
+            arena_files, arena_bytes (of its process), rates
   peer      of (id of the endpoint whose peer it is), of_pid, peer (which of its peers), id (of the
             peer's endpoint), pid (0 if it is not known here), uid, label, address (null if it was
             the peer that connected), paths, refused (by path: why), sent, received, unexpected,

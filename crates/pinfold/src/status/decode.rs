@@ -94,6 +94,8 @@ impl Copy {
             lane_bytes_max: header.lane_bytes_max,
             granted_bytes: header.granted_bytes,
             unexpected_bytes_max: header.unexpected_bytes_max,
+            mapped_bytes: header.mapped_bytes,
+            mapped_bytes_max: header.mapped_bytes_max,
             arena_files: 0,
             arena_bytes: 0,
         }

@@ -142,6 +142,8 @@ pub(crate) struct Header<W> {
     pub newcomers: W,
     /// Long messages being copied, in and out.
     pub copying: W,
+    /// Address space that arenas of peers are mapped in.
+    pub mapped_bytes: W,
 
     // Counters.
     pub copied_user: W,
@@ -150,7 +152,9 @@ pub(crate) struct Header<W> {
     pub peers_joined: W,
     pub peers_gone: W,
 
-    pub(super) spare: [W; 17],
+    /// The most that may be: the same for ever.
+    pub(super) mapped_bytes_max: W,
+    pub(super) spare: [W; 15],
 }
 
 /// A peer, or several together.

@@ -29,6 +29,7 @@ pub(crate) struct Identity<'a> {
     pub address: Option<String>,
     pub lane_bytes_max: usize,
     pub unexpected_bytes_max: usize,
+    pub mapped_bytes_max: usize,
 }
 
 /// Who a peer is.
@@ -141,6 +142,7 @@ impl Status {
             set_id(&header.id, identity.id);
             header.lane_bytes_max.set(identity.lane_bytes_max as u64);
             header.unexpected_bytes_max.set(identity.unexpected_bytes_max as u64);
+            header.mapped_bytes_max.set(identity.mapped_bytes_max as u64);
             header.label.write(identity.label);
             header.address.write(identity.address.as_deref().unwrap_or_default());
             header.records.set(FIRST as u64);

@@ -32,6 +32,7 @@ fn identity(id: u8, label: &str) -> Identity<'_> {
         address: Some(format!("local:{}/{}", "u".repeat(64), "n".repeat(64))),
         lane_bytes_max: 1 << 20,
         unexpected_bytes_max: 2 << 20,
+        mapped_bytes_max: 3 << 20,
     }
 }
 
@@ -92,6 +93,7 @@ fn what_is_put_down_is_seen() {
     assert!(all.age < Duration::from_secs(600) && all.looked_ago < Duration::from_secs(600));
     assert_eq!((all.state, all.posted), (State::Asleep, 6));
     assert_eq!((all.lane_bytes_max, all.unexpected_bytes_max), (1 << 20, 2 << 20));
+    assert_eq!(all.mapped_bytes_max, 3 << 20);
     assert_eq!(all.counters, status.counters());
     assert_eq!(all.counters.sent[Path::Inline as usize], PathCount { messages: 1, bytes: 8 });
     assert_eq!(all.counters.copied_user, 8);

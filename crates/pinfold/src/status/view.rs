@@ -94,6 +94,10 @@ pub struct EndpointStatus {
     pub granted_bytes: u64,
     /// ...of this much: `Builder::unexpected_bytes_max`.
     pub unexpected_bytes_max: u64,
+    /// Address space in which it has arenas of its peers mapped, bytes. Not memory of its own.
+    pub mapped_bytes: u64,
+    /// ...and may have: `Builder::mapped_bytes_max`.
+    pub mapped_bytes_max: u64,
     /// Files of arenas that its process has: of all its arenas, for whichever endpoint.
     pub arena_files: u64,
     /// Memory that those have, bytes.

@@ -25,6 +25,7 @@ pub(super) fn status(config: &Config, id: [u8; 16]) -> Status {
         address: config.listen.as_ref().map(ToString::to_string),
         lane_bytes_max: config.lane_bytes_max,
         unexpected_bytes_max: config.unexpected_bytes_max,
+        mapped_bytes_max: config.mapped_bytes_max,
     })
 }
 
@@ -83,6 +84,7 @@ impl Engine {
         status.posted.set(core.matcher.posted_len() as u64);
         status.stored.set(core.matcher.unexpected_len() as u64);
         status.copying.set((core.pulls.len() + core.pushes.len()) as u64);
+        status.mapped_bytes.set(core.maps.bytes() as u64);
         status.lane_bytes.set(core.lane_budget.used() as u64);
         status.granted_bytes.set(self.grants.used() as u64);
         status.newcomers.set(self.newcomers.len() as u64);
