@@ -68,7 +68,7 @@ pub struct Mapped {
 
 /// Every segment that this process has mapped.
 pub fn segments() -> Vec<Mapped> {
-    mapped(|line| line.contains("/memfd:pinfold"))
+    mapped(|line| line.contains("/memfd:pinfold "))
 }
 
 /// Every part of an arena, its own or a peer's, that this process can write.

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use pinfold::{Endpoint, Path, PeerId, Progress, SendRequest, Source, TagMatch};
+use pinfold::{Endpoint, Path, PathSet, PeerId, Progress, SendRequest, Source, TagMatch};
 use pinfold_tests::{
     Args, Stage,
     baseline::status_bytes,
@@ -22,7 +22,43 @@ use pinfold_tests::{
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-pinfold_tests::roles!(basin, spring);
+pinfold_tests::roles!(basin, spring, weir);
+
+/// A receiver that takes messages in their order gets them all, one by one, though its credit is long
+/// spent: what it asks for does not queue up behind sends that wait for credit.
+#[test]
+fn messages_in_order_through_little_credit() {
+    let stage = Stage::new(30);
+    let mut weir = stage.role("weir").spawn();
+    weir.expect("spent");
+    weir.say("go on");
+    weir.end_well();
+}
+
+fn weir(_: &Args) {
+    // Without cma, announced messages come through the ring when they are asked for.
+    let paths = || Endpoint::builder().paths(PathSet::only(&[Path::Inline, Path::Eager]));
+    let below = paths().unexpected_bytes_max(90_000).listen("local:weir").build().unwrap();
+    let above = paths().build().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let from = below.accept_timeout(PATIENCE).unwrap();
+            assert_eq!(hear(), "go on");
+            for number in 0..200 {
+                stamp::check(&below.recv(from, number).unwrap(), number);
+            }
+        });
+        let to = above.connect("local:weir").unwrap();
+        let sends: Vec<_> =
+            (0..200).map(|n| above.send_owned(to, n, stamp::bytes(1000, n))).collect();
+        // More than may be announced, so some are not even that.
+        assert!(above.counters().credit_stalls < 150);
+        say("spent");
+        for send in sends {
+            send.wait().0.unwrap();
+        }
+    });
+}
 
 const SPRINGS: u64 = 8;
 const EACH: u64 = 3000;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{doctor, perf, transfer};
+use crate::{doctor, perf, top, transfer};
 
 /// Messages between processes, straight from and into the memory they already use.
 #[derive(Parser)]
@@ -21,6 +21,7 @@ enum Command {
     Perf(perf::PerfArgs),
     Send(transfer::SendArgs),
     Recv(transfer::RecvArgs),
+    Top(top::TopArgs),
 }
 
 /// Reads the command line and runs what it asks for.
@@ -32,6 +33,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Perf(args) => perf::run(args),
         Command::Send(args) => transfer::send(args),
         Command::Recv(args) => transfer::recv(args),
+        Command::Top(args) => top::run(&args),
     }
 }
 

@@ -1,9 +1,10 @@
-//! The `pinfold` command: find out what works, measure, send and receive.
+//! The `pinfold` command: find out what works, measure, send, receive, and watch.
 //!
 //! - [`cli`]: the command line; picks the subcommand.
 //! - [`doctor`]: `pinfold doctor`, what is allowed here, what it costs, how to get more.
 //! - [`perf`]: `pinfold perf`, every path beside what one would use instead.
 //! - [`transfer`]: `pinfold send` and `pinfold recv`, files or a stream to another process.
+//! - [`top`]: `pinfold top`, the endpoints there are and what they do.
 //! - [`exit`], [`progress`]: what the subcommands share.
 
 mod cli;
@@ -11,6 +12,7 @@ mod doctor;
 mod exit;
 mod perf;
 mod progress;
+mod top;
 mod transfer;
 
 use std::process::ExitCode;

@@ -13,6 +13,13 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Nanoseconds since the machine was started, those it slept included (`CLOCK_BOOTTIME`): what the
+/// start times of processes in `proc_pid_stat(5)` count.
+pub fn boot_ns() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// The processor's own counter: 7 to 20 ns to read, in units of [`ticks_per_us`].
 ///
 /// Not ordered against other instructions, and not comparable across machines. On processors

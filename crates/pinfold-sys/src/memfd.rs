@@ -5,11 +5,11 @@
 
 use std::{
     fmt, io,
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
 use rustix::{
-    fs::{self, MemfdFlags, SealFlags},
+    fs::{self, FileType, MemfdFlags, Mode, OFlags, SealFlags},
     io::Errno,
 };
 
@@ -98,21 +98,64 @@ pub fn refuses_writers(fd: BorrowedFd<'_>) -> bool {
 /// # Errors
 /// What is wrong with it.
 pub fn check_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<(), SealError> {
+    let found = sealed_len(fd)?;
+    if found != len as u64 {
+        return Err(SealError::Size { found, wanted: len as u64 });
+    }
+    Ok(())
+}
+
+/// Opens descriptor `fd` of process `pid` anew, for reading only, if it is an ordinary memfd that
+/// can neither shrink, grow, nor be sealed further; with its size, bytes.
+///
+/// The kernel decides who may (`PTRACE_MODE_READ_FSCREDS`, `ptrace(2)`), and the process notices
+/// nothing. Whatever else the descriptor is, such as a device, is not opened.
+///
+/// # Errors
+/// What is wrong with it. [`SealError::Os`] with `ENOENT` or `ESRCH` if it is gone, with `EACCES`
+/// if this process may not look.
+pub fn open_sealed_of(pid: u32, fd: u32) -> Result<(OwnedFd, u64), SealError> {
+    let os = |errno: Errno| SealError::Os(errno.into());
+    let path = format!("/proc/{pid}/fd/{fd}");
+    // The name alone first: to open a device can mean something to it, or wait for ever.
+    let name = fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(os)?;
+    let stat = fs::fstat(&name).map_err(os)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || !is_on_tmpfs(&name)? {
+        return Err(SealError::NotMemfd);
+    }
+    let path = format!("/proc/self/fd/{}", name.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = fs::open(path, flags, Mode::empty()).map_err(os)?;
+    let len = sealed_len(file.as_fd())?;
+    Ok((file, len))
+}
+
+/// Device and inode of a file: two descriptors with the same are of one file.
+///
+/// # Errors
+/// What `fstat(2)` said.
+pub fn identity(fd: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    let stat = fs::fstat(fd)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+fn is_on_tmpfs(fd: impl AsFd) -> Result<bool, SealError> {
+    let kind = fs::fstatfs(fd).map_err(|errno| SealError::Os(errno.into()))?.f_type;
+    Ok(kind as u64 == TMPFS_MAGIC)
+}
+
+/// The size of a sealed memfd.
+fn sealed_len(fd: BorrowedFd<'_>) -> Result<u64, SealError> {
     // Files that cannot be sealed answer EINVAL; those of a tmpfs mount carry SEAL alone.
     let seals = fs::fcntl_get_seals(fd).map_err(|_| SealError::NotMemfd)?;
     // A huge-page file may fault with SIGBUS when the pool of huge pages is empty.
-    let kind = fs::fstatfs(fd).map_err(|errno| SealError::Os(errno.into()))?.f_type;
-    if kind as u64 != TMPFS_MAGIC {
+    if !is_on_tmpfs(fd)? {
         return Err(SealError::NotMemfd);
     }
     if !seals.contains(SEALS) {
         return Err(SealError::Unsealed);
     }
-    let found = fs::fstat(fd).map_err(|errno| SealError::Os(errno.into()))?.st_size;
-    if u64::try_from(found) != Ok(len as u64) {
-        return Err(SealError::Size { found: found as u64, wanted: len as u64 });
-    }
-    Ok(())
+    Ok(fs::fstat(fd).map_err(|errno| SealError::Os(errno.into()))?.st_size as u64)
 }
 
 /// Why a descriptor is not a sealed memfd of the right size.
@@ -156,8 +199,6 @@ impl std::error::Error for SealError {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     #[test]
@@ -219,5 +260,29 @@ mod tests {
     fn impossible_sizes_are_errors() {
         assert!(create_sealed("pinfold-test", usize::MAX).is_err());
         assert!(create_sealed(&"n".repeat(300), 4096).is_err());
+    }
+
+    fn reopen(fd: impl AsFd) -> Result<u64, SealError> {
+        let number = fd.as_fd().as_raw_fd() as u32;
+        let (file, len) = open_sealed_of(std::process::id(), number)?;
+        assert_eq!(identity(file.as_fd()).unwrap(), identity(fd.as_fd()).unwrap());
+        assert!(rustix::io::pwrite(&file, b"x", 0).is_err());
+        Ok(len)
+    }
+
+    #[test]
+    fn only_sealed_files_are_opened_anew() {
+        let file = create_sealed("pinfold-test", 8192).unwrap();
+        assert_eq!(reopen(&file).unwrap(), 8192);
+        let unsealed = create_fixed("pinfold-test", 8192).unwrap();
+        assert!(matches!(reopen(&unsealed), Err(SealError::Unsealed)));
+        // To open a pipe without a writer would wait for one.
+        let (pipe, _) = rustix::pipe::pipe().unwrap();
+        assert!(matches!(reopen(&pipe), Err(SealError::NotMemfd)));
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert!(matches!(reopen(&null), Err(SealError::NotMemfd)));
+        let text = std::fs::File::open("/proc/self/status").unwrap();
+        assert!(matches!(reopen(&text), Err(SealError::NotMemfd)));
+        assert!(matches!(open_sealed_of(std::process::id(), 1 << 30), Err(SealError::Os(_))));
     }
 }

@@ -7,6 +7,7 @@
 //! The modules, top to bottom; each uses only those below it:
 //!
 //! - `endpoint`: endpoints, posting, tag matching, completing, waiting.
+//! - [`status`]: what endpoints tell about themselves, and reading it from outside.
 //! - [`route`]: the cost model, its calibration, the choice of path, receipts.
 //! - `arena`: memory of this process that its peers can map.
 //! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`).
@@ -28,6 +29,8 @@ pub mod failpoint;
 mod link;
 #[cfg(not(loom))]
 pub mod route;
+#[cfg(not(loom))]
+pub mod status;
 mod sync;
 mod wire;
 
@@ -35,14 +38,14 @@ mod wire;
 pub use self::{
     arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},
     endpoint::{
-        AtomicWord, Builder, Counters, Endpoint, Envelope, Gift, Handoff, Message, MessageRequest,
-        OwnedBuf, OwnedBufMut, PathCount, PeerInfo, Progress, Received, RecvRequest, Region,
-        RegionKey, RemoteRegion, Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source,
-        TagMatch, View, ViewRequest,
+        AtomicWord, Builder, Endpoint, Envelope, Gift, Handoff, Message, MessageRequest, OwnedBuf,
+        OwnedBufMut, PeerInfo, Progress, Received, RecvRequest, Region, RegionKey, RemoteRegion,
+        Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source, TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, Result},
     link::local::{Access, Who},
     route::{Path, PathSet, Receipt, Refusal},
+    status::{Counters, PathCount},
 };
 
 /// Names a peer of one endpoint. Never used again within the endpoint's life.

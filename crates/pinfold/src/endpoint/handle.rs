@@ -10,12 +10,11 @@ use std::{
 };
 
 use super::{
-    Builder, Counters, Envelope, Gift, Handoff, Message, MessageRequest, OwnedBuf, OwnedBufMut,
-    PeerInfo, Progress, Received, RecvRequest, Region, RegionKey, RemoteRegion, Rights, Scope,
-    SendRequest, Source, TagMatch, View, ViewRequest, borrowed, config::Config, handoff, scope,
-    shared::Shared,
+    Builder, Envelope, Gift, Handoff, Message, MessageRequest, OwnedBuf, OwnedBufMut, PeerInfo,
+    Progress, Received, RecvRequest, Region, RegionKey, RemoteRegion, Rights, Scope, SendRequest,
+    Source, TagMatch, View, ViewRequest, borrowed, config::Config, handoff, scope, shared::Shared,
 };
-use crate::{Error, Path, PeerId, Receipt, Result, link::local::Address};
+use crate::{Counters, Error, Path, PeerId, Receipt, Result, link::local::Address};
 
 /// Between two looks for a name that is not there yet.
 const NAME_AGAIN: Duration = Duration::from_millis(20);
@@ -475,6 +474,7 @@ impl Endpoint {
                 .map_err(|error| Error::os("read", "the endpoint's bell", error));
         }
         if engine.asleep || engine.ask_all() {
+            engine.note_armed();
             return Ok(true);
         }
         engine.armed = false;
@@ -483,7 +483,7 @@ impl Endpoint {
 
     /// What the endpoint has done so far. In a forked child: nothing.
     pub fn counters(&self) -> Counters {
-        self.shared().enter().map(|engine| engine.core.counters.read()).unwrap_or_default()
+        self.shared().enter().map(|engine| engine.core.status.counters()).unwrap_or_default()
     }
 
     /// Closes the endpoint now; all that waits on it ends with [`Error::Closed`]. In a forked

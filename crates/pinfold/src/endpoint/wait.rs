@@ -16,6 +16,7 @@ use super::{engine::Engine, shared::Shared};
 use crate::{
     Result,
     failpoint::{self, Point},
+    status::{Tally, state},
 };
 
 /// Polls while holding the engine, before other threads get a chance.
@@ -127,7 +128,8 @@ impl Engine {
         if spun_ns < self.spin.limit_ns() || !self.ask_all() {
             return Next::Spin;
         }
-        self.core.counters.sleeps += 1;
+        self.core.status.sleeps.add(1);
+        self.note_sleep(state::ASLEEP);
         self.led = true;
         self.asleep = true;
         self.kick = false;
@@ -142,6 +144,7 @@ impl Engine {
     /// The leader is awake again: everybody looks anew.
     fn wake_up(&mut self) {
         self.asleep = false;
+        self.core.status.state.set(state::AWAKE);
         self.led = false;
         self.unask_all();
         self.handle_events();

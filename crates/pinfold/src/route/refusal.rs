@@ -38,6 +38,16 @@ impl Refusal {
     pub const fn is_denial(self) -> bool {
         matches!(self, Refusal::Denied(_) | Refusal::WrongProcess)
     }
+
+    /// It as a number, not 0: the same in every process of this version.
+    pub(crate) const fn code(self) -> u16 {
+        Code::of(self).0
+    }
+
+    /// The refusal with this number, if it is one.
+    pub(crate) const fn from_code(code: u16) -> Option<Refusal> {
+        Code(code).refusal()
+    }
 }
 
 impl fmt::Display for Refusal {

@@ -2,6 +2,7 @@
 
 #[cfg(not(loom))]
 pub(crate) mod biased;
+pub(crate) mod seqlock;
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -10,9 +10,10 @@ use super::{
 };
 use crate::{
     PeerId, Result,
-    endpoint::{counters::Counters, matching::Matcher},
+    endpoint::matching::Matcher,
     link::shm::budget::Budget,
     route::CostModel,
+    status::{Status, Tally},
     wire::descriptor::{Header, Kind, Rts},
 };
 
@@ -46,7 +47,8 @@ pub(crate) struct Core {
     pub gifts_out: usize,
     /// What peers can ask for.
     pub regions: Regions,
-    pub counters: Counters,
+    /// The counters, and what others may see.
+    pub status: Status,
     pub model: &'static CostModel,
     pub strict: bool,
 }
@@ -90,7 +92,7 @@ impl Core {
 
     #[cold]
     pub(crate) fn ring_now(&mut self, peer: &Peer) {
-        self.counters.doorbells_sent += 1;
+        peer.record.doorbells_sent.add(1);
         // A peer that is gone cannot be rung; its socket says so to whoever polls it.
         if let Err(error) = pinfold_sys::socket::ring(&peer.socket) {
             tracing::debug!(%error, peer = peer.info.name, "ringing failed");

@@ -12,6 +12,7 @@ use crate::{
     endpoint::matching::Source,
     failpoint::{self, Point},
     link::{local::Limits, shm::ring::Violation},
+    status::Tally,
     wire::descriptor::Kind,
 };
 
@@ -97,13 +98,18 @@ impl Engine {
         let open = |key: &OpKey| ops.get(*key).is_some_and(|op| op.done.is_none());
         self.core.pulls.retain(open);
         self.core.pushes.retain(open);
+        if let Some(peer) = self.peers.get_mut(id) {
+            self.core.note_peer(peer);
+        }
+        self.note();
     }
 
     /// Frees all that a peer held. Every operation with it has ended.
     fn bury(&mut self, id: PeerId, how: Gone) {
         let Some(peer) = self.peers.remove(id, how) else { return };
         tracing::debug!(peer = peer.info.name, %how, "a peer is gone");
-        self.core.counters.peers_gone += 1;
+        self.core.status.strike(id);
+        self.core.status.peers_gone.add(1);
         self.hot.retain(|index| *index != id.index);
         self.core.blocked.retain(|index| *index != id.index);
         self.newcomers.retain(|newcomer| *newcomer != id);
@@ -183,6 +189,7 @@ impl Engine {
             }
         }
         self.links.close();
+        self.core.status.withdraw();
     }
 
     /// Makes ready for the end in a child of the process whose endpoint it is.
@@ -192,6 +199,7 @@ impl Engine {
         // in the file system is the parent's.
         std::mem::forget(std::mem::take(&mut self.peers));
         self.links.forsake();
+        self.core.status.forsake();
     }
 
     /// Whether nothing is left that a peer waits to hear from this side.

@@ -462,7 +462,7 @@ impl Core {
                 peer.waiting = peer.waiting.saturating_sub(1);
                 peer.exports.worked();
                 let receipt = op.receipt;
-                self.counters.count_sent(Path::Handoff, receipt.bytes);
+                peer.record.count_sent(Path::Handoff, receipt.bytes);
                 self.finish(key, Ok(Done::Sent(receipt)));
             }
         }

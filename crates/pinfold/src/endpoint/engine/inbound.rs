@@ -15,6 +15,7 @@ use crate::{
     Error, Path, Receipt, Received, Refusal,
     failpoint::{self, Point},
     link::shm::ring::Violation,
+    status::Tally,
     wire::descriptor::{
         Body, By, Cts, Eager, Fin, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Open, Opened, Piece,
         Rts, Wrote,
@@ -74,7 +75,7 @@ impl Core {
     /// Counts an unmatched eager message against what the peer was granted.
     fn owe(&mut self, peer: &mut Peer, cost: u64) -> Result<(), Violation> {
         peer.owed += cost;
-        self.counters.unexpected += 1;
+        peer.record.unexpected.add(1);
         if peer.owed > peer.granted {
             return Err(Violation("it sent more than its credit"));
         }
@@ -125,9 +126,9 @@ impl Core {
     /// Ends a receive, with an error if the message was longer than the room.
     pub(crate) fn arrive(&mut self, key: OpKey, arrived: Arrived) {
         let receipt = arrived.receipt;
-        self.counters.count_received(receipt.path, receipt.bytes);
-        self.counters.copied_user += receipt.copied_user;
-        self.counters.copied_kernel += receipt.copied_kernel;
+        self.status.record_of(arrived.peer).count_received(receipt.path, receipt.bytes);
+        self.status.copied_user.add(receipt.copied_user);
+        self.status.copied_kernel.add(receipt.copied_kernel);
         let result = match receipt.bytes < arrived.len {
             true => Received::from(&arrived).checked().map(Done::from),
             false => Ok(Done::Arrived(arrived)),
@@ -251,7 +252,7 @@ impl Core {
                 if peer.announced.len() >= peer.announced_max as usize {
                     return Err(Violation("it announced more messages than it may"));
                 }
-                self.counters.unexpected += 1;
+                peer.record.unexpected.add(1);
                 let unexpected = Unexpected::Waiting { sid, rts };
                 let key = self.matcher.keep(peer.id, rts.tag, unexpected);
                 self.wakes.any = true;
@@ -280,7 +281,9 @@ impl Core {
                     op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
                 }
                 op.stage = SendStage::Streaming { at: 0, end: want.min(len), announced: true };
-                peer.out.push_back(key);
+                // Before sends that wait for credit: this one needs none, and the receiver may wait
+                // for it before it takes anything else.
+                peer.out.push_front(key);
                 self.pump(peer)
             }
             Cts::Push(push) => self.begin_push(peer, key, push),
@@ -336,8 +339,8 @@ impl Core {
             }
             op.receipt.took(path, why_not);
             op.receipt.copied_kernel = copied;
-            self.counters.count_sent(path, len);
-            self.counters.copied_kernel += copied;
+            peer.record.count_sent(path, len);
+            self.status.copied_kernel.add(copied);
             Ok(Done::Sent(op.receipt))
         };
         self.finish(key, result);

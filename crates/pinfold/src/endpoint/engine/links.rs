@@ -13,6 +13,7 @@ use crate::{
     endpoint::config::Config,
     failpoint::{self, Point},
     link::local::{Address, Handshake, Limits, Listener, Us},
+    status::Tally,
 };
 
 /// Greetings under way at a time that others began, and callers turned away at a time. Further
@@ -90,6 +91,11 @@ impl Links {
             calls: 0,
             listen_again_ns: None,
         })
+    }
+
+    /// What this endpoint calls itself to others.
+    pub(crate) fn endpoint_id(&self) -> [u8; 16] {
+        self.us.endpoint_id
     }
 
     /// Whether a peer can still join.
@@ -337,14 +343,18 @@ impl Engine {
         granted: Limits,
     ) -> Result<PeerId> {
         let (model, own) = (self.core.model, self.links.us.barrier_global);
-        let id = self.peers.add(|id| Peer::new(id, established, granted, model, own));
+        let (status, endpoint) = (&mut self.core.status, established.endpoint_id);
+        let label = established.label.clone();
+        let id =
+            self.peers.add(|id| Peer::new(id, established, granted, model, own, status.enlist(id)));
         let Some(peer) = self.peers.get_mut(id) else { return Err(Error::Closed) };
+        self.core.introduce(peer, endpoint, &label);
         let (index, generation) = (id.index, id.generation);
         watch(&self.links.epoll, &peer.socket, token(SOCKET, index, generation))?;
         watch(&self.links.epoll, &peer.pidfd, token(PROCESS, index, generation))?;
         tracing::debug!(peer = peer.info.name, paths = ?peer.info.paths, "a peer joined");
         failpoint::hit(Point::Joined);
-        self.core.counters.peers_joined += 1;
+        self.core.status.peers_joined.add(1);
         self.heat(index);
         Ok(id)
     }

@@ -99,6 +99,11 @@ impl Maps {
         }
     }
 
+    /// Address space in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.budget.used()
+    }
+
     /// Maps what a peer sent. Whether that could be done; where not, messages out of it come by
     /// other paths.
     pub(crate) fn add(&mut self, peer: PeerId, extent: Extent, tie: Tie) -> bool {

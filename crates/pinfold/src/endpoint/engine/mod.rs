@@ -12,6 +12,7 @@
 //! - `post`: sends and receives as the caller's side sees them; `quick`: short ones that nothing
 //!   stands in the way of.
 //! - `sleep`: how the engine stops polling without missing anything.
+//! - `note`: what is put down for others to see.
 //!
 //! No user code runs in here: what has to (wakers, drops of buffers) is put on
 //! [`Wakes`](op::Wakes) and run once the lock is free.
@@ -24,6 +25,7 @@ mod inbound;
 pub(crate) mod links;
 mod mail;
 pub(crate) mod maps;
+mod note;
 pub(crate) mod op;
 mod outbound;
 pub(crate) mod peer;
@@ -49,7 +51,7 @@ use self::{
     regions::Regions,
     table::PeerTable,
 };
-use super::{config::Config, counters::Counters, matching::Matcher, spin::SpinPolicy};
+use super::{config::Config, matching::Matcher, spin::SpinPolicy};
 use crate::{
     Error, PeerId, Result,
     failpoint::{self, Point},
@@ -82,6 +84,8 @@ pub(crate) struct Engine {
     pub spin: SpinPolicy,
     polls: u32,
     events_at: u64,
+    /// When credit is to be looked at again for others to see.
+    credit_at: u64,
     /// A thread is in, or about to go into, its sleep on the endpoint's descriptor.
     pub asleep: bool,
     /// A thread has the duty to sleep for all.
@@ -115,6 +119,7 @@ fn random<const N: usize>() -> Result<[u8; N]> {
 impl Engine {
     pub(crate) fn new(config: Config, epoll: Arc<Epoll>) -> Result<Engine> {
         clock::ticks_per_us();
+        let links = Links::open(&config, epoll)?;
         let core = Core {
             matcher: Matcher::new(u64::from_ne_bytes(random()?)),
             ops: OpTable::default(),
@@ -126,11 +131,10 @@ impl Engine {
             maps: Maps::new(config.mapped_bytes_max),
             gifts_out: 0,
             regions: Regions::default(),
-            counters: Counters::default(),
             model: route::model(),
             strict: config.strict,
+            status: note::status(&config, links.endpoint_id()),
         };
-        let links = Links::open(&config, epoll)?;
         Ok(Engine {
             grants: Budget::new(config.unexpected_bytes_max),
             config,
@@ -142,6 +146,7 @@ impl Engine {
             spin: SpinPolicy::default(),
             polls: 0,
             events_at: 0,
+            credit_at: 0,
             asleep: false,
             led: false,
             armed: false,
@@ -219,6 +224,7 @@ impl Engine {
             return false;
         }
         self.events_at = now + EVENTS_EVERY_NS;
+        self.note_look(now);
         self.cool_down();
         if self.core.lane_budget.was_short() {
             self.trim_lanes();
@@ -286,6 +292,8 @@ impl Engine {
             turns += 1;
         }
         Engine::publish(&mut self.core, peer);
+        self.core.note_peer(peer);
+        self.note();
         true
     }
 
@@ -387,6 +395,12 @@ impl Engine {
     /// Tries to take a send back. Whether it has ended or will end as cancelled; `false`: it goes
     /// on to its end.
     pub(crate) fn cancel(&mut self, key: OpKey) -> bool {
+        let cancelled = self.take_back(key);
+        self.note();
+        cancelled
+    }
+
+    fn take_back(&mut self, key: OpKey) -> bool {
         let Some(op) = self.core.ops.get_mut(key) else { return false };
         if op.done.is_some() {
             return false;
@@ -406,6 +420,7 @@ impl Engine {
                     let id = send.peer;
                     if let Some(peer) = self.peers.get_mut(id) {
                         peer.out.retain(|queued| *queued != key);
+                        self.core.note_peer(peer);
                     }
                     self.core.finish(key, Err(Error::Cancelled));
                     true

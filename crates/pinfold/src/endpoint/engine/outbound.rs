@@ -17,6 +17,7 @@ use crate::{
     failpoint::{self, Point},
     link::shm::ring::Violation,
     route,
+    status::Tally,
     sync::Ordering,
     wire::descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece, Rts},
 };
@@ -116,6 +117,7 @@ impl Core {
     pub(crate) fn pump(&mut self, peer: &mut Peer) -> Result<(), Violation> {
         let before = peer.tx.produced();
         let result = self.pump_quietly(peer);
+        self.note_peer(peer);
         if peer.tx.produced() != before {
             self.ring(peer);
         }
@@ -155,7 +157,7 @@ impl Core {
                     peer.out.pop_front();
                 }
                 Step::Stuck => {
-                    self.counters.room_stalls += 1;
+                    peer.record.room_stalls.add(1);
                     self.block(peer);
                     return Ok(());
                 }
@@ -182,7 +184,7 @@ impl Core {
                     let words = op.memory.read_words::<7>();
                     if self.send_inline(peer, op.tag, len as usize, |i| words[i])? {
                         op.receipt.copied_user = len;
-                        self.counters.count_sent(Path::Inline, len);
+                        peer.record.count_sent(Path::Inline, len);
                         return Ok(Step::Ended(Ok(op.receipt)));
                     }
                     let insists = op.required == Some(Path::Inline);
@@ -286,7 +288,7 @@ impl Core {
         let stream = op.receipt.path == Path::Eager
             && (op.required.is_some() || !peer.permissions.may(Path::Cma));
         if matches!(op.receipt.path, Path::Inline | Path::Eager) {
-            self.counters.credit_stalls += 1;
+            peer.record.credit_stalls.add(1);
         }
         let shelf = match (op.receipt.path, op.memory.part()) {
             (Path::Mapped | Path::Handoff, Some(memory)) => self.shelve(peer, memory),
@@ -346,8 +348,8 @@ impl Core {
             if op.receipt.path == Path::Inline { Refusal::NoCredit } else { Refusal::Declined };
         op.receipt.took(Path::Eager, why_not);
         op.receipt.copied_user = *end;
-        self.counters.count_sent(Path::Eager, len);
-        self.counters.copied_user += *end;
+        peer.record.count_sent(Path::Eager, len);
+        self.status.copied_user.add(*end);
         Ok(Step::Ended(Ok(op.receipt)))
     }
 }

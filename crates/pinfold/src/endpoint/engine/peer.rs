@@ -22,6 +22,7 @@ use crate::{
         },
     },
     route::{CostModel, Learner, Path, Permissions, Refusal},
+    status::PeerRecord,
     sync::LightFence,
     wire::{
         descriptor::{Body, Header, INLINE_MAX},
@@ -29,8 +30,7 @@ use crate::{
     },
 };
 
-/// What one unexpected message costs beside its bytes: the receiver's bookkeeping for it.
-pub(crate) const MESSAGE_COST: u64 = 128;
+pub(crate) use crate::status::MESSAGE_COST;
 
 /// What asking and answering is taken to add before it has been seen, ns.
 const ASKING_NS: u64 = 1000;
@@ -89,6 +89,8 @@ pub(crate) struct Control {
 
 pub(crate) struct Peer {
     pub id: PeerId,
+    /// Its counters, and what others may see of it.
+    pub record: PeerRecord,
     pub info: PeerInfo,
     pub tx: LaneTx,
     pub rx: LaneRx,
@@ -161,6 +163,7 @@ impl Peer {
         granted: crate::link::local::Limits,
         model: &CostModel,
         own_barrier: bool,
+        record: PeerRecord,
     ) -> Peer {
         let Established { side, mapping, socket, pidfd, pid, uid, label, address, .. } =
             established;
@@ -192,6 +195,7 @@ impl Peer {
             if label.is_empty() { format!("pid {pid}") } else { format!("{label} (pid {pid})") };
         Peer {
             id,
+            record,
             info: PeerInfo {
                 id,
                 name,
@@ -264,6 +268,7 @@ impl Peer {
         let released = self.tx.released();
         if released > self.released && released <= self.sent_cost {
             self.released = released;
+            self.record.note_credit(self.sent_cost - released);
         }
     }
 

@@ -128,7 +128,12 @@ impl Engine {
         }
         let key = self.core.ops.insert(Op::new(OpKind::Recv(recv)));
         match taken {
-            Some((peer, tag, unexpected)) => self.give(peer, tag, unexpected, key),
+            Some((peer, tag, unexpected)) => {
+                self.give(peer, tag, unexpected, key);
+                if let Some(peer) = self.peers.get_mut(peer) {
+                    self.core.note_peer(peer);
+                }
+            }
             None => {
                 let posted = self.core.matcher.post(from, tag, key);
                 if let Some(op) = self.core.ops.recv_mut(key) {
@@ -136,6 +141,7 @@ impl Engine {
                 }
             }
         }
+        self.note();
         self.kick_if_needed();
         Ok(key)
     }

@@ -24,6 +24,7 @@ use crate::{
     },
     failpoint::{self, Point},
     route::Why,
+    status::Tally,
     wire::descriptor::{Eager, Header, INLINE_MAX, Kind, Rts, Shelf},
 };
 
@@ -90,7 +91,7 @@ impl Engine {
         }
         failpoint::hit(Point::BeforeInline);
         peer.sent_cost = sent_cost;
-        core.counters.count_sent(Path::Inline, memory.len());
+        peer.record.count_sent(Path::Inline, memory.len());
         let header = Header::new(Kind::Inline, memory.len() as u8, tag as u32);
         memory.read_words(peer.tx.next_body());
         peer.tx.publish(header);
@@ -198,7 +199,7 @@ impl Engine {
         if peer.rx.unpublished() >= PUBLISH_AFTER {
             Engine::publish(core, peer);
         }
-        core.counters.count_received(Path::Handoff, len);
+        peer.record.count_received(Path::Handoff, len);
         let receipt = Receipt::new(Path::Handoff, len);
         Some((Received { peer: id, tag: got_tag, len, receipt }, loan))
     }
@@ -260,6 +261,9 @@ impl Engine {
         peer.tx.push(Header::new(Kind::Rts, 0, key.index), &rts.body());
         failpoint::hit(Point::AfterAnnounce);
         peer.waiting += 1;
+        if peer.record.is_listed() {
+            peer.record.waiting.set(u64::from(peer.waiting));
+        }
         core.ring(peer);
         Some(key)
     }
@@ -320,8 +324,8 @@ impl Core {
         failpoint::hit(Point::AfterPiece);
         peer.sent_cost += MESSAGE_COST + len;
         self.ring(peer);
-        self.counters.count_sent(Path::Eager, len);
-        self.counters.copied_user += len;
+        peer.record.count_sent(Path::Eager, len);
+        self.status.copied_user.add(len);
         Some(Sent { path: Path::Eager, why: receipt.why() })
     }
 }
@@ -387,7 +391,7 @@ fn take_head(
     if path == Path::Eager || peer.rx.unpublished() >= PUBLISH_AFTER {
         Engine::publish(core, peer);
     }
-    core.counters.count_received(path, bytes);
-    core.counters.copied_user += bytes;
+    peer.record.count_received(path, bytes);
+    core.status.copied_user.add(bytes);
     Some(Took { peer: peer.id, tag: got_tag, len, bytes, path, why })
 }

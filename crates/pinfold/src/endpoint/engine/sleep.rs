@@ -7,6 +7,7 @@
 use super::Engine;
 use crate::{
     failpoint::{self, Point},
+    status::{Tally, state},
     sync,
 };
 
@@ -112,6 +113,7 @@ impl Engine {
     #[cold]
     pub(crate) fn disarm(&mut self) {
         self.armed = false;
+        self.core.status.state.set(state::AWAKE);
         self.unask_all();
         self.handle_events();
     }

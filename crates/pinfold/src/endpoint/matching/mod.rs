@@ -77,13 +77,11 @@ impl<P, U> Matcher<P, U> {
     }
 
     /// Posted receives.
-    #[cfg(test)]
     pub(crate) fn posted_len(&self) -> usize {
         self.posted.len()
     }
 
     /// Stored messages.
-    #[cfg(test)]
     pub(crate) fn unexpected_len(&self) -> usize {
         self.unexpected.len()
     }

@@ -37,7 +37,6 @@ impl Budget {
     }
 
     /// Bytes taken.
-    #[cfg(test)]
     pub(crate) const fn used(&self) -> usize {
         self.used
     }

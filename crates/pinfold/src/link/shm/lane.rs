@@ -321,6 +321,12 @@ impl LaneTx {
         self.segment.word32(self.way.closed_at()).store(1, Ordering::Release);
     }
 
+    /// Memory that it has for sure: descriptors and bulk bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let first = RING_SLOTS_MIN as usize * DESCRIPTOR_BYTES;
+        first + self.reserved.min(BULK_BYTES_MIN) as usize + self.budgeted
+    }
+
     /// Bytes to give back to the budget when the lane goes.
     pub(crate) fn budgeted(&self) -> usize {
         self.budgeted

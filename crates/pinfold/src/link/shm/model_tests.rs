@@ -1,4 +1,4 @@
-//! What two processes do to one ring, bell or claim word at the same time.
+//! What two processes do to one ring, bell, claim word or status page at the same time.
 //!
 //! Every model here runs in two ways. Under `--cfg loom` loom takes it through all orders of its
 //! steps, with all values that the memory model lets a load return. Otherwise it runs on two real
@@ -14,6 +14,7 @@ mod claims;
 #[cfg(not(loom))]
 mod random;
 mod rings;
+mod seqlocks;
 
 use std::sync::Arc;
 

@@ -191,7 +191,7 @@ fn helper_counts_descriptors() {
 
 fn mappings() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    maps.lines().filter(|line| line.contains("memfd:pinfold")).count()
+    maps.lines().filter(|line| line.contains("memfd:pinfold ")).count()
 }
 
 #[test]

@@ -1,0 +1,227 @@
+//! What was seen, for programs: one object a line. [`AFTER`](super::args) has the fields.
+
+use std::collections::BTreeMap;
+
+use pinfold::{
+    Counters, Path, PathCount,
+    status::{EndpointStatus, PeerCounters, PeerStatus, Problem, Trouble, View},
+};
+use serde::Serialize;
+
+use super::flow::{Flow, Flows};
+
+type ByPath = BTreeMap<&'static str, PathCount>;
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line<'a> {
+    Endpoint(Box<Endpoint<'a>>),
+    Peer(Box<Peer<'a>>),
+    Trouble { time_ms: u64, pid: u32, command: &'a str, problem: &'static str, text: String },
+    Summary { time_ms: u64, endpoints: usize, peers: usize, hidden: usize },
+}
+
+#[derive(Serialize)]
+struct Endpoint<'a> {
+    time_ms: u64,
+    id: String,
+    pid: u32,
+    command: &'a str,
+    uid: u32,
+    user: Option<String>,
+    label: &'a str,
+    address: Option<&'a str>,
+    age_s: f64,
+    state: &'static str,
+    looked_ago_s: f64,
+    peers: u64,
+    peers_unlisted: u64,
+    newcomers: u64,
+    posted: u64,
+    stored: u64,
+    copying: u64,
+    sent: ByPath,
+    received: ByPath,
+    copied_user: u64,
+    copied_kernel: u64,
+    unexpected: u64,
+    credit_stalls: u64,
+    room_stalls: u64,
+    doorbells_sent: u64,
+    sleeps: u64,
+    peers_joined: u64,
+    peers_gone: u64,
+    lane_bytes: u64,
+    lane_bytes_max: u64,
+    granted_bytes: u64,
+    unexpected_bytes_max: u64,
+    mapped_bytes: u64,
+    mapped_bytes_max: u64,
+    arena_files: u64,
+    arena_bytes: u64,
+    rates: Option<Flow>,
+}
+
+#[derive(Serialize)]
+struct Peer<'a> {
+    time_ms: u64,
+    of: String,
+    of_pid: u32,
+    peer: u64,
+    id: String,
+    pid: u32,
+    uid: u32,
+    label: &'a str,
+    address: Option<&'a str>,
+    paths: Vec<&'static str>,
+    refused: BTreeMap<&'static str, String>,
+    sent: ByPath,
+    received: ByPath,
+    unexpected: u64,
+    credit_stalls: u64,
+    room_stalls: u64,
+    doorbells_sent: u64,
+    queued: u64,
+    answers: u64,
+    waiting: u64,
+    waiting_max: u64,
+    credit_used: u64,
+    credit_max: u64,
+    owed: u64,
+    granted: u64,
+    announced: u64,
+    announced_max: u64,
+    arriving: u64,
+    lane_bytes: u64,
+    blocked: bool,
+    leaving: bool,
+    rates: Option<Flow>,
+}
+
+/// All of it.
+///
+/// # Errors
+/// What could not be said.
+pub(super) fn render(view: &View, flows: &Flows, time_ms: u64) -> serde_json::Result<String> {
+    let mut lines = Vec::new();
+    for seen in &view.endpoints {
+        lines.push(Line::Endpoint(Box::new(endpoint(seen, flows, time_ms))));
+        let peers = seen.peers.iter();
+        lines.extend(peers.map(|other| Line::Peer(Box::new(peer(seen, other, flows, time_ms)))));
+    }
+    lines.extend(view.troubles.iter().map(|trouble| Line::Trouble {
+        time_ms,
+        pid: trouble.pid,
+        command: &trouble.command,
+        problem: problem(trouble),
+        text: trouble.to_string(),
+    }));
+    let peers = view.endpoints.iter().map(|endpoint| endpoint.peers.len()).sum();
+    let (endpoints, hidden) = (view.endpoints.len(), view.hidden);
+    lines.push(Line::Summary { time_ms, endpoints, peers, hidden });
+    let mut text = String::new();
+    for line in lines {
+        text += &serde_json::to_string(&line)?;
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn problem(trouble: &Trouble) -> &'static str {
+    match trouble.what {
+        Problem::OtherVersion(_) => "other_version",
+        Problem::Nonsense(_) => "nonsense",
+        Problem::Unsteady => "unsteady",
+        _ => "unreadable",
+    }
+}
+
+fn endpoint<'a>(seen: &'a EndpointStatus, flows: &Flows, time_ms: u64) -> Endpoint<'a> {
+    let Counters { sent, received, copied_user, copied_kernel, .. } = seen.counters;
+    Endpoint {
+        time_ms,
+        id: hex(&seen.id),
+        pid: seen.pid,
+        command: &seen.command,
+        uid: seen.uid,
+        user: pinfold_sys::user::name_of(seen.uid),
+        label: &seen.label,
+        address: seen.address.as_deref(),
+        age_s: seen.age.as_secs_f64(),
+        state: seen.state.name(),
+        looked_ago_s: seen.looked_ago.as_secs_f64(),
+        peers: seen.peers_unlisted.saturating_add(seen.peers.len() as u64),
+        peers_unlisted: seen.peers_unlisted,
+        newcomers: seen.newcomers,
+        posted: seen.posted,
+        stored: seen.stored,
+        copying: seen.copying,
+        sent: by_path(&sent),
+        received: by_path(&received),
+        copied_user,
+        copied_kernel,
+        unexpected: seen.counters.unexpected,
+        credit_stalls: seen.counters.credit_stalls,
+        room_stalls: seen.counters.room_stalls,
+        doorbells_sent: seen.counters.doorbells_sent,
+        sleeps: seen.counters.sleeps,
+        peers_joined: seen.counters.peers_joined,
+        peers_gone: seen.counters.peers_gone,
+        lane_bytes: seen.lane_bytes,
+        lane_bytes_max: seen.lane_bytes_max,
+        granted_bytes: seen.granted_bytes,
+        unexpected_bytes_max: seen.unexpected_bytes_max,
+        mapped_bytes: seen.mapped_bytes,
+        mapped_bytes_max: seen.mapped_bytes_max,
+        arena_files: seen.arena_files,
+        arena_bytes: seen.arena_bytes,
+        rates: flows.rate(seen),
+    }
+}
+
+fn peer<'a>(of: &EndpointStatus, seen: &'a PeerStatus, flows: &Flows, time_ms: u64) -> Peer<'a> {
+    let PeerCounters { sent, received, unexpected, .. } = seen.counters;
+    let refused = seen.refusals.iter();
+    Peer {
+        time_ms,
+        of: hex(&of.id),
+        of_pid: of.pid,
+        peer: seen.id,
+        id: hex(&seen.endpoint),
+        pid: seen.pid,
+        uid: seen.uid,
+        label: &seen.label,
+        address: seen.address.as_deref(),
+        paths: seen.paths.iter().map(Path::name).collect(),
+        refused: refused.map(|(path, why)| (path.name(), why.to_string())).collect(),
+        sent: by_path(&sent),
+        received: by_path(&received),
+        unexpected,
+        credit_stalls: seen.counters.credit_stalls,
+        room_stalls: seen.counters.room_stalls,
+        doorbells_sent: seen.counters.doorbells_sent,
+        queued: seen.queued,
+        answers: seen.answers,
+        waiting: seen.waiting,
+        waiting_max: seen.waiting_max,
+        credit_used: seen.credit_used,
+        credit_max: seen.credit_max,
+        owed: seen.owed,
+        granted: seen.granted,
+        announced: seen.announced,
+        announced_max: seen.announced_max,
+        arriving: seen.arriving,
+        lane_bytes: seen.lane_bytes,
+        blocked: seen.blocked,
+        leaving: seen.leaving,
+        rates: flows.rate_of_peer(of, seen),
+    }
+}
+
+fn by_path(counts: &[PathCount]) -> ByPath {
+    Path::ALL.into_iter().map(Path::name).zip(counts.iter().copied()).collect()
+}
+
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,82 @@
+//! The table on a terminal, drawn over the one before.
+//!
+//! Nothing about the terminal is changed that would have to be changed back: the cursor waits below
+//! the table, and the next one is drawn from its first line on. So it is clean whatever ends the
+//! program, and the last table stays.
+
+use std::io::{self, Write};
+
+use super::table::cut;
+
+/// What is taken for the size of a terminal that does not say, columns and lines.
+const SIZE: (usize, usize) = (80, 24);
+
+#[derive(Default)]
+pub(super) struct Screen {
+    /// Lines of the table that is there.
+    drawn: usize,
+}
+
+impl Screen {
+    /// Draws the table, as much as fits.
+    ///
+    /// # Errors
+    /// What writing said.
+    pub(super) fn draw(&mut self, lines: &[String]) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        let size = rustix::termios::tcgetwinsize(&out).ok();
+        let size = size.map_or(SIZE, |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
+        let text = self.text(lines, if size.0 == 0 || size.1 == 0 { SIZE } else { size });
+        // In one piece, so that nothing can end the program in the middle of it.
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+
+    fn text(&mut self, lines: &[String], (columns, rows): (usize, usize)) -> String {
+        // The line of the cursor is the last.
+        let room = rows.saturating_sub(1).max(2);
+        let (shown, left) = match lines.len() <= room {
+            true => (lines, 0),
+            false => (&lines[..room - 1], lines.len() - (room - 1)),
+        };
+        let mut text = String::new();
+        if self.drawn > 0 {
+            // Up, and away with all below.
+            text += &format!("\x1b[{}A\r\x1b[J", self.drawn);
+        }
+        for line in shown {
+            text += &cut(line, columns);
+            text.push('\n');
+        }
+        if left > 0 {
+            text += &cut(&format!("and {left} lines more"), columns);
+            text.push('\n');
+        }
+        self.drawn = shown.len() + usize::from(left > 0);
+        text
+    }
+
+    /// Takes away what the terminal showed of the interrupt.
+    pub(super) fn end(&self) {
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(b"\r\x1b[K").and_then(|()| out.flush());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_fits_the_terminal_and_covers_the_last() {
+        let lines: Vec<String> = (0..30).map(|line| format!("line {line:020}")).collect();
+        let mut screen = Screen::default();
+        assert_eq!(screen.text(&lines[..2], (10, 24)), "line 0000…\nline 0000…\n");
+        let text = screen.text(&lines, (80, 10));
+        assert!(text.starts_with("\x1b[2A\r\x1b[J"));
+        assert_eq!(text.lines().count(), 9);
+        assert!(text.ends_with("and 22 lines more\n"), "{text}");
+        assert!(screen.text(&lines[..1], (80, 10)).starts_with("\x1b[9A"));
+        assert_eq!(screen.text(&lines, (80, 1)).lines().count(), 2);
+    }
+}

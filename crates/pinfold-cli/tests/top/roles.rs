@@ -1,0 +1,207 @@
+//! What the processes do that are looked at.
+
+use std::{
+    fs,
+    io::Write,
+    os::fd::{AsFd, OwnedFd},
+    thread,
+    time::Duration,
+};
+
+use pinfold::{Arena, Endpoint, Error, PathSet, Source, TagMatch};
+use pinfold_tests::{
+    Args,
+    host::fork,
+    role::{self, PATIENCE, hear, say},
+};
+
+/// Receives what [`frog`] sends, and answers.
+pub fn pond(args: &Args) {
+    let (endpoint, peer) = role::listen(args.builder().label("pond"), "pond");
+    let mut bytes = [0; 2000];
+    for _ in 0..1000 {
+        assert_eq!(endpoint.recv_into(peer, 1, &mut bytes).unwrap().len, 8);
+    }
+    for _ in 0..10 {
+        assert_eq!(endpoint.recv_into(peer, 2, &mut bytes).unwrap().len, 2000);
+    }
+    for _ in 0..501 {
+        endpoint.send(peer, 3, b"!").unwrap();
+    }
+    say("talked");
+    loop {
+        match hear().as_str() {
+            "leave" => return,
+            "see it go" => {
+                assert!(endpoint.recv(peer, 4).unwrap_err().is_peer_gone());
+                say("gone");
+            }
+            "close" => {
+                endpoint.close();
+                say("closed");
+                thread::sleep(Duration::from_millis(300));
+                return;
+            }
+            other => panic!("{other}?"),
+        }
+    }
+}
+
+pub fn frog(args: &Args) {
+    let (endpoint, peer) = role::connect(args.builder().label("frog"), "pond");
+    for _ in 0..1000 {
+        endpoint.send(peer, 1, b"tadpoles").unwrap();
+    }
+    for _ in 0..10 {
+        endpoint.send(peer, 2, &[7; 2000]).unwrap();
+    }
+    // All but the last by one call, the last by another.
+    for _ in 0..500 {
+        endpoint.recv_into(peer, 3, &mut [0]).unwrap();
+    }
+    assert_eq!(endpoint.recv(peer, 3).unwrap().len(), 1);
+    say("talked");
+    assert_eq!(hear(), "leave");
+}
+
+/// Two endpoints in one process, one of which is sent more than it asked for.
+pub fn arranger(_: &Args) {
+    let paths =
+        || Endpoint::builder().paths(PathSet::only(&[pinfold::Path::Inline, pinfold::Path::Eager]));
+    // Room for five messages of 1,000 bytes, and as much again for announcements.
+    let full = paths().label("full").unexpected_bytes_max(8 * 2 * 5 * 1128);
+    let full = full.listen("local:full").build().unwrap();
+    let eager = paths().label("eager").build().unwrap();
+    let (to, from) = thread::scope(|scope| {
+        let from = scope.spawn(|| full.accept_timeout(PATIENCE).unwrap());
+        (eager.connect("local:full").unwrap(), from.join().unwrap())
+    });
+    let posted = [full.recv_message(from, 100), full.recv_message(Source::Any, 101)];
+    let sends: Vec<_> = (0..100).map(|tag| eager.send_owned(to, tag, vec![1u8; 1000])).collect();
+    while full.progress().unwrap() | eager.progress().unwrap() {}
+    let arena = Arena::new().unwrap();
+    let buf = arena.alloc_zeroed(3 << 20).unwrap();
+    say("arranged");
+    assert_eq!(hear(), "settle");
+    drop((buf, arena, posted));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for tag in 0..100 {
+                assert_eq!(full.recv(from, tag).unwrap().len(), 1000);
+            }
+        });
+        for send in sends {
+            send.wait().0.unwrap();
+        }
+    });
+    while full.progress().unwrap() | eager.progress().unwrap() {}
+    for endpoint in [&full, &eager] {
+        while !endpoint.arm().unwrap() {
+            endpoint.progress().unwrap();
+        }
+    }
+    say("settled");
+    assert_eq!(hear(), "leave");
+}
+
+/// Has a peer, and waits for a message in vain.
+pub fn sleeper(_: &Args) {
+    let (endpoint, peer) = role::listen(Endpoint::builder(), "sleeper");
+    assert!(endpoint.recv(peer, TagMatch::any()).unwrap_err().is_peer_gone());
+}
+
+/// Has an endpoint, connected if somebody sleeps; otherwise only that.
+pub fn loner(args: &Args) {
+    if args.has("alone") {
+        let _endpoint = Endpoint::builder().label("alone").build().unwrap();
+        if args.has("closed") {
+            rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+                .unwrap();
+        }
+        say("made");
+        assert_eq!(hear(), "leave");
+        return;
+    }
+    let _connected = role::connect(Endpoint::builder(), "sleeper");
+    say("connected");
+    assert_eq!(hear(), "leave");
+}
+
+/// Is forked, and the child has all its descriptors.
+pub fn forker(_: &Args) {
+    let endpoint = Endpoint::builder().label("parent").build().unwrap();
+    let theirs = endpoint.clone();
+    let child = thread::spawn(move || {
+        fork(move || {
+            assert!(matches!(theirs.progress(), Err(Error::Forked)));
+            assert_eq!(theirs.counters(), Default::default());
+            say(format_args!("child {}", std::process::id()));
+            thread::sleep(PATIENCE);
+            0
+        })
+    });
+    hear();
+    drop((endpoint, child));
+}
+
+/// Has files that call themselves status pages, and one that is one.
+pub fn liar(_: &Args) {
+    let endpoint = Endpoint::builder().label("honest").build().unwrap();
+    let page = page_of_this_process();
+    let mut files: Vec<OwnedFd> = Vec::new();
+    let mut make = |bytes: &[u8], sealed: bool| {
+        let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("pinfold-status", flags).unwrap();
+        let mut file = fs::File::from(file);
+        file.write_all(bytes).unwrap();
+        if sealed {
+            use rustix::fs::SealFlags;
+            let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+            rustix::fs::fcntl_add_seals(file.as_fd(), seals).unwrap();
+        }
+        files.push(file.into());
+    };
+    let changed = |at: usize, word: u64| {
+        let mut page = page.clone();
+        page[8 * at..][..8].copy_from_slice(&word.to_ne_bytes());
+        page
+    };
+    let junk: Vec<u8> =
+        (0..1u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    make(&junk, true);
+    make(&[], true);
+    make(&page[..4095], true);
+    make(&page[..4096], true);
+    make(&page, false);
+    // Another version; in the middle of a change for ever; more peers than there is room for.
+    make(&changed(1, 0x0707), true);
+    make(&changed(2, 1), true);
+    make(&changed(RECORDS_WORD, u64::MAX), true);
+    // Of another process, and so nobody's.
+    make(&changed(3, 1), true);
+    // Ours, and nonsense from there on: peers with the longest of texts, impossible numbers.
+    let mut wild = page.clone();
+    wild[8 * 9..4096].copy_from_slice(&junk[8 * 9..4096]);
+    wild[8 * 9..][..8].copy_from_slice(&u64::MAX.to_ne_bytes());
+    wild[8 * RECORDS_WORD..][..8].copy_from_slice(&1600u64.to_ne_bytes());
+    wild[4096..].copy_from_slice(&junk[4096..]);
+    make(&wild, true);
+    say("lied");
+    assert_eq!(hear(), "leave");
+    drop((files, endpoint));
+}
+
+/// The word of a page with the number of its records.
+const RECORDS_WORD: usize = 32;
+
+fn page_of_this_process() -> Vec<u8> {
+    let links = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let mut pages = links.filter(|entry| {
+        let link = fs::read_link(entry.path()).unwrap_or_default();
+        link.to_str() == Some("/memfd:pinfold-status (deleted)")
+    });
+    let page = fs::read(pages.next().expect("a page").path()).unwrap();
+    assert!(pages.next().is_none());
+    assert_eq!(page[8 * RECORDS_WORD..][..8], 2u64.to_ne_bytes(), "the layout has changed");
+    page
+}

@@ -1,0 +1,128 @@
+//! What is put down for others to see: gauges, as they change.
+//!
+//! The quick way puts down nothing but its counters. Whatever queues, stores or waits goes the
+//! ordinary way, which ends here, with a few numbers that are compared and seldom stored.
+
+use super::{
+    Engine,
+    core::Core,
+    peer::{Peer, PeerInfo},
+};
+use crate::{
+    Path,
+    endpoint::config::Config,
+    status::{Identity, Introduction, Status, Tally, flags, state},
+};
+
+/// Between looks at what receivers have taken, for the credit that others see.
+const CREDIT_EVERY_NS: u64 = 20_000_000;
+
+/// The page of a new endpoint.
+pub(super) fn status(config: &Config, id: [u8; 16]) -> Status {
+    Status::new(&Identity {
+        id,
+        label: &config.label,
+        address: config.listen.as_ref().map(ToString::to_string),
+        lane_bytes_max: config.lane_bytes_max,
+        unexpected_bytes_max: config.unexpected_bytes_max,
+        mapped_bytes_max: config.mapped_bytes_max,
+    })
+}
+
+impl Core {
+    /// Puts down who a new peer is.
+    pub(super) fn introduce(&self, peer: &Peer, endpoint: [u8; 16], label: &str) {
+        let PeerInfo { id, pid, uid, address, paths, .. } = &peer.info;
+        let refusal = |path: Path| peer.permissions.refusal(path);
+        let who = Introduction {
+            id: *id,
+            endpoint,
+            label,
+            pid: *pid,
+            uid: *uid,
+            address: address.as_deref(),
+            paths: *paths,
+            refusal: &refusal,
+            credit_max: peer.window,
+            waiting_max: peer.waiting_max,
+            granted: peer.granted,
+            announced_max: peer.announced_max,
+        };
+        self.status.introduce(&peer.record, &who);
+        self.note_peer(peer);
+    }
+
+    /// Puts down what is queued and waits with a peer.
+    #[inline]
+    pub(crate) fn note_peer(&self, peer: &Peer) {
+        let record = &peer.record;
+        if !record.is_listed() {
+            return;
+        }
+        record.queued.set(peer.out.len() as u64);
+        record.answers.set(peer.control.len() as u64);
+        record.waiting.set(u64::from(peer.waiting));
+        record.note_credit(peer.sent_cost - peer.released);
+        record.owed.set(peer.owed);
+        record.announced.set(peer.announced.len() as u64);
+        record.arriving.set(peer.inbound.len() as u64);
+        record.lane_bytes.set(peer.tx.memory() as u64);
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        record.flags.set(
+            flag(peer.blocked, flags::BLOCKED)
+                | flag(peer.hot, flags::POLLED)
+                | flag(peer.leaving.is_some(), flags::LEAVING),
+        );
+    }
+}
+
+impl Engine {
+    /// Puts down what waits at the endpoint as a whole.
+    #[inline]
+    pub(crate) fn note(&self) {
+        let (core, status) = (&self.core, &self.core.status);
+        status.posted.set(core.matcher.posted_len() as u64);
+        status.stored.set(core.matcher.unexpected_len() as u64);
+        status.copying.set((core.pulls.len() + core.pushes.len()) as u64);
+        status.mapped_bytes.set(core.maps.bytes() as u64);
+        status.lane_bytes.set(core.lane_budget.used() as u64);
+        status.granted_bytes.set(self.grants.used() as u64);
+        status.newcomers.set(self.newcomers.len() as u64);
+    }
+
+    /// Puts down that the endpoint has looked around.
+    pub(super) fn note_look(&mut self, now_ns: u64) {
+        self.core.status.looked_ns.set(now_ns);
+        self.note();
+        if now_ns >= self.credit_at {
+            self.credit_at = now_ns + CREDIT_EVERY_NS;
+            self.note_credit();
+        }
+    }
+
+    /// Puts down that the endpoint sleeps from now on, one way or the other.
+    pub(crate) fn note_sleep(&mut self, how: u64) {
+        self.core.status.state.set(how);
+        self.core.status.looked_ns.set(pinfold_sys::clock::now_ns());
+        self.note();
+        self.note_credit();
+    }
+
+    /// Puts down that the program waits on the descriptor, unless a thread sleeps on it already.
+    pub(crate) fn note_armed(&mut self) {
+        if !self.asleep {
+            self.note_sleep(state::ARMED);
+        }
+    }
+
+    /// Looks at what the peers that are polled have taken.
+    fn note_credit(&mut self) {
+        for &index in &self.hot {
+            let Some(peer) = self.peers.at_mut(index) else { continue };
+            // What a blocked one waits for is looked at where it would otherwise be missed.
+            if peer.sent_cost != peer.released && !peer.blocked {
+                peer.refresh_credit();
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What an endpoint has done so far.
+
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
+use super::{
+    Tally,
+    layout::{Header, PathWords, Record},
+};
+use crate::{Path, sync::AtomicU64};
+
+/// Messages and bytes by path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PathCount {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of those messages.
+    pub bytes: u64,
+}
+
+impl AddAssign for PathCount {
+    fn add_assign(&mut self, other: PathCount) {
+        self.messages = self.messages.wrapping_add(other.messages);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+}
+
+/// Counts since an endpoint was made; see [`Endpoint::counters`](crate::Endpoint::counters).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Messages sent, by path; index with [`Path`] as `usize`.
+    pub sent: [PathCount; Path::ALL.len()],
+    /// Messages received, by path.
+    pub received: [PathCount; Path::ALL.len()],
+    /// Bytes this process copied at user level.
+    pub copied_user: u64,
+    /// Bytes the kernel copied in calls of this process.
+    pub copied_kernel: u64,
+    /// Messages that came before their receive was posted.
+    pub unexpected: u64,
+    /// Messages that went as announcements because the receiver's credit was spent.
+    pub credit_stalls: u64,
+    /// Sends that had to wait for room in a lane.
+    pub room_stalls: u64,
+    /// Times a sleeping peer was woken.
+    pub doorbells_sent: u64,
+    /// Times this endpoint went to sleep.
+    pub sleeps: u64,
+    /// Peers that connected or were connected to.
+    pub peers_joined: u64,
+    /// Peers that went, for whatever reason.
+    pub peers_gone: u64,
+}
+
+/// Counts of what was exchanged with one peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PeerCounters {
+    /// Messages sent, by path; index with [`Path`] as `usize`.
+    pub sent: [PathCount; Path::ALL.len()],
+    /// Messages received, by path.
+    pub received: [PathCount; Path::ALL.len()],
+    /// Its messages that came before their receive was posted.
+    pub unexpected: u64,
+    /// Messages to it that went as announcements because its credit was spent.
+    pub credit_stalls: u64,
+    /// Sends to it that had to wait for room in its lane.
+    pub room_stalls: u64,
+    /// Times it was woken.
+    pub doorbells_sent: u64,
+}
+
+impl PeerCounters {
+    /// The counters of a record.
+    pub(super) fn of(record: &Record<u64>) -> PeerCounters {
+        let count = |of: fn(&PathWords<u64>) -> (u64, u64)| {
+            Path::ALL.map(|path| {
+                let (messages, bytes) = of(&record.paths[path as usize]);
+                PathCount { messages, bytes }
+            })
+        };
+        PeerCounters {
+            sent: count(|words| (words.sent_messages, words.sent_bytes)),
+            received: count(|words| (words.received_messages, words.received_bytes)),
+            unexpected: record.unexpected,
+            credit_stalls: record.credit_stalls,
+            room_stalls: record.room_stalls,
+            doorbells_sent: record.doorbells_sent,
+        }
+    }
+}
+
+impl Counters {
+    /// The counters of a page: those of its header, and those of its records together.
+    pub(super) fn of(
+        header: &Header<u64>,
+        records: impl Iterator<Item = PeerCounters>,
+    ) -> Counters {
+        let mut all = Counters {
+            copied_user: header.copied_user,
+            copied_kernel: header.copied_kernel,
+            sleeps: header.sleeps,
+            peers_joined: header.peers_joined,
+            peers_gone: header.peers_gone,
+            ..Counters::default()
+        };
+        for record in records {
+            for path in Path::ALL {
+                all.sent[path as usize] += record.sent[path as usize];
+                all.received[path as usize] += record.received[path as usize];
+            }
+            // A stranger's page may say anything.
+            let add = |sum: &mut u64, part: u64| *sum = sum.wrapping_add(part);
+            add(&mut all.unexpected, record.unexpected);
+            add(&mut all.credit_stalls, record.credit_stalls);
+            add(&mut all.room_stalls, record.room_stalls);
+            add(&mut all.doorbells_sent, record.doorbells_sent);
+        }
+        // Inline messages are copied once here as they are sent; that is added now, not for each.
+        let inline = all.sent[Path::Inline as usize].bytes;
+        all.copied_user = all.copied_user.wrapping_add(inline);
+        all
+    }
+}
+
+impl Record<AtomicU64> {
+    #[inline(always)]
+    pub(crate) fn count_sent(&self, path: Path, bytes: u64) {
+        let count = &self.paths[path as usize];
+        count.sent_messages.add(1);
+        count.sent_bytes.add(bytes);
+    }
+
+    #[inline(always)]
+    pub(crate) fn count_received(&self, path: Path, bytes: u64) {
+        let count = &self.paths[path as usize];
+        count.received_messages.add(1);
+        count.received_bytes.add(bytes);
+    }
+}

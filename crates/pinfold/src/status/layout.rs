@@ -1,0 +1,227 @@
+//! What lies where in a status page, and what it means.
+//!
+//! ```text
+//! 0      the header: who it is, how it is, what it has done
+//! 512    record 0: what was exchanged with peers that are gone
+//! 1152   record 1: ...with peers that found no record
+//! 1792   a record for each other peer
+//! ```
+//!
+//! The same structs serve both sides: of atomics in the page itself ([`AtomicU64`]), of plain
+//! numbers in a copy. All of it is eight-byte words, and any value of any word is possible.
+//!
+//! [`AtomicU64`]: crate::sync::AtomicU64
+
+use zerocopy::FromBytes;
+
+use crate::Path;
+
+/// The name of the memfd, by which it is found.
+pub(super) const NAME: &str = "pinfold-status";
+/// What `/proc/PID/fd` calls it.
+pub(super) const LINK: &str = "/memfd:pinfold-status (deleted)";
+/// What `/proc/PID/fd` calls the memory of an arena.
+pub(super) const ARENA_LINK: &str = "/memfd:pinfold-arena (deleted)";
+
+pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"PINFSTAT");
+/// The layout, and what the numbers mean. Another set of paths is another version.
+pub(super) const VERSION: u64 = 1 << 8 | Path::ALL.len() as u64;
+
+/// Bytes of the file; those that nobody touches take no memory.
+pub(super) const FILE_BYTES: usize = 1 << 20;
+/// What there is in any case: the header, and the first records.
+pub(super) const PAGE: usize = 4096;
+
+/// Paths there is room for; see [`PathSet`](crate::PathSet).
+pub(super) const PATHS_MAX: usize = 8;
+/// Bytes of a label at most.
+pub(super) const LABEL_WORDS: usize = 4;
+/// Bytes of an address at most: `local:`, a user, a slash and a name.
+pub(super) const ADDRESS_WORDS: usize = 17;
+
+/// The record of peers that are gone.
+pub(super) const GONE: usize = 0;
+/// The record of peers that found none.
+pub(super) const REST: usize = 1;
+/// The first of those with a peer each.
+pub(super) const FIRST: usize = 2;
+
+const RECORDS_AT: usize = size_of::<Header<u64>>();
+const RECORD_BYTES: usize = size_of::<Record<u64>>();
+
+/// Records that fit into `bytes` bytes.
+pub(super) const fn records_in(bytes: usize) -> usize {
+    (bytes - RECORDS_AT) / RECORD_BYTES
+}
+
+/// The offset of a record, bytes.
+pub(super) const fn record_at(index: usize) -> usize {
+    RECORDS_AT + index * RECORD_BYTES
+}
+
+/// The first words of a record, which are its counters.
+pub(super) const COUNTERS: usize = 4 * PATHS_MAX + 4;
+
+const _: () = assert!(COUNTERS == std::mem::offset_of!(Record<u64>, queued) / 8);
+const _: () = assert!(Path::ALL.len() <= PATHS_MAX);
+const _: () = assert!(size_of::<Header<u64>>() == 512);
+const _: () = assert!(size_of::<Record<u64>>() == 640);
+const _: () = assert!(records_in(PAGE) > FIRST);
+const _: () = assert!(align_of::<Header<std::sync::atomic::AtomicU64>>() == 8);
+
+/// A text of at most `N` words.
+#[derive(FromBytes)]
+#[repr(C)]
+pub(super) struct Text<W, const N: usize> {
+    /// Its length, bytes.
+    pub len: W,
+    pub words: [W; N],
+}
+
+/// Messages and bytes by one path.
+#[derive(FromBytes)]
+#[repr(C)]
+pub(crate) struct PathWords<W> {
+    pub sent_messages: W,
+    pub sent_bytes: W,
+    pub received_messages: W,
+    pub received_bytes: W,
+}
+
+/// How the endpoint is at the moment.
+pub(crate) mod state {
+    /// Its program calls it now and then, or is in a call of it.
+    pub(crate) const AWAKE: u64 = 0;
+    /// A thread sleeps until something happens.
+    pub(crate) const ASLEEP: u64 = 1;
+    /// The program waits on its descriptor, or has been told that it may.
+    pub(crate) const ARMED: u64 = 2;
+}
+
+/// The beginning of a page.
+#[derive(FromBytes)]
+#[repr(C)]
+pub(crate) struct Header<W> {
+    /// [`MAGIC`], once the rest is there.
+    pub(super) magic: W,
+    pub(super) version: W,
+    /// Guards all that is neither a counter nor a gauge; see [`seqlock`](crate::sync::seqlock).
+    pub(super) seq: W,
+
+    // The same for ever.
+    /// The process, as it calls itself.
+    pub(super) pid: W,
+    /// When it was made, `CLOCK_BOOTTIME`.
+    pub(super) made_ns: W,
+    pub(super) id: [W; 2],
+    pub(super) lane_bytes_max: W,
+    pub(super) unexpected_bytes_max: W,
+    pub(super) label: Text<W, LABEL_WORDS>,
+    pub(super) address: Text<W, ADDRESS_WORDS>,
+
+    // Changed as peers come and go.
+    /// Records in use lie below this.
+    pub(super) records: W,
+    /// Peers that found no record.
+    pub(super) unlisted: W,
+
+    // Gauges.
+    /// See [`state`].
+    pub state: W,
+    /// When it last looked around or went to sleep, `CLOCK_MONOTONIC`.
+    pub looked_ns: W,
+    /// Receives that wait for a message.
+    pub posted: W,
+    /// Messages that wait for a receive.
+    pub stored: W,
+    /// Memory that lanes have grown by.
+    pub lane_bytes: W,
+    /// Memory that peers were promised for messages nobody has asked for.
+    pub granted_bytes: W,
+    /// Peers that have connected and were not accepted.
+    pub newcomers: W,
+    /// Long messages being copied, in and out.
+    pub copying: W,
+    /// Address space that arenas of peers are mapped in.
+    pub mapped_bytes: W,
+
+    // Counters.
+    pub copied_user: W,
+    pub copied_kernel: W,
+    pub sleeps: W,
+    pub peers_joined: W,
+    pub peers_gone: W,
+
+    /// The most that may be: the same for ever.
+    pub(super) mapped_bytes_max: W,
+    pub(super) spare: [W; 15],
+}
+
+/// A peer, or several together.
+#[derive(FromBytes)]
+#[repr(C)]
+pub(crate) struct Record<W> {
+    // Counters.
+    pub paths: [PathWords<W>; PATHS_MAX],
+    /// Messages that came before their receive was posted.
+    pub unexpected: W,
+    /// Messages that were announced because the receiver's credit was spent.
+    pub credit_stalls: W,
+    /// Sends that had to wait for room or for credit.
+    pub room_stalls: W,
+    /// Times it was woken.
+    pub doorbells_sent: W,
+
+    // Gauges.
+    /// Sends with something to write.
+    pub queued: W,
+    /// Answers that found no room.
+    pub answers: W,
+    /// Announced messages that it has not answered.
+    pub waiting: W,
+    /// The credit of it that is in use, less what the inline and eager messages ever sent cost.
+    pub credit_offset: W,
+    /// Its messages that wait for a receive here, in bytes with [`MESSAGE_COST`] for each.
+    ///
+    /// [`MESSAGE_COST`]: super::MESSAGE_COST
+    pub owed: W,
+    /// Its announced messages that wait for a receive here.
+    pub announced: W,
+    /// Its messages that are coming in.
+    pub arriving: W,
+    /// Memory of the lane to it.
+    pub lane_bytes: W,
+    /// See [`flags`].
+    pub flags: W,
+
+    // The same as long as the peer has the record.
+    /// 1, or 0 for no peer.
+    pub(super) used: W,
+    /// Index and generation of its `PeerId`.
+    pub(super) id: W,
+    /// Process and user, 32 bits each.
+    pub(super) pid_uid: W,
+    pub(super) endpoint: [W; 2],
+    /// The paths to it, a bit each.
+    pub(super) agreed: W,
+    /// Why not the others: 16 bits a path.
+    pub(super) refusals: [W; 2],
+    /// Credit for unmatched messages that it gave, and that it was given.
+    pub(super) credit_max: W,
+    pub(super) granted: W,
+    /// Announcements that it takes, and that are taken from it, 32 bits each.
+    pub(super) announced_max: W,
+    pub(super) label: Text<W, LABEL_WORDS>,
+    pub(super) address: Text<W, ADDRESS_WORDS>,
+    pub(super) spare: W,
+}
+
+/// What [`Record::flags`] says.
+pub(crate) mod flags {
+    /// Something for it found no room.
+    pub(crate) const BLOCKED: u64 = 1;
+    /// Its lane is polled.
+    pub(crate) const POLLED: u64 = 2;
+    /// It is being let go.
+    pub(crate) const LEAVING: u64 = 4;
+}

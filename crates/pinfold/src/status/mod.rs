@@ -1,0 +1,68 @@
+//! What endpoints tell about themselves, and reading it from outside.
+//!
+//! Each endpoint keeps its counters in a memfd of its own that it maps for writing and that the
+//! kernel lets nobody else write. There is no name for it in any directory: it is found among the
+//! descriptors of its process, as `/proc/PID/fd` shows them, and gone with the process. [`endpoints`]
+//! looks there. It only reads, by its own mapping: nobody is asked, woken or waited for, and who may
+//! look at whom is the kernel's business (`PTRACE_MODE_READ_FSCREDS` in `ptrace(2)`).
+//!
+//! - `layout`: what lies where in the page.
+//! - `page`: the memory, written and read.
+//! - `publish`: the endpoint's side.
+//! - `counters`, `view`: what a reader gets.
+//! - `decode`: from a copy of a page to that; `look`: all the pages there are.
+
+mod counters;
+mod decode;
+mod layout;
+mod look;
+mod page;
+mod publish;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use crate::sync::{AtomicU64, Ordering};
+
+pub use self::{
+    counters::{Counters, PathCount, PeerCounters},
+    look::{endpoints, endpoints_of},
+    view::{EndpointStatus, PeerStatus, Problem, State, Trouble, View},
+};
+pub(crate) use self::{
+    layout::{flags, state},
+    publish::{Identity, Introduction, PeerRecord, Status},
+};
+
+/// What one unexpected message costs beside its bytes: the receiver's bookkeeping for it.
+pub(crate) const MESSAGE_COST: u64 = 128;
+
+/// A number that one thread writes at a time, the one that is inside the endpoint's lock, and that
+/// anybody may read. It orders nothing.
+pub(crate) trait Tally {
+    /// Adds to a counter. A load and a store, as cheap as for a number that nobody else reads.
+    fn add(&self, more: u64);
+    /// Sets a gauge. It is not stored again if it is that already.
+    fn set(&self, value: u64);
+    fn get(&self) -> u64;
+}
+
+impl Tally for AtomicU64 {
+    #[inline(always)]
+    fn add(&self, more: u64) {
+        self.store(self.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn set(&self, value: u64) {
+        if self.load(Ordering::Relaxed) != value {
+            self.store(value, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn get(&self) -> u64 {
+        self.load(Ordering::Relaxed)
+    }
+}

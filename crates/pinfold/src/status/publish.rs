@@ -1,0 +1,290 @@
+//! The endpoint's side: who it is, a record for each peer, and their numbers.
+//!
+//! Everything here is done by the one thread that is inside the endpoint's lock. Counters and
+//! gauges are stored as they change; who comes and goes, under the page's [sequence
+//! lock](crate::sync::seqlock). Nothing in the page is ever read for a decision.
+
+use std::{
+    ops::Deref,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use pinfold_sys::clock;
+
+use super::{
+    Counters, MESSAGE_COST, PeerCounters, Tally,
+    layout::{COUNTERS, FIRST, GONE, Header, MAGIC, REST, Record, Text, VERSION},
+    page::{Kept, Page},
+};
+use crate::{
+    Path, PathSet, PeerId, Refusal,
+    sync::{AtomicU64, Ordering, seqlock},
+};
+
+/// Who an endpoint is.
+pub(crate) struct Identity<'a> {
+    pub id: [u8; 16],
+    pub label: &'a str,
+    pub address: Option<String>,
+    pub lane_bytes_max: usize,
+    pub unexpected_bytes_max: usize,
+    pub mapped_bytes_max: usize,
+}
+
+/// Who a peer is.
+pub(crate) struct Introduction<'a> {
+    pub id: PeerId,
+    pub endpoint: [u8; 16],
+    pub label: &'a str,
+    pub pid: u32,
+    pub uid: u32,
+    pub address: Option<&'a str>,
+    pub paths: PathSet,
+    pub refusal: &'a dyn Fn(Path) -> Option<Refusal>,
+    /// Credit it gave, and announcements it takes.
+    pub credit_max: u64,
+    pub waiting_max: u32,
+    /// Credit it was given, and announcements taken from it.
+    pub granted: u64,
+    pub announced_max: u32,
+}
+
+/// The page of one endpoint.
+pub(crate) struct Status {
+    page: Arc<Page>,
+    header: Kept<Header<AtomicU64>>,
+    gone: Kept<Record<AtomicU64>>,
+    rest: Kept<Record<AtomicU64>>,
+    /// By which others find the page.
+    file: Option<OwnedFd>,
+    /// Records that have been used lie below this one.
+    end: usize,
+    /// Those of them that nobody has.
+    free: Vec<usize>,
+    /// The record of each peer, by the peer's index.
+    slots: Vec<Option<Slot>>,
+}
+
+struct Slot {
+    owner: PeerId,
+    index: usize,
+    record: Kept<Record<AtomicU64>>,
+}
+
+/// The record of a peer, or of several that share one.
+pub(crate) struct PeerRecord {
+    record: Kept<Record<AtomicU64>>,
+    /// Whether it is this peer's alone.
+    listed: bool,
+}
+
+impl Deref for PeerRecord {
+    type Target = Record<AtomicU64>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Record<AtomicU64> {
+        &self.record
+    }
+}
+
+impl PeerRecord {
+    /// Whether it is this peer's alone, so that gauges mean something.
+    #[inline(always)]
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    /// Takes note of what is in use of the peer's credit. Readers add what is sent from now on.
+    #[inline(always)]
+    pub(crate) fn note_credit(&self, used: u64) {
+        if !self.listed {
+            return;
+        }
+        self.credit_offset.set(used.wrapping_sub(credit_cost(|path| {
+            let count = &self.paths[path as usize];
+            (count.sent_messages.get(), count.sent_bytes.get())
+        })));
+    }
+}
+
+/// What the messages sent without asking, so many and so many bytes by each path, cost of credit.
+pub(super) fn credit_cost(sent: impl Fn(Path) -> (u64, u64)) -> u64 {
+    [Path::Inline, Path::Eager].into_iter().map(sent).fold(0, |sum, (messages, bytes)| {
+        sum.wrapping_add(messages.wrapping_mul(MESSAGE_COST)).wrapping_add(bytes)
+    })
+}
+
+impl Deref for Status {
+    type Target = Header<AtomicU64>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Header<AtomicU64> {
+        &self.header
+    }
+}
+
+impl Status {
+    /// Tells of an endpoint. Where that cannot be, it just counts.
+    pub(crate) fn new(identity: &Identity<'_>) -> Status {
+        let (page, file) = Page::new();
+        Status::on(page, file, identity)
+    }
+
+    /// As [`Status::new`], on this page of zeros.
+    pub(super) fn on(page: Arc<Page>, file: Option<OwnedFd>, identity: &Identity<'_>) -> Status {
+        let header = page.header();
+        seqlock::write(&header.seq, || {
+            header.version.set(VERSION);
+            header.pid.set(u64::from(std::process::id()));
+            header.made_ns.set(clock::boot_ns());
+            header.looked_ns.set(clock::now_ns());
+            set_id(&header.id, identity.id);
+            header.lane_bytes_max.set(identity.lane_bytes_max as u64);
+            header.unexpected_bytes_max.set(identity.unexpected_bytes_max as u64);
+            header.mapped_bytes_max.set(identity.mapped_bytes_max as u64);
+            header.label.write(identity.label);
+            header.address.write(identity.address.as_deref().unwrap_or_default());
+            header.records.set(FIRST as u64);
+        });
+        // Whoever sees it sees the rest.
+        header.magic.store(MAGIC, Ordering::Release);
+        let (gone, rest) = (page.record(GONE), page.record(REST));
+        let (free, slots) = (Vec::new(), Vec::new());
+        Status { page, header, gone, rest, file, end: FIRST, free, slots }
+    }
+
+    /// A record for a new peer; shared with others if there is none left.
+    pub(crate) fn enlist(&mut self, id: PeerId) -> PeerRecord {
+        let index = self.take_record().unwrap_or(REST);
+        let record = if index == REST { self.rest.clone() } else { self.page.record(index) };
+        let at = id.index as usize;
+        if at >= self.slots.len() {
+            self.slots.resize_with(at + 1, || None);
+        }
+        self.slots[at] = Some(Slot { owner: id, index, record: record.clone() });
+        PeerRecord { record, listed: index != REST }
+    }
+
+    fn take_record(&mut self) -> Option<usize> {
+        if let Some(index) = self.free.pop() {
+            return Some(index);
+        }
+        let file = self.file.as_ref()?;
+        let index = self.end;
+        if index >= self.page.records() {
+            return None;
+        }
+        if let Err(error) = self.page.reserve(file.as_fd(), index) {
+            tracing::debug!(%error, "a peer cannot be seen from outside");
+            return None;
+        }
+        self.end += 1;
+        Some(index)
+    }
+
+    /// Says who the peer with this record is.
+    pub(crate) fn introduce(&self, record: &PeerRecord, who: &Introduction<'_>) {
+        seqlock::write(&self.seq, || match record.listed {
+            true => {
+                introduce(record, who);
+                self.records.set(self.end as u64);
+            }
+            false => self.unlisted.add(1),
+        });
+    }
+
+    /// A peer is gone: what was exchanged with it stays counted.
+    pub(crate) fn strike(&mut self, id: PeerId) {
+        let slot = self.slots.get_mut(id.index as usize);
+        let Some(Slot { index, record, .. }) =
+            slot.and_then(|slot| slot.take_if(|slot| slot.owner == id))
+        else {
+            return;
+        };
+        if index == REST {
+            return seqlock::write(&self.seq, || self.unlisted.add(u64::MAX));
+        }
+        self.free.push(index);
+        let (counters, words) = (self.gone.words(), record.words());
+        seqlock::write(&self.seq, || {
+            for (sum, part) in counters.iter().zip(words).take(COUNTERS) {
+                sum.add(part.get());
+            }
+            words.iter().for_each(|word| word.set(0));
+        });
+    }
+
+    /// The record in which messages of a peer count, also of one that is gone.
+    pub(crate) fn record_of(&self, id: PeerId) -> &Record<AtomicU64> {
+        match self.slots.get(id.index as usize) {
+            Some(Some(slot)) if slot.owner == id => &slot.record,
+            _ => &self.gone,
+        }
+    }
+
+    /// What the endpoint has done so far.
+    pub(crate) fn counters(&self) -> Counters {
+        let own = self.slots.iter().flatten().filter(|slot| slot.index != REST);
+        let all = own.map(|slot| &slot.record).chain([&self.gone, &self.rest]);
+        Counters::of(&self.header.copied(), all.map(|record| PeerCounters::of(&record.copied())))
+    }
+
+    /// Nobody finds the page any more.
+    pub(crate) fn withdraw(&mut self) {
+        self.file = None;
+    }
+
+    /// As [`Status::withdraw`], in a child of the process whose endpoint it is. The mapping did not
+    /// come along, and is never given back.
+    pub(crate) fn forsake(&mut self) {
+        self.withdraw();
+        std::mem::forget(Arc::clone(&self.page));
+    }
+}
+
+fn introduce(record: &Record<AtomicU64>, who: &Introduction<'_>) {
+    let two = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    record.id.set(two(who.id.index, who.id.generation));
+    record.pid_uid.set(two(who.pid, who.uid));
+    set_id(&record.endpoint, who.endpoint);
+    record.agreed.set(who.paths.iter().fold(0, |bits, path| bits | 1 << path as u32));
+    let mut refusals = [0u64; 2];
+    for path in Path::ALL {
+        let code = (who.refusal)(path).map_or(0, Refusal::code);
+        refusals[path as usize / 4] |= u64::from(code) << (path as usize % 4 * 16);
+    }
+    record.refusals[0].set(refusals[0]);
+    record.refusals[1].set(refusals[1]);
+    record.credit_max.set(who.credit_max);
+    record.granted.set(who.granted);
+    record.announced_max.set(two(who.waiting_max, who.announced_max));
+    record.label.write(who.label);
+    record.address.write(who.address.unwrap_or_default());
+    record.used.set(1);
+}
+
+fn set_id(words: &[AtomicU64; 2], id: [u8; 16]) {
+    for (word, bytes) in words.iter().zip(id.as_chunks().0) {
+        word.set(u64::from_ne_bytes(*bytes));
+    }
+}
+
+impl<const N: usize> Text<AtomicU64, N> {
+    /// As much of a text as there is room for.
+    fn write(&self, text: &str) {
+        let mut end = text.len().min(8 * N);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let text = &text[..end];
+        for (at, word) in self.words.iter().enumerate() {
+            let mut bytes = [0; 8];
+            let part = text.as_bytes().get(8 * at..).unwrap_or_default();
+            let len = part.len().min(8);
+            bytes[..len].copy_from_slice(&part[..len]);
+            word.set(u64::from_ne_bytes(bytes));
+        }
+        self.len.set(text.len() as u64);
+    }
+}
