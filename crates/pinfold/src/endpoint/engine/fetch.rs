@@ -6,12 +6,16 @@
 //! copy, and a sender that does not run delays nothing. Where only the sender may reach the
 //! receiver, the sender writes all of it. Where neither may, it comes through the ring.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{Ordering, fence},
+};
 
 use pinfold_sys::{clock, process};
 
 use super::{
     core::Core,
+    mail::Mail,
     maps::Loan,
     op::{Arrived, Bytes, OpKey, Pull, RecvStage, SharedPull, Source, gone},
     peer::{Inbound, Peer, Sink},
@@ -32,6 +36,9 @@ const SHARED_FROM: u64 = 64 << 10;
 /// Those that one side reads out of a mapping: the sender can only help through the kernel, which
 /// does not pay as long as the bytes lie in the caches.
 const MAPPED_SHARED_FROM: u64 = 2 << 20;
+/// Turns at what is in a peer's socket, until the arena is found that a message lies in. The queue
+/// of a socket holds some hundred parcels (`net.core.wmem_default`).
+const TURNS_AT_MAIL: u32 = 8;
 /// Bytes one side copies alone before it looks at anything else.
 const ALONE_STEP: u64 = 1 << 20;
 
@@ -104,7 +111,7 @@ impl Core {
         };
         let want = len.min(op.memory.len());
         let to = op.memory.place();
-        let mapped = self.find_shelf(peer, &rts)?;
+        let mapped = self.find_shelf(peer, &rts, want)?.filter(Source::is_steady);
         let is_reachable = mapped.is_some() || peer.we_read || peer.peer_writes;
         if !rts.stream
             && is_reachable
@@ -152,7 +159,7 @@ impl Core {
         if !self.ops.recv_mut(key).is_some_and(|op| op.as_view) {
             return Ok(false);
         }
-        let (Some(shelf), Some(_)) = (rts.shelf, self.find_shelf(peer, rts)?) else {
+        let (Some(shelf), Some(_)) = (rts.shelf, self.find_shelf(peer, rts, 0)?) else {
             return Ok(false);
         };
         let Some(loan) = self.maps.lend(peer.id, shelf, rts.len, sid) else { return Ok(false) };
@@ -172,17 +179,30 @@ impl Core {
         self.fin(peer, loan.sid, 0, 0, By::View);
     }
 
-    /// The message as it is mapped here, if its sender has put it where it can be.
-    fn find_shelf(&mut self, peer: &mut Peer, rts: &Rts) -> Result<Option<Source>, Violation> {
+    /// The message as it is mapped here, if its sender has put it where it can be, and the first
+    /// `want` bytes have memory.
+    fn find_shelf(
+        &mut self,
+        peer: &mut Peer,
+        rts: &Rts,
+        want: u64,
+    ) -> Result<Option<Source>, Violation> {
         let Some(Shelf { extent, offset }) = rts.shelf else { return Ok(None) };
-        if self.maps.get(peer.id, extent).is_none() {
-            // It was sent before the message was announced. A connection that was closed meanwhile
-            // says so to whoever polls it.
-            self.take_parcels(peer)?;
+        // It was sent before the message was announced, behind not more than a socket's queue holds.
+        // A connection that was closed meanwhile says so to whoever polls it.
+        let mut turns = 0;
+        while self.maps.get(peer.id, extent).is_none()
+            && turns < TURNS_AT_MAIL
+            && matches!(self.take_parcels(peer)?, Mail::Some)
+        {
+            turns += 1;
         }
         let Some(mapping) = self.maps.get(peer.id, extent) else { return Ok(None) };
         if mapping.get(offset, rts.len).is_none() {
             return Err(Violation("it announced a message outside its arena"));
+        }
+        if !mapping.has_memory(offset, want) {
+            return Ok(None);
         }
         Ok(Some(Source::Mapped { mapping: Arc::clone(mapping), offset }))
     }
@@ -383,7 +403,9 @@ impl Core {
             self.finish(key, Err(gone(&peer.info.name, how)));
             return;
         }
-        // The sender closed in mid-transfer: what was read may be no more what it sent.
+        // The sender closed in mid-transfer: what was read may be no more what it sent. Bytes that
+        // were copied here were copied before this look; of the kernel's that goes without saying.
+        fence(Ordering::Acquire);
         if peer.rx.is_closed() {
             op_stage(self, key, RecvStage::Streaming { peer: peer.id });
             return;

@@ -318,7 +318,12 @@ impl Core {
                 By::View => Path::Handoff,
                 By::Kernel | By::NoMapping => Path::Cma,
             };
-            let mut why_not = if op.given { Refusal::Declined } else { Refusal::NoCredit };
+            let mut why_not = match op.receipt.path {
+                _ if op.given => Refusal::Declined,
+                // It could not be handed over after all.
+                Path::Mapped => Refusal::NotMapped,
+                _ => Refusal::NoCredit,
+            };
             if let Some(id) = op.offered {
                 match fin.by {
                     By::Mapping | By::View => peer.exports.worked(),

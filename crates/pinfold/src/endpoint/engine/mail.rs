@@ -26,11 +26,15 @@ pub(crate) enum Mail {
 impl Core {
     /// Takes what a peer has sent over its socket.
     pub(crate) fn take_parcels(&mut self, peer: &mut Peer) -> Result<Mail, Violation> {
+        let may_map = [Path::Mapped, Path::Handoff].iter().any(|p| peer.permissions.may(*p));
         let mut mail = Mail::None;
         for _ in 0..PARCELS_A_TURN {
             match parcel::take(&peer.socket) {
                 Ok(None) => break,
                 Ok(Some(Parcel::Bell)) => {}
+                Ok(Some(Parcel::Extent(_))) if !may_map => {
+                    return Err(Violation("it sent memory although neither side maps any"));
+                }
                 Ok(Some(Parcel::Extent(extent))) => {
                     // Where it cannot be mapped, messages out of it come by other paths.
                     self.maps.add(peer.id, extent, peer.rx.tie());
@@ -40,8 +44,13 @@ impl Core {
                 Ok(Some(Parcel::Senseless)) => {
                     return Err(Violation("it sent something senseless over its socket"));
                 }
-                // No descriptors are left here, say; the parcel is gone.
-                Err(error) => tracing::debug!(%error, "a parcel was lost"),
+                Ok(Some(Parcel::Lost)) => {
+                    tracing::debug!(peer = peer.info.name, "no descriptor is left for an arena");
+                }
+                Err(error) => {
+                    tracing::debug!(%error, peer = peer.info.name, "the socket cannot be read");
+                    break;
+                }
             }
             mail = Mail::Some;
         }

@@ -163,6 +163,16 @@ pub(crate) enum Source {
     Mapped { mapping: Arc<Mapping>, offset: u64 },
 }
 
+impl Source {
+    /// Whether what the bytes lie in cannot be taken away while they are copied here.
+    pub(crate) fn is_steady(&self) -> bool {
+        match self {
+            Source::Remote(_) => true,
+            Source::Mapped { mapping, .. } => !mapping.is_fickle(),
+        }
+    }
+}
+
 /// A pull that the sender helps with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedPull {
