@@ -109,7 +109,7 @@ impl Core {
             self.fin(peer, sid, errno, 0, By::Kernel);
             return Ok(());
         };
-        let want = len.min(op.memory.len());
+        let (want, offered) = (len.min(op.memory.len()), rts.shelf.is_some());
         let to = op.memory.place();
         let mapped = self.find_shelf(peer, &rts, want)?.filter(Source::is_steady);
         let is_reachable = mapped.is_some() || peer.we_read || peer.peer_writes;
@@ -126,7 +126,7 @@ impl Core {
         }
         if want == 0 {
             self.fin(peer, sid, 0, 0, By::Kernel);
-            self.complete(key, peer, tag, len, 0);
+            self.complete(key, peer, (tag, len), 0, offered);
             return Ok(());
         }
         op_stage(self, key, RecvStage::Streaming { peer: peer.id });
@@ -137,6 +137,7 @@ impl Core {
             end: want,
             got: 0,
             copied: 0,
+            offered,
             sink: Sink::Op(key),
             cost: 0,
             started: clock::ticks(),
@@ -191,6 +192,8 @@ impl Core {
         // It was sent before the message was announced, behind not more than a socket's queue holds.
         // A connection that was closed meanwhile says so to whoever polls it.
         let mut turns = 0;
+        // Of a thread that does not lead: bells are among it, and the leader may sleep.
+        self.wakes.leader |= self.maps.get(peer.id, extent).is_none();
         while self.maps.get(peer.id, extent).is_none()
             && turns < TURNS_AT_MAIL
             && matches!(self.take_parcels(peer)?, Mail::Some)

@@ -5,6 +5,7 @@ use crate::{
     Path,
     arena::{self, ArenaRef},
     endpoint::scatter::Part,
+    failpoint::{self, Point},
     link::{
         parcel::{self, Parcel},
         shm::ring::Violation,
@@ -38,6 +39,7 @@ impl Core {
                 Ok(Some(Parcel::Extent(extent))) => {
                     // Where it cannot be mapped, messages out of it come by other paths.
                     self.maps.add(peer.id, extent, peer.rx.tie());
+                    failpoint::hit(Point::ParcelTaken);
                 }
                 Ok(Some(Parcel::Gone { id })) => self.maps.remove(peer.id, id),
                 Ok(Some(Parcel::Closed)) => return Ok(Mail::Closed),
@@ -93,8 +95,11 @@ impl Core {
 
 fn export(peer: &Peer, extent: &ArenaRef) -> crate::Result<()> {
     let fd = extent.fd_for_peers()?;
-    parcel::send_extent(&peer.socket, extent.id(), extent.bytes_max(), extent.peers_may_write(), fd)
-        .map_err(|error| crate::Error::os("sendmsg", "an arena", error))
+    let (id, bytes) = (extent.id(), extent.bytes_max());
+    failpoint::hit(Point::BeforeParcel);
+    let sent = parcel::send_extent(&peer.socket, id, bytes, extent.peers_may_write(), fd);
+    failpoint::hit(Point::AfterParcel);
+    sent.map_err(|error| crate::Error::os("sendmsg", "an arena", error))
 }
 
 impl Engine {
@@ -117,7 +122,9 @@ impl Engine {
                 |extent| !arena::is_live(extent),
                 |extent| {
                     // A full queue: at the next turn again.
+                    failpoint::hit(Point::BeforeGone);
                     let told = parcel::send_gone(socket, extent).is_ok();
+                    failpoint::hit(Point::AfterGone);
                     all &= told;
                     told
                 },
