@@ -13,7 +13,7 @@ use std::{
 use pinfold::{Arena, Endpoint, Error, Path, PeerId, Progress, SendRequest, Source, TagMatch};
 use pinfold_tests::{
     Args, Baseline, Stage,
-    baseline::{Mapped, segments, status_bytes},
+    baseline::{Mapped, arenas, segments, status_bytes},
     host::{peek, scribble, send_raw},
     role::{self, hear, say},
     skip::is_long,
@@ -23,9 +23,9 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
 };
 
-mod arenas;
+mod gifts;
 
-use self::arenas::{beggar, flooded, flooder, poor};
+use self::gifts::{beggar, flooded, flooder, poor};
 
 pinfold_tests::roles!(victim, honest, attacker, stranger, flooded, flooder, poor, beggar);
 
@@ -175,9 +175,9 @@ fn victim(args: &Args) {
     assert!(caught > 1, "hardly anything was found out: {ends:?}");
     // Whoever is dead is gone without a trace.
     let end = Instant::now() + PATIENCE;
-    while endpoint.peers().len() > 1 {
+    while endpoint.peers().len() > 1 || !arenas().is_empty() {
         endpoint.progress().unwrap();
-        assert!(Instant::now() < end, "{:?} are still there", endpoint.peers());
+        assert!(Instant::now() < end, "{:?} {:?} are still there", endpoint.peers(), arenas());
     }
     before.returns(Duration::from_secs(2));
     let grown = status_bytes("VmRSS").saturating_sub(memory_before);
@@ -262,7 +262,7 @@ fn assault(how: &str, random: &mut Random, end: Instant) {
         }
         "socket" => garble_socket(random, end),
         "silence" => thread::sleep(ATTACK),
-        "arenas" | "shelves" => arenas::give(how, random, segment, end),
+        "arenas" | "shelves" => gifts::give(how, random, segment, end),
         "claims" => {
             // Ordinary traffic, while another thread plays with what both sides share.
             let seed = random.next();
