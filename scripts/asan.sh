@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests with hostile peers under AddressSanitizer: whoever is attacked reads and writes nothing
-# that is not there.
+# The tests with hostile peers and those of mapped messages, under AddressSanitizer: nobody reads or
+# writes what is not there.
 . "$(dirname "$0")/lib.sh"
 host=$(rustc +nightly -vV 2> /dev/null | sed -n 's/^host: //p')
 [ -n "$host" ] || skip "no nightly Rust here; run: rustup toolchain install nightly"

@@ -117,6 +117,7 @@ fn receive(
 /// Lives until it is killed, or for so many rounds.
 pub fn victim(args: &Args) {
     let seed = args.number("seed");
+    let rounds = if args.has("endless") { u64::MAX } else { ROUNDS };
     let builder = Endpoint::builder().label("victim");
     let (endpoint, peer) = if args.has("listens") {
         let address = format!("local:{}", args.text("name"));
@@ -130,5 +131,5 @@ pub fn victim(args: &Args) {
         role::hear();
         role::connect(builder, "survivor")
     };
-    exchange(&endpoint, peer, true, seed, ROUNDS).expect("the survivor survives");
+    exchange(&endpoint, peer, true, seed, rounds).expect("the survivor survives");
 }
