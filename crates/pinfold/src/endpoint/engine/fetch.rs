@@ -192,11 +192,9 @@ impl Core {
         // It was sent before the message was announced, behind not more than a socket's queue holds.
         // A connection that was closed meanwhile says so to whoever polls it.
         let mut turns = 0;
-        // Of a thread that does not lead: bells are among it, and the leader may sleep.
-        self.wakes.leader |= self.maps.get(peer.id, extent).is_none();
         while self.maps.get(peer.id, extent).is_none()
             && turns < TURNS_AT_MAIL
-            && matches!(self.take_parcels(peer)?, Mail::Some)
+            && matches!(self.take_parcels_now(peer)?, Mail::Some)
         {
             turns += 1;
         }

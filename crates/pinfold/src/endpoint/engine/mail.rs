@@ -59,6 +59,13 @@ impl Core {
         Ok(mail)
     }
 
+    /// As [`Core::take_parcels`], for a thread that may not be the one that sleeps on the socket: the
+    /// bells among the parcels were for that one, which then looks for itself.
+    pub(crate) fn take_parcels_now(&mut self, peer: &mut Peer) -> Result<Mail, Violation> {
+        self.wakes.leader = true;
+        self.take_parcels(peer)
+    }
+
     /// Whether the peer can be told to read a message out of its arena, as far as that is known
     /// without telling it.
     #[inline]
