@@ -66,9 +66,14 @@ pub struct Mapped {
     pub len: usize,
 }
 
-/// Every segment that this process has mapped.
+/// Every segment that this process has mapped, and every extent of an arena.
 pub fn segments() -> Vec<Mapped> {
     mapped(|line| line.contains("/memfd:pinfold "))
+}
+
+/// Every extent of an arena that this process has mapped, its own and others'.
+pub fn arenas() -> Vec<Mapped> {
+    mapped(|line| line.contains("/memfd:pinfold-arena"))
 }
 
 /// Every part of an arena, its own or a peer's, that this process can write.

@@ -132,6 +132,19 @@ pub fn resident_pages(at: usize, len: usize) -> usize {
     pages.iter().filter(|page| **page & 1 != 0).count()
 }
 
+/// Puts a page of memory of its own at `at`, where nothing is mapped.
+///
+/// # Panics
+/// If something is.
+pub fn occupy(at: usize) {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: replaces nothing.
+    let got =
+        unsafe { mmap_anonymous(at as *mut _, 4096, ProtFlags::READ | ProtFlags::WRITE, flags) };
+    assert_eq!(got.expect("the place is free") as usize, at);
+}
+
 /// Writes 8 bytes at `at`, which is mapped and writable.
 pub fn scribble(at: usize, word: u64) {
     // SAFETY: callers pass addresses inside a segment found in `/proc/self/maps`, which nothing

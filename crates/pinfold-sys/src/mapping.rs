@@ -137,6 +137,15 @@ impl SharedMapping {
         Ok(self.advise(start..end, Advice::LinuxRemove)?)
     }
 
+    /// As [`ReadOnlyMapping::is_resident`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn is_resident(&self, range: Range<usize>) -> io::Result<bool> {
+        self.check(&range)?;
+        is_resident(self.ptr, range)
+    }
+
     /// The range, by whole pages, if the kernel has no `MADV_POPULATE_WRITE` for it.
     fn try_populate(&self, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
         self.check(&range)?;
@@ -229,6 +238,20 @@ impl ReadOnlyMapping {
         self.len
     }
 
+    /// Whether the file has every page of `range` (byte offsets), and none of them is swapped out.
+    /// Takes no memory. The kernel tells those only who own the file or may write it, and says yes
+    /// to all others. About 50 ns a page; stops at the first megabytes that lack some. See
+    /// `mincore(2)`.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range outside the mapping; what the kernel said otherwise.
+    pub fn is_resident(&self, range: Range<usize>) -> io::Result<bool> {
+        if range.start > range.end || range.end > self.len {
+            return Err(Errno::INVAL.into());
+        }
+        is_resident(self.ptr, range)
+    }
+
     /// Has the kernel map the pages of `range` (byte offsets), so that reading them takes no fault
     /// and, as long as nobody takes them out of the file, cannot fail.
     ///
@@ -264,6 +287,33 @@ impl Drop for ReadOnlyMapping {
         let done = unsafe { mm::munmap(self.ptr.as_ptr().cast(), self.len) };
         debug_assert!(done.is_ok(), "munmap: {done:?}");
     }
+}
+
+/// Whether all pages of a range of a mapping are in memory.
+fn is_resident(ptr: NonNull<u8>, range: Range<usize>) -> io::Result<bool> {
+    const PAGES: usize = 1024;
+    let page = page_size();
+    let mut start = range.start / page * page;
+    while !range.is_empty() && start < range.end {
+        let len = (range.end - start).min(PAGES * page);
+        let mut pages = [0u8; PAGES];
+        // SAFETY: the callers have checked that the range lies in the mapping, whose last page is
+        // there as a whole; the kernel writes a byte for each page, of which there are `PAGES` at most.
+        let done = unsafe {
+            let at = ptr.as_ptr().add(start);
+            libc::mincore(at.cast(), len, pages.as_mut_ptr())
+        };
+        match done {
+            0 if pages[..len.div_ceil(page)].iter().any(|page| page & 1 == 0) => return Ok(false),
+            0 => start += len,
+            // The kernel had no page of its own for the answer just now.
+            _ if Errno::from_io_error(&io::Error::last_os_error()) == Some(Errno::AGAIN) => {
+                return Ok(false);
+            }
+            _ => return Err(io::Error::last_os_error()),
+        }
+    }
+    Ok(true)
 }
 
 /// Maps `len` bytes of a file at a multiple of `align`.
@@ -423,6 +473,29 @@ mod tests {
         assert_eq!(resident(&file), HUGE as u64);
         map.release(HUGE..2 * HUGE).unwrap();
         assert_eq!(resident(&file), 0);
+    }
+
+    #[test]
+    fn holes_are_seen_and_stay() {
+        let page = page_size();
+        let len = 2000 * page;
+        let file = create_sealed("pinfold-test", len).unwrap();
+        let map = SharedMapping::map(file.as_fd(), len).unwrap();
+        let read = ReadOnlyMapping::map(file.as_fd(), len, 1).unwrap();
+        map.populate(3 * page..1900 * page).unwrap();
+        for (range, wanted) in [
+            (3 * page..1900 * page, true),
+            (3 * page + 1..3 * page + 2, true),
+            (3 * page - 1..4 * page, false),
+            (3 * page..1900 * page + 1, false),
+            (len - 1..len, false),
+            (7..7, true),
+        ] {
+            assert_eq!(read.is_resident(range.clone()).unwrap(), wanted, "{range:?}");
+            assert_eq!(map.is_resident(range.clone()).unwrap(), wanted, "{range:?}");
+        }
+        assert_eq!(resident(&file), 1897 * page as u64);
+        assert!(read.is_resident(0..len + 1).is_err() && map.is_resident(len..len + 1).is_err());
     }
 
     #[test]

@@ -27,10 +27,10 @@ points! {
     HelloSent, WelcomeSent, ProofSent, ReadySent, Joined,
     TagHighSent, BeforeInline, AfterInline,
     BeforeEager, BeforePiece, AfterPiece,
-    BeforeAnnounce, AfterAnnounce,
+    BeforeParcel, AfterParcel, BeforeAnnounce, AfterAnnounce, ParcelTaken,
     Matched, BeforeStreamAnswer, AfterStreamAnswer, BeforePushAnswer, AfterPushAnswer,
     ChunkClaimed, ChunkRead, ChunkWritten, BeforeWrote, AfterWrote, BeforeFin, AfterFin,
-    BeforePublish, AfterPublish, BellAsked, BeforeSleep, AfterSleep, BeforeClose,
+    BeforeGone, AfterGone, BeforePublish, AfterPublish, BellAsked, BeforeSleep, AfterSleep, BeforeClose,
 }
 
 /// Dies here if the environment says so.

@@ -58,9 +58,10 @@ impl Ward {
         self.victims += 1;
         let name = format!("victim-{}", self.victims);
         let mut casting = self.stage.role("victim").with("name", &name).with("seed", self.victims);
-        if let Some(failpoint) = failpoint {
-            casting = casting.env("PINFOLD_FAILPOINT", failpoint);
-        }
+        casting = match failpoint {
+            Some(failpoint) => casting.env("PINFOLD_FAILPOINT", failpoint),
+            None => casting.with("endless", 1),
+        };
         if meeting == Meeting::IsCalled {
             casting = casting.with("listens", 1);
         }

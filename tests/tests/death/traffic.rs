@@ -3,7 +3,7 @@
 
 use std::{thread, time::Duration};
 
-use pinfold::{Endpoint, Error, Path, PeerId, Result};
+use pinfold::{Arena, Endpoint, Error, Path, PeerId, Result};
 use pinfold_tests::{
     Args,
     role::{self, say},
@@ -14,7 +14,7 @@ use pinfold_tests::{
 const ROUNDS: u64 = 25;
 
 /// The messages of a round: length, path if it matters, and the high half of the tag.
-const ROUND: [(usize, Option<Path>, u64); 9] = [
+const ROUND: [(usize, Option<Path>, u64); 11] = [
     (8, None, 0),
     (50, None, 1),
     (56, None, 2),
@@ -24,6 +24,8 @@ const ROUND: [(usize, Option<Path>, u64); 9] = [
     (2 << 20, Some(Path::Eager), 0),
     (4 << 20, Some(Path::Cma), 3),
     (300_000, None, 0),
+    (90_000, Some(Path::Mapped), 0),
+    (5 << 20, Some(Path::Mapped), 0),
 ];
 
 /// One side of the traffic, until `rounds` are over or the other side is gone.
@@ -35,13 +37,17 @@ pub fn exchange(
     rounds: u64,
 ) -> Result<()> {
     let mut random = Random::new(seed + u64::from(is_first));
+    let mut arena = Arena::new()?;
     for round in 0..rounds {
+        if round % 3 == 2 {
+            arena = Arena::new()?;
+        }
         for (i, (len, by, high)) in ROUND.into_iter().enumerate() {
             let tag = high << 32 | i as u64;
             let stamp = round << 8 | i as u64;
             for turn in [true, false] {
                 if turn == is_first {
-                    send(endpoint, peer, by, tag, &stamp::bytes(len, stamp))?;
+                    send(endpoint, peer, by, tag, &arena, (len, stamp))?;
                 } else {
                     pause(&mut random);
                     let bytes = receive(endpoint, peer, tag, len, &mut random)?;
@@ -60,7 +66,24 @@ fn pause(random: &mut Random) {
     }
 }
 
-fn send(endpoint: &Endpoint, peer: PeerId, by: Option<Path>, tag: u64, bytes: &[u8]) -> Result<()> {
+/// Sends what belongs to a stamp; what is to be mapped, out of the arena.
+fn send(
+    endpoint: &Endpoint,
+    peer: PeerId,
+    by: Option<Path>,
+    tag: u64,
+    arena: &Arena,
+    (len, stamp): (usize, u64),
+) -> Result<()> {
+    let (mut own, mut shared);
+    let bytes: &mut [u8] = if by == Some(Path::Mapped) {
+        shared = arena.alloc(len)?;
+        &mut shared
+    } else {
+        own = vec![0; len];
+        &mut own
+    };
+    stamp::fill(bytes, stamp);
     let result = match by {
         None => endpoint.send(peer, tag, bytes),
         Some(path) => endpoint.send_by(path, peer, tag, bytes),
@@ -94,6 +117,7 @@ fn receive(
 /// Lives until it is killed, or for so many rounds.
 pub fn victim(args: &Args) {
     let seed = args.number("seed");
+    let rounds = if args.has("endless") { u64::MAX } else { ROUNDS };
     let builder = Endpoint::builder().label("victim");
     let (endpoint, peer) = if args.has("listens") {
         let address = format!("local:{}", args.text("name"));
@@ -107,5 +131,5 @@ pub fn victim(args: &Args) {
         role::hear();
         role::connect(builder, "survivor")
     };
-    exchange(&endpoint, peer, true, seed, ROUNDS).expect("the survivor survives");
+    exchange(&endpoint, peer, true, seed, rounds).expect("the survivor survives");
 }

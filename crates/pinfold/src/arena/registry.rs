@@ -14,6 +14,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
+use pinfold_sys::poll::EventFd;
 
 use super::extent::Extent;
 use crate::{Error, Result};
@@ -35,6 +36,8 @@ static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Extents that are gone.
 static GONE: AtomicU64 = AtomicU64::new(0);
+/// Signalled when one is: endpoints that may sleep.
+static SLEEPERS: Mutex<Vec<Weak<EventFd>>> = Mutex::new(Vec::new());
 
 pub(super) fn add(extent: &Arc<Extent>) {
     let start = extent.base().addr();
@@ -52,6 +55,20 @@ pub(super) fn add(extent: &Arc<Extent>) {
 pub(super) fn remove(id: u64) {
     edit(|table| table.retain(|entry| entry.id != id));
     GONE.fetch_add(1, Ordering::Release);
+    for sleeper in sleepers().iter().filter_map(Weak::upgrade) {
+        let _ = sleeper.signal();
+    }
+}
+
+fn sleepers() -> MutexGuard<'static, Vec<Weak<EventFd>>> {
+    SLEEPERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has `kick` signalled, as long as it is there, whenever [`gone`] says something new.
+pub(crate) fn wake_when_gone(kick: &Arc<EventFd>) {
+    let mut sleepers = sleepers();
+    sleepers.retain(|sleeper| sleeper.strong_count() > 0);
+    sleepers.push(Arc::downgrade(kick));
 }
 
 fn edit(change: impl FnOnce(&mut Vec<Entry>)) {

@@ -4,17 +4,27 @@
 //! **Invariant.** No reference to bytes of a mapping ever exists: its owner can write them at any
 //! time. [`Mapping::get`] hands out raw pointers, bounded, to copy out of.
 //!
-//! A peer may send a file without memory in it. Before a part is first read the kernel is asked to
-//! map it ([`Mapping::prepare`]), which fails, where touching it would be a `SIGBUS`; and what is
-//! in a file that is sealed against writers stays there, for the same seal refuses holes.
+//! A peer may send a file without memory in it. Whoever reads there takes memory for it, out of its
+//! own memory control group, which ends in that of a hostile peer's victim being killed. So nothing
+//! is read that the file does not have ([`Mapping::has_memory`]); and what is in a file that is
+//! sealed against writers stays there, for the same seal refuses holes. Before a part is first read
+//! the kernel is asked to map it ([`Mapping::prepare`]), which fails where touching it would be a
+//! `SIGBUS`.
+//!
+//! In a forked child the mapping is absent, and something else may lie at its addresses.
 
 use std::{
     io,
+    mem::ManuallyDrop,
     os::fd::BorrowedFd,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use pinfold_sys::{
+    fork::ForkMark,
     mapping::{ReadOnlyMapping, SharedMapping},
     memfd::{self, SealError},
 };
@@ -27,7 +37,8 @@ const PART_SHIFT: u32 = 18;
 
 /// A peer's extent.
 pub(crate) struct Mapping {
-    kind: Kind,
+    kind: ManuallyDrop<Kind>,
+    mark: Arc<ForkMark>,
     /// A bit for each part that was prepared. Relaxed: a part that is prepared twice is no harm.
     prepared: Box<[AtomicU64]>,
 }
@@ -38,34 +49,94 @@ enum Kind {
 }
 
 impl Mapping {
+    /// Whether what a peer sent can be mapped. How many bytes those are.
+    ///
+    /// # Errors
+    /// As for [`Mapping::map_readonly`], short of what `mmap(2)` itself says.
+    pub(crate) fn check(fd: BorrowedFd<'_>, bytes_max: u64, writable: bool) -> Result<usize> {
+        let refused = |error: SealError| {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, error);
+            Error::os("mmap", "the arena of a peer", error)
+        };
+        let wrong = SealError::Size { found: 0, wanted: bytes_max };
+        let len = usize::try_from(bytes_max).ok().filter(|len| *len > 0);
+        let len = len.ok_or(wrong).map_err(refused)?;
+        memfd::check_sealed(fd, len).map_err(refused)?;
+        if !writable && !memfd::refuses_writers(fd) {
+            return Err(mmap(rustix::io::Errno::PERM.into()));
+        }
+        Ok(len)
+    }
+
     /// Maps what a peer sent, to be read. The kernel refuses to make the mapping writable.
     ///
     /// # Errors
     /// [`Error::Os`] if it is no memfd of exactly that size, could still shrink or be sealed
-    /// further, or has no seal against writers; `ENOMEM` where the address space or the number of mappings is exhausted.
-    pub(crate) fn map_readonly(fd: BorrowedFd<'_>, bytes_max: u64) -> Result<Mapping> {
-        let len = check(fd, bytes_max)?;
-        if !memfd::refuses_writers(fd) {
-            return Err(mmap(rustix::io::Errno::PERM.into()));
-        }
+    /// further, or has no seal against writers; `ENOMEM` where the address space or the number
+    /// of mappings is exhausted.
+    pub(crate) fn map_readonly(
+        fd: BorrowedFd<'_>,
+        bytes_max: u64,
+        mark: &Arc<ForkMark>,
+    ) -> Result<Mapping> {
+        let len = Mapping::check(fd, bytes_max, false)?;
         // Aligned as at its owner, so that huge pages are mapped as such.
         let mapping = ReadOnlyMapping::map(fd, len, BLOCK_BYTES).map_err(mmap)?;
-        Ok(Mapping::new(Kind::ReadOnly(mapping), len))
+        Ok(Mapping::new(Kind::ReadOnly(mapping), len, mark))
     }
 
     /// Maps what a peer sent, to be read and written.
     ///
     /// # Errors
     /// As for [`Mapping::map_readonly`]; `EPERM` if the owner has it sealed for readers.
-    pub(crate) fn map_writable(fd: BorrowedFd<'_>, bytes_max: u64) -> Result<Mapping> {
-        let len = check(fd, bytes_max)?;
+    pub(crate) fn map_writable(
+        fd: BorrowedFd<'_>,
+        bytes_max: u64,
+        mark: &Arc<ForkMark>,
+    ) -> Result<Mapping> {
+        let len = Mapping::check(fd, bytes_max, true)?;
         let mapping = SharedMapping::map_aligned(fd, len, BLOCK_BYTES).map_err(mmap)?;
-        Ok(Mapping::new(Kind::Writable(mapping), len))
+        Ok(Mapping::new(Kind::Writable(mapping), len, mark))
     }
 
-    fn new(kind: Kind, len: usize) -> Mapping {
+    fn new(kind: Kind, len: usize, mark: &Arc<ForkMark>) -> Mapping {
         let words = (len >> PART_SHIFT) / 64 + 1;
-        Mapping { kind, prepared: (0..words).map(|_| AtomicU64::new(0)).collect() }
+        let prepared = (0..words).map(|_| AtomicU64::new(0)).collect();
+        Mapping { kind: ManuallyDrop::new(kind), mark: Arc::clone(mark), prepared }
+    }
+
+    /// Whether its owner can take memory out of it again.
+    pub(crate) fn is_fickle(&self) -> bool {
+        matches!(&*self.kind, Kind::Writable(_))
+    }
+
+    /// Whether the file has memory for the `len` bytes at `offset`, of which as many as lie inside
+    /// count. A load for 256 KiB that were prepared before; else 50 ns a page. Memory that is
+    /// swapped out does not count.
+    #[inline]
+    pub(crate) fn has_memory(&self, offset: u64, len: u64) -> bool {
+        let end = offset.saturating_add(len).min(self.len());
+        let first = (offset >> PART_SHIFT..=end.saturating_sub(1) >> PART_SHIFT)
+            .find(|part| offset < end && !self.is_prepared(*part));
+        first.is_none_or(|part| self.is_resident(part << PART_SHIFT, end))
+    }
+
+    #[cold]
+    fn is_resident(&self, start: u64, end: u64) -> bool {
+        // By whole parts, since these are what is prepared.
+        let end = end.next_multiple_of(1 << PART_SHIFT).min(self.len());
+        let range = start as usize..end as usize;
+        let resident = match &*self.kind {
+            Kind::ReadOnly(mapping) => mapping.is_resident(range),
+            Kind::Writable(mapping) => mapping.is_resident(range),
+        };
+        resident.unwrap_or(false)
+    }
+
+    #[inline]
+    fn is_prepared(&self, part: u64) -> bool {
+        let word = self.prepared[part as usize / 64].load(Ordering::Relaxed);
+        word & 1 << (part % 64) != 0
     }
 
     /// Makes sure that the `len` bytes at `offset`, which lie inside, can be touched. The first
@@ -79,10 +150,9 @@ impl Mapping {
         let end = end.ok_or(rustix::io::Errno::INVAL)?;
         let (mut part, last) = (offset >> PART_SHIFT, end.saturating_sub(1) >> PART_SHIFT);
         while part <= last && len > 0 {
-            let (word, bit) = (&self.prepared[part as usize / 64], 1 << (part % 64));
-            if word.load(Ordering::Relaxed) & bit == 0 {
+            if !self.is_prepared(part) {
                 self.populate(part)?;
-                word.fetch_or(bit, Ordering::Relaxed);
+                self.prepared[part as usize / 64].fetch_or(1 << (part % 64), Ordering::Relaxed);
             }
             part += 1;
         }
@@ -93,7 +163,7 @@ impl Mapping {
     fn populate(&self, part: u64) -> io::Result<()> {
         let start = (part << PART_SHIFT) as usize;
         let range = start..(start + (1 << PART_SHIFT)).min(self.len() as usize);
-        match &self.kind {
+        match &*self.kind {
             Kind::ReadOnly(mapping) => mapping.populate(range),
             Kind::Writable(mapping) => mapping.populate(range),
         }
@@ -101,7 +171,7 @@ impl Mapping {
 
     /// Bytes mapped.
     pub(crate) fn len(&self) -> u64 {
-        match &self.kind {
+        match &*self.kind {
             Kind::ReadOnly(mapping) => mapping.len() as u64,
             Kind::Writable(mapping) => mapping.len() as u64,
         }
@@ -111,7 +181,7 @@ impl Mapping {
     /// there, by raw copies and atomic loads only.
     #[inline]
     pub(crate) fn get(&self, offset: u64, len: u64) -> Option<*const u8> {
-        let at = match &self.kind {
+        let at = match &*self.kind {
             Kind::ReadOnly(mapping) => mapping.as_ptr(),
             Kind::Writable(mapping) => mapping.as_ptr().cast_const(),
         };
@@ -122,7 +192,7 @@ impl Mapping {
     /// As [`Mapping::get`], valid for writes, too. `None` also if the mapping is read-only.
     #[inline]
     pub(crate) fn get_mut(&self, offset: u64, len: u64) -> Option<*mut u8> {
-        let Kind::Writable(mapping) = &self.kind else { return None };
+        let Kind::Writable(mapping) = &*self.kind else { return None };
         // SAFETY: within the mapping by the check.
         self.has(offset, len).then(|| unsafe { mapping.as_ptr().add(offset as usize) })
     }
@@ -133,16 +203,13 @@ impl Mapping {
     }
 }
 
-fn check(fd: BorrowedFd<'_>, bytes_max: u64) -> Result<usize> {
-    let refused = |error: SealError| {
-        let error = std::io::Error::new(std::io::ErrorKind::InvalidInput, error);
-        Error::os("mmap", "the arena of a peer", error)
-    };
-    let wrong = SealError::Size { found: 0, wanted: bytes_max };
-    let len = usize::try_from(bytes_max).ok().filter(|len| *len > 0);
-    let len = len.ok_or(wrong).map_err(refused)?;
-    memfd::check_sealed(fd, len).map_err(refused)?;
-    Ok(len)
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if !self.mark.is_child() {
+            // SAFETY: used no more, and dropped here alone.
+            unsafe { ManuallyDrop::drop(&mut self.kind) };
+        }
+    }
 }
 
 fn mmap(error: std::io::Error) -> Error {

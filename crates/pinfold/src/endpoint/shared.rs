@@ -244,7 +244,7 @@ impl Drop for Inside<'_> {
 #[cold]
 #[inline(never)]
 fn leave(mut engine: Guard<'_, Engine>) {
-    if engine.kick && engine.asleep {
+    if (engine.kick || engine.core.wakes.leader) && engine.asleep {
         engine.kick = false;
         if let Err(error) = engine.links.kick.signal() {
             tracing::warn!(%error, "a sleeping thread could not be woken");

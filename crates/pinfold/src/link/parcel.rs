@@ -41,6 +41,8 @@ pub(crate) enum Parcel {
     Gone {
         id: u64,
     },
+    /// Memory whose descriptor found no place in this process: its limit is reached.
+    Lost,
     /// Something that no honest peer sends.
     Senseless,
     /// The peer has closed the connection.
@@ -82,7 +84,7 @@ fn send(socket: &OwnedFd, words: [u64; WORDS], fds: &[BorrowedFd<'_>]) -> io::Re
 /// its descriptors closed.
 ///
 /// # Errors
-/// What `recvmsg(2)` said: no descriptors are left, say.
+/// What `recvmsg(2)` said.
 pub(crate) fn take(socket: &OwnedFd) -> io::Result<Option<Parcel>> {
     let mut bytes = [0; BYTES];
     let got = match socket::recv(socket, &mut bytes, 1) {
@@ -107,6 +109,8 @@ pub(crate) fn take(socket: &OwnedFd) -> io::Result<Option<Parcel>> {
             fd,
         }),
         (BYTES, false, None, GONE) => Parcel::Gone { id: word(1) },
+        // The kernel then delivers the bytes alone, and says that something was cut off.
+        (BYTES, true, None, kind) if kind & !WRITABLE == EXTENT => Parcel::Lost,
         _ => Parcel::Senseless,
     }))
 }

@@ -1,8 +1,9 @@
 //! What peers get of an arena, and how this process finds its own.
 
-use std::{os::fd::AsFd, thread};
+use std::{os::fd::AsFd, sync::Arc, thread};
 
 use pinfold_sys::{
+    fork::ForkMark,
     mapping::{ReadOnlyMapping, SharedMapping},
     memfd,
 };
@@ -62,7 +63,7 @@ fn readers_cannot_become_writers() {
     assert!(extent.is_sealed_for_readers());
     memfd::check_sealed(fd, extent.bytes_max() as usize).unwrap();
     assert!(SharedMapping::map(fd, 4096).is_err());
-    assert!(Mapping::map_writable(fd, extent.bytes_max()).is_err());
+    assert!(Mapping::map_writable(fd, extent.bytes_max(), &mark()).is_err());
     // Nor by a descriptor of one's own.
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
     let own = std::fs::OpenOptions::new().read(true).write(true).open(path);
@@ -71,7 +72,7 @@ fn readers_cannot_become_writers() {
         assert!(rustix::io::pwrite(&own, b"x", offset).is_err());
         assert!(own.set_len(4096).is_err());
     }
-    let reader = Mapping::map_readonly(fd, extent.bytes_max()).unwrap();
+    let reader = Mapping::map_readonly(fd, extent.bytes_max(), &mark()).unwrap();
     assert_eq!(reader.len(), extent.bytes_max());
     assert!(reader.get_mut(0, 1).is_none());
     let mut copy = vec![0; buf.len()];
@@ -84,6 +85,10 @@ fn readers_cannot_become_writers() {
     assert_eq!(same.id(), extent.id());
     copy_out(&reader, offset, &mut copy);
     assert_eq!(copy, *later);
+}
+
+fn mark() -> Arc<ForkMark> {
+    Arc::new(ForkMark::new().unwrap())
 }
 
 /// Reads a part of a mapping by a system call, as a peer would by a raw copy.
@@ -104,9 +109,9 @@ fn mappings_are_bounded() {
     let fd = extent.fd_for_peers().unwrap();
     assert!(!extent.is_sealed_for_readers());
     for wrong in [0, 1, max - 4096, max + 4096, u64::MAX] {
-        assert!(Mapping::map_readonly(fd, wrong).is_err(), "{wrong}");
+        assert!(Mapping::map_readonly(fd, wrong, &mark()).is_err(), "{wrong}");
     }
-    let map = Mapping::map_writable(fd, max).unwrap();
+    let map = Mapping::map_writable(fd, max, &mark()).unwrap();
     assert!(map.get(0, max).is_some() && map.get(max, 0).is_some());
     assert!(map.get_mut(max - 1, 1).is_some());
     for (offset, len) in [(max, 1), (max + 1, 0), (u64::MAX, 2), (1, u64::MAX), (1, max)] {
@@ -118,7 +123,7 @@ fn mappings_are_bounded() {
     assert_eq!(&copy, b"seen");
     // What could still shrink is refused.
     let open = memfd::create_fixed("pinfold-test", 4096).unwrap();
-    assert!(Mapping::map_readonly(open.as_fd(), 4096).is_err());
+    assert!(Mapping::map_readonly(open.as_fd(), 4096, &mark()).is_err());
     assert!(ReadOnlyMapping::map(open.as_fd(), 4096, 1).is_ok());
 }
 

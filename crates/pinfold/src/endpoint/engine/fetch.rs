@@ -6,12 +6,16 @@
 //! copy, and a sender that does not run delays nothing. Where only the sender may reach the
 //! receiver, the sender writes all of it. Where neither may, it comes through the ring.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{Ordering, fence},
+};
 
 use pinfold_sys::{clock, process};
 
 use super::{
     core::Core,
+    mail::Mail,
     maps::Loan,
     op::{Arrived, Bytes, Done, OpKey, Pull, RecvStage, SendStage, SharedPull, Source, gone},
     peer::{Inbound, Peer, Sink},
@@ -32,6 +36,9 @@ const SHARED_FROM: u64 = 64 << 10;
 /// Those that one side reads out of a mapping: the sender can only help through the kernel, which
 /// does not pay as long as the bytes lie in the caches.
 const MAPPED_SHARED_FROM: u64 = 2 << 20;
+/// Turns at what is in a peer's socket, until the arena is found that a message lies in. The queue
+/// of a socket holds some hundred parcels (`net.core.wmem_default`).
+const TURNS_AT_MAIL: u32 = 8;
 /// Bytes one side copies alone before it looks at anything else.
 const ALONE_STEP: u64 = 1 << 20;
 
@@ -105,9 +112,9 @@ impl Core {
             self.fin(peer, sid, errno, 0, By::Kernel);
             return Ok(());
         };
-        let want = len.min(op.memory.len());
+        let (want, offered) = (len.min(op.memory.len()), rts.shelf.is_some());
         let to = op.memory.place();
-        let mapped = self.find_shelf(peer, &rts)?;
+        let mapped = self.find_shelf(peer, &rts, want)?.filter(Source::is_steady);
         let is_reachable = mapped.is_some() || peer.we_read || peer.peer_writes;
         if !rts.stream
             && is_reachable
@@ -122,7 +129,7 @@ impl Core {
         }
         if want == 0 {
             self.fin(peer, sid, 0, 0, By::Kernel);
-            self.complete(key, peer, tag, len, 0);
+            self.complete(key, peer, (tag, len), 0, offered);
             return Ok(());
         }
         op_stage(self, key, RecvStage::Streaming { peer: peer.id });
@@ -133,6 +140,7 @@ impl Core {
             end: want,
             got: 0,
             copied: 0,
+            offered,
             sink: Sink::Op(key),
             cost: 0,
             started: clock::ticks(),
@@ -155,7 +163,7 @@ impl Core {
         if !self.ops.recv_mut(key).is_some_and(|op| op.as_view) {
             return Ok(false);
         }
-        let (Some(shelf), Some(_)) = (rts.shelf, self.find_shelf(peer, rts)?) else {
+        let (Some(shelf), Some(_)) = (rts.shelf, self.find_shelf(peer, rts, 0)?) else {
             return Ok(false);
         };
         let Some(mut loan) = self.maps.lend(peer.id, shelf, rts.len, sid) else { return Ok(false) };
@@ -182,17 +190,30 @@ impl Core {
         }
     }
 
-    /// The message as it is mapped here, if its sender has put it where it can be.
-    fn find_shelf(&mut self, peer: &mut Peer, rts: &Rts) -> Result<Option<Source>, Violation> {
+    /// The message as it is mapped here, if its sender has put it where it can be, and the first
+    /// `want` bytes have memory.
+    fn find_shelf(
+        &mut self,
+        peer: &mut Peer,
+        rts: &Rts,
+        want: u64,
+    ) -> Result<Option<Source>, Violation> {
         let Some(Shelf { extent, offset }) = rts.shelf else { return Ok(None) };
-        if self.maps.get(peer.id, extent).is_none() {
-            // It was sent before the message was announced. A connection that was closed meanwhile
-            // says so to whoever polls it.
-            self.take_parcels(peer)?;
+        // It was sent before the message was announced, behind not more than a socket's queue holds.
+        // A connection that was closed meanwhile says so to whoever polls it.
+        let mut turns = 0;
+        while self.maps.get(peer.id, extent).is_none()
+            && turns < TURNS_AT_MAIL
+            && matches!(self.take_parcels_now(peer)?, Mail::Some)
+        {
+            turns += 1;
         }
         let Some(mapping) = self.maps.get(peer.id, extent) else { return Ok(None) };
         if mapping.get(offset, rts.len).is_none() {
             return Err(Violation("it announced a message outside its arena"));
+        }
+        if !mapping.has_memory(offset, want) {
+            return Ok(None);
         }
         Ok(Some(Source::Mapped { mapping: Arc::clone(mapping), offset }))
     }
@@ -393,7 +414,9 @@ impl Core {
             self.finish(key, Err(gone(&peer.info.name, how)));
             return;
         }
-        // The sender closed in mid-transfer: what was read may be no more what it sent.
+        // The sender closed in mid-transfer: what was read may be no more what it sent. Bytes that
+        // were copied here were copied before this look; of the kernel's that goes without saying.
+        fence(Ordering::Acquire);
         if peer.rx.is_closed() {
             op_stage(self, key, RecvStage::Streaming { peer: peer.id });
             return;

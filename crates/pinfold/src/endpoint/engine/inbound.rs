@@ -166,7 +166,8 @@ impl Core {
             }
         };
         let started = if len >= SPEED_FROM { clock::ticks() } else { 0 };
-        let stream = Inbound { sid, tag, len, end: len, got: 0, copied: 0, sink, cost, started };
+        let (end, got, copied, offered) = (len, 0, 0, false);
+        let stream = Inbound { sid, tag, len, end, got, copied, offered, sink, cost, started };
         self.take_piece(peer, stream, piece)
     }
 
@@ -207,7 +208,7 @@ impl Core {
         self.copied(peer, stream.sid);
         let (tag, len, copied) = (stream.tag, stream.len, stream.copied);
         match stream.sink {
-            Sink::Op(key) => self.complete(key, peer, tag, len, copied),
+            Sink::Op(key) => self.complete(key, peer, (tag, len), copied, stream.offered),
             Sink::Keep(key, kept) => {
                 if let Some(entry) = self.matcher.unexpected_mut(key) {
                     let bytes = Bytes::from_vec(kept);
@@ -218,9 +219,20 @@ impl Core {
         Ok(())
     }
 
-    /// Ends a receive whose bytes are all in its memory.
-    pub(crate) fn complete(&mut self, key: OpKey, peer: &Peer, tag: u64, len: u64, copied: u64) {
+    /// Ends a receive whose bytes are all in its memory; `offered`: its sender took the message to be
+    /// mapped here.
+    pub(crate) fn complete(
+        &mut self,
+        key: OpKey,
+        peer: &Peer,
+        (tag, len): (u64, u64),
+        copied: u64,
+        offered: bool,
+    ) {
         let mut receipt = peer.receipt(Path::Eager, copied, len);
+        if offered {
+            receipt.refuse(Path::Mapped, Refusal::NotMapped);
+        }
         receipt.copied_user = copied;
         let bytes = self.own_bytes(key, copied);
         self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
@@ -322,7 +334,12 @@ impl Core {
                 By::View => Path::Handoff,
                 By::Kernel | By::NoMapping => Path::Cma,
             };
-            let mut why_not = if op.given { Refusal::Declined } else { Refusal::NoCredit };
+            let mut why_not = match op.receipt.path {
+                _ if op.given => Refusal::Declined,
+                // It could not be handed over after all.
+                Path::Mapped => Refusal::NotMapped,
+                _ => Refusal::NoCredit,
+            };
             if let Some(id) = op.offered {
                 match fin.by {
                     By::Mapping | By::View => peer.exports.worked(),

@@ -9,7 +9,7 @@ use pinfold_sys::{
 
 use super::{Engine, mail::Mail, peer::Peer};
 use crate::{
-    Error, Gone, PeerId, Result,
+    Error, Gone, PeerId, Result, arena,
     endpoint::config::Config,
     failpoint::{self, Point},
     link::local::{Address, Handshake, Limits, Listener, Us},
@@ -46,7 +46,7 @@ struct Greeting {
 
 pub(crate) struct Links {
     epoll: Arc<Epoll>,
-    pub kick: EventFd,
+    pub kick: Arc<EventFd>,
     /// Tells a caller that waits on the endpoint's descriptor what the endpoint's own thread has
     /// done meanwhile.
     pub bell: EventFd,
@@ -71,7 +71,9 @@ impl Links {
         };
         let kick = EventFd::new().map_err(|error| Error::os("eventfd", "the endpoint", error))?;
         let bell = EventFd::new().map_err(|error| Error::os("eventfd", "the endpoint", error))?;
-        watch(&epoll, &kick, token(KICK, 0, 0))?;
+        let kick = Arc::new(kick);
+        watch(&epoll, &*kick, token(KICK, 0, 0))?;
+        arena::wake_when_gone(&kick);
         let listener = match &config.listen {
             Some(address) => {
                 let listener = Listener::bind(address, &config.access)?;
@@ -227,6 +229,7 @@ impl Engine {
                 (LISTENER, _) => self.answer_callers(),
                 (KICK, _) => {
                     let _ = self.links.kick.clear();
+                    self.tell_of_gone_arenas();
                 }
                 (GREETING, _) => self.greet(index as usize),
                 (SOCKET, Some(peer)) => {

@@ -5,6 +5,7 @@ use crate::{
     Path,
     arena::{self, ArenaRef},
     endpoint::scatter::Part,
+    failpoint::{self, Point},
     link::{
         parcel::{self, Parcel},
         shm::ring::Violation,
@@ -26,26 +27,43 @@ pub(crate) enum Mail {
 impl Core {
     /// Takes what a peer has sent over its socket.
     pub(crate) fn take_parcels(&mut self, peer: &mut Peer) -> Result<Mail, Violation> {
+        let may_map = [Path::Mapped, Path::Handoff].iter().any(|p| peer.permissions.may(*p));
         let mut mail = Mail::None;
         for _ in 0..PARCELS_A_TURN {
             match parcel::take(&peer.socket) {
                 Ok(None) => break,
                 Ok(Some(Parcel::Bell)) => {}
+                Ok(Some(Parcel::Extent(_))) if !may_map => {
+                    return Err(Violation("it sent memory although neither side maps any"));
+                }
                 Ok(Some(Parcel::Extent(extent))) => {
                     // Where it cannot be mapped, messages out of it come by other paths.
                     self.maps.add(peer.id, extent, peer.rx.tie());
+                    failpoint::hit(Point::ParcelTaken);
                 }
                 Ok(Some(Parcel::Gone { id })) => self.maps.remove(peer.id, id),
                 Ok(Some(Parcel::Closed)) => return Ok(Mail::Closed),
                 Ok(Some(Parcel::Senseless)) => {
                     return Err(Violation("it sent something senseless over its socket"));
                 }
-                // No descriptors are left here, say; the parcel is gone.
-                Err(error) => tracing::debug!(%error, "a parcel was lost"),
+                Ok(Some(Parcel::Lost)) => {
+                    tracing::debug!(peer = peer.info.name, "no descriptor is left for an arena");
+                }
+                Err(error) => {
+                    tracing::debug!(%error, peer = peer.info.name, "the socket cannot be read");
+                    break;
+                }
             }
             mail = Mail::Some;
         }
         Ok(mail)
+    }
+
+    /// As [`Core::take_parcels`], for a thread that may not be the one that sleeps on the socket: the
+    /// bells among the parcels were for that one, which then looks for itself.
+    pub(crate) fn take_parcels_now(&mut self, peer: &mut Peer) -> Result<Mail, Violation> {
+        self.wakes.leader = true;
+        self.take_parcels(peer)
     }
 
     /// Whether the peer can be told to read a message out of its arena, as far as that is known
@@ -84,8 +102,11 @@ impl Core {
 
 fn export(peer: &Peer, extent: &ArenaRef) -> crate::Result<()> {
     let fd = extent.fd_for_peers()?;
-    parcel::send_extent(&peer.socket, extent.id(), extent.bytes_max(), extent.peers_may_write(), fd)
-        .map_err(|error| crate::Error::os("sendmsg", "an arena", error))
+    let (id, bytes) = (extent.id(), extent.bytes_max());
+    failpoint::hit(Point::BeforeParcel);
+    let sent = parcel::send_extent(&peer.socket, id, bytes, extent.peers_may_write(), fd);
+    failpoint::hit(Point::AfterParcel);
+    sent.map_err(|error| crate::Error::os("sendmsg", "an arena", error))
 }
 
 impl Engine {
@@ -108,7 +129,9 @@ impl Engine {
                 |extent| !arena::is_live(extent),
                 |extent| {
                     // A full queue: at the next turn again.
+                    failpoint::hit(Point::BeforeGone);
                     let told = parcel::send_gone(socket, extent).is_ok();
+                    failpoint::hit(Point::AfterGone);
                     all &= told;
                     told
                 },

@@ -12,11 +12,12 @@ use std::{
     os::fd::AsFd,
     ptr::NonNull,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use pinfold_sys::fork::ForkMark;
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -85,7 +86,10 @@ pub(crate) struct Maps {
     entries: FxHashMap<(PeerId, u64), Entry>,
     /// Removed, but lent out.
     retired: Vec<Entry>,
+    /// What was let go of while it was being copied out of, and so still takes address space.
+    lingering: Vec<(Weak<Mapping>, usize)>,
     turn: u64,
+    mark: Option<Arc<ForkMark>>,
 }
 
 impl Maps {
@@ -95,7 +99,9 @@ impl Maps {
             budget: Budget::new(bytes_max),
             entries: FxHashMap::default(),
             retired: Vec::new(),
+            lingering: Vec::new(),
             turn: 0,
+            mark: None,
         }
     }
 
@@ -109,19 +115,25 @@ impl Maps {
     pub(crate) fn add(&mut self, peer: PeerId, extent: Extent, tie: Tie) -> bool {
         let Extent { id, bytes, writable, fd } = extent;
         self.remove(peer, id);
+        self.settle();
+        // Nothing has to go for what cannot be mapped anyway.
+        let Ok(len) = usize::try_from(bytes) else { return false };
+        if len > self.budget.limit() || Mapping::check(fd.as_fd(), bytes, writable).is_err() {
+            return false;
+        }
+        let Some(mark) = self.mark() else { return false };
         let theirs = self.entries.keys().filter(|(owner, _)| *owner == peer).count();
         if theirs >= MAPS_A_PEER && !self.evict(Some(peer)) {
             return false;
         }
-        let Ok(len) = usize::try_from(bytes) else { return false };
         while self.entries.len() >= MAPS_MAX || !self.budget.take(len) {
             if !self.evict(None) {
                 return false;
             }
         }
         let mapping = match writable {
-            true => Mapping::map_writable(fd.as_fd(), bytes),
-            false => Mapping::map_readonly(fd.as_fd(), bytes),
+            true => Mapping::map_writable(fd.as_fd(), bytes, &mark),
+            false => Mapping::map_readonly(fd.as_fd(), bytes, &mark),
         };
         match mapping {
             Ok(mapping) => {
@@ -141,6 +153,14 @@ impl Maps {
                 false
             }
         }
+    }
+
+    /// What tells mappings that they are in a forked child. Made when first wanted.
+    fn mark(&mut self) -> Option<Arc<ForkMark>> {
+        if self.mark.is_none() {
+            self.mark = ForkMark::new().ok().map(Arc::new);
+        }
+        self.mark.clone()
     }
 
     /// The mapping of a peer's extent.
@@ -179,7 +199,7 @@ impl Maps {
         self.retired[at].loans -= 1;
         if self.retired[at].loans == 0 {
             let entry = self.retired.swap_remove(at);
-            self.budget.give(entry.held.mapping.len() as usize);
+            self.retire(entry);
         }
     }
 
@@ -193,9 +213,27 @@ impl Maps {
     fn retire(&mut self, entry: Entry) {
         if entry.loans > 0 {
             self.retired.push(entry);
-        } else {
-            self.budget.give(entry.held.mapping.len() as usize);
+            return;
         }
+        let len = entry.held.mapping.len() as usize;
+        let last = Arc::downgrade(&entry.held.mapping);
+        drop(entry);
+        match last.strong_count() {
+            0 => self.budget.give(len),
+            _ => self.lingering.push((last, len)),
+        }
+    }
+
+    /// Takes note of what is in use no more.
+    fn settle(&mut self) {
+        let budget = &mut self.budget;
+        self.lingering.retain(|(mapping, len)| {
+            let stays = mapping.strong_count() > 0;
+            if !stays {
+                budget.give(*len);
+            }
+            stays
+        });
     }
 
     /// Lets go of all that are a peer's.
@@ -206,6 +244,7 @@ impl Maps {
             entry.held.orphaned.store(true, Ordering::Relaxed);
             self.retire(entry);
         }
+        self.settle();
     }
 
     /// Lets go of the one, of `peer` or of any, that was not used for longest and is not in use.
@@ -268,14 +307,44 @@ mod tests {
         assert!(maps.add(peer(2), extent(1, PAGE), tie()));
         assert!(maps.get(peer(1), 3).is_none(), "the oldest");
         assert!(maps.get(peer(1), 1).is_some() && maps.get(peer(2), 1).is_some());
-        assert!(!maps.add(peer(2), extent(2, 4 * PAGE), tie()), "more than there is");
+        assert!(!maps.add(peer(2), extent(2, 3 * PAGE), tie()), "one is in use");
         assert!(maps.get(peer(1), 2).is_some(), "in use");
         drop(held);
+        maps.settle();
         maps.drop_peer(peer(1));
         assert!(maps.get(peer(1), 2).is_none());
         maps.remove(peer(2), 1);
         maps.remove(peer(2), 1);
         assert_eq!(maps.budget.used(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_mapped_costs_the_others_nothing() {
+        let mut maps = Maps::new(3 * PAGE as usize);
+        assert!(
+            maps.add(peer(1), extent(1, PAGE), tie()) && maps.add(peer(1), extent(2, PAGE), tie())
+        );
+        assert!(!maps.add(peer(2), extent(1, 4 * PAGE), tie()), "more than there may be");
+        assert!(!maps.add(peer(2), Extent { bytes: 3 * PAGE, ..extent(1, PAGE) }, tie()), "a lie");
+        assert!(maps.get(peer(1), 1).is_some() && maps.get(peer(1), 2).is_some());
+    }
+
+    #[test]
+    fn what_is_in_use_counts_although_it_was_let_go_of() {
+        let mut maps = Maps::new(2 * PAGE as usize);
+        assert!(maps.add(peer(1), extent(1, PAGE), tie()));
+        let held = Arc::clone(maps.get(peer(1), 1).unwrap());
+        // Under the same number, and another, and by way of the peer's end.
+        assert!(maps.add(peer(1), extent(1, PAGE), tie()));
+        let also = Arc::clone(maps.get(peer(1), 1).unwrap());
+        maps.drop_peer(peer(1));
+        assert!(!maps.add(peer(2), extent(1, PAGE), tie()));
+        drop(held);
+        assert!(maps.add(peer(2), extent(1, PAGE), tie()));
+        assert!(!maps.add(peer(2), extent(2, 2 * PAGE), tie()));
+        maps.remove(peer(2), 1);
+        drop(also);
+        assert!(maps.add(peer(2), extent(2, 2 * PAGE), tie()));
     }
 
     #[test]

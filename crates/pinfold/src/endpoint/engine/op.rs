@@ -170,6 +170,16 @@ pub(crate) enum Source {
     Mapped { mapping: Arc<Mapping>, offset: u64 },
 }
 
+impl Source {
+    /// Whether what the bytes lie in cannot be taken away while they are copied here.
+    pub(crate) fn is_steady(&self) -> bool {
+        match self {
+            Source::Remote(_) => true,
+            Source::Mapped { mapping, .. } => !mapping.is_fickle(),
+        }
+    }
+}
+
 /// A pull that the sender helps with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedPull {
@@ -356,12 +366,14 @@ pub(crate) struct Wakes {
     pub drops: Vec<Box<dyn Any + Send>>,
     /// Something happened that a waiting thread may want to know.
     pub any: bool,
+    /// What a sleeping leader is to be woken by may have been taken from under it.
+    pub leader: bool,
 }
 
 impl Wakes {
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        !self.any && self.wakers.is_empty() && self.drops.is_empty()
+        !self.any && !self.leader && self.wakers.is_empty() && self.drops.is_empty()
     }
 }
 

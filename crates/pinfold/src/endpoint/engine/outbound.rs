@@ -212,6 +212,10 @@ impl Core {
             return self.route_gift(peer, op);
         }
         if let Some(path) = op.required {
+            // Before anything is handed over.
+            if let Some(why) = peer.permissions.refusal(path) {
+                return Err(Error::PathRefused { path, why });
+            }
             let refusal = match path {
                 Path::Inline => (len > INLINE_MAX as u64).then_some(Refusal::TooLong),
                 Path::Mapped => match op.memory.part() {
@@ -224,7 +228,7 @@ impl Core {
                 Path::Handoff => Some(Refusal::Kept),
                 Path::Eager | Path::Cma => None,
             };
-            return match peer.permissions.refusal(path).or(refusal) {
+            return match refusal {
                 Some(why) => Err(Error::PathRefused { path, why }),
                 None => Ok(Receipt::new(path, len)),
             };
@@ -343,9 +347,12 @@ impl Core {
         if len >= LEARN_FROM {
             peer.learn_eager(len, op.started);
         }
-        // An inline message comes this way only when credit is short.
-        let why_not =
-            if op.receipt.path == Path::Inline { Refusal::NoCredit } else { Refusal::Declined };
+        let why_not = match op.receipt.path {
+            // An inline message comes this way only when credit is short.
+            Path::Inline => Refusal::NoCredit,
+            Path::Mapped => Refusal::NotMapped,
+            _ => Refusal::Declined,
+        };
         op.receipt.took(Path::Eager, why_not);
         op.receipt.copied_user = *end;
         peer.record.count_sent(Path::Eager, len);

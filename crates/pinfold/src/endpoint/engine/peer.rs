@@ -66,6 +66,8 @@ pub(crate) struct Inbound {
     pub got: u64,
     /// Bytes copied to where they belong.
     pub copied: u64,
+    /// Whether the sender took it to be mapped here.
+    pub offered: bool,
     pub sink: Sink,
     /// The credit it holds while nobody has asked for it.
     pub cost: u64,

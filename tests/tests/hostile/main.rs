@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Endpoint, Error, Path, PeerId, Progress, SendRequest, Source, TagMatch};
+use pinfold::{Arena, Endpoint, Error, Path, PeerId, Progress, SendRequest, Source, TagMatch};
 use pinfold_tests::{
     Args, Baseline, Stage,
-    baseline::{Mapped, segments, status_bytes},
+    baseline::{Mapped, arenas, segments, status_bytes},
     host::{peek, scribble, send_raw},
     role::{self, hear, say},
     skip::is_long,
@@ -23,7 +23,11 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
 };
 
-pinfold_tests::roles!(victim, honest, attacker, stranger);
+mod gifts;
+
+use self::gifts::{beggar, flooded, flooder, poor};
+
+pinfold_tests::roles!(victim, honest, attacker, stranger, flooded, flooder, poor, beggar);
 
 /// The tags of attackers have this bit; what the honest peer says is never matched with theirs.
 const HOSTILE: u64 = 1 << 63;
@@ -34,8 +38,10 @@ const ATTACK: Duration = Duration::from_millis(120);
 /// How long an honest answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const ATTACKS: [&str; 9] =
-    ["anywhere", "control", "rings", "headers", "forge", "claims", "closed", "socket", "silence"];
+const ATTACKS: [&str; 11] = [
+    "anywhere", "control", "rings", "headers", "forge", "claims", "closed", "socket", "silence",
+    "arenas", "shelves",
+];
 
 fn play(attacks: &[&str], how: &str) {
     let stage = Stage::new(120);
@@ -73,7 +79,12 @@ fn scribblers() {
 
 #[test]
 fn forgers() {
-    play(&ATTACKS[4..], "inline");
+    play(&ATTACKS[4..9], "inline");
+}
+
+#[test]
+fn givers_of_bad_arenas() {
+    play(&ATTACKS[9..], "inline");
 }
 
 #[test]
@@ -164,9 +175,9 @@ fn victim(args: &Args) {
     assert!(caught > 1, "hardly anything was found out: {ends:?}");
     // Whoever is dead is gone without a trace.
     let end = Instant::now() + PATIENCE;
-    while endpoint.peers().len() > 1 {
+    while endpoint.peers().len() > 1 || !arenas().is_empty() {
         endpoint.progress().unwrap();
-        assert!(Instant::now() < end, "{:?} are still there", endpoint.peers());
+        assert!(Instant::now() < end, "{:?} {:?} are still there", endpoint.peers(), arenas());
     }
     before.returns(Duration::from_secs(2));
     let grown = status_bytes("VmRSS").saturating_sub(memory_before);
@@ -184,21 +195,29 @@ fn honest(_: &Args) {
     thread::spawn(move || tell.send(hear()));
     let mut random = Random::new(5);
     let mut count = 0u64;
+    let mut mapped = 0u64;
+    let arena = Arena::new().expect("an arena");
     let mut exchange = |tag: u64, len: usize| {
-        let request = endpoint.send_owned(victim, tag, stamp::bytes(len, tag));
+        let mut bytes = arena.alloc(len).expect("memory");
+        stamp::fill(&mut bytes, tag);
+        let request = endpoint.send_owned(victim, tag, bytes);
         let back = endpoint.recv_timeout(victim, tag, PATIENCE).expect("the victim answers");
         assert_eq!(back.len(), len);
         stamp::check(&back, tag);
-        request.wait().0.expect("the victim listens");
+        let receipt = request.wait().0.expect("the victim listens");
+        mapped += u64::from(receipt.path == Path::Mapped);
         count += 1;
     };
     while told.try_recv().is_err() {
         let len = random.pick(&[0, 8, 8, 56, 57, 57, 1000, 1000, 9000, 9000, 70_000, 300_000]);
         exchange(random.next() >> 2, len);
     }
-    exchange(BYE, 100);
+    // The victim lets go of it, too.
+    drop(arena);
+    endpoint.send(victim, BYE, &stamp::bytes(100, BYE)).expect("the victim listens");
+    stamp::check(&endpoint.recv_timeout(victim, BYE, PATIENCE).expect("it answers"), BYE);
     endpoint.recv_timeout(victim, BYE, PATIENCE).expect("the victim says goodbye");
-    role::note(format_args!("{count} honest exchanges"));
+    role::note(format_args!("{count} honest exchanges, {mapped} messages by mapping"));
 }
 
 // The attackers. They know the layout of a segment as anybody can read it.
@@ -243,6 +262,7 @@ fn assault(how: &str, random: &mut Random, end: Instant) {
         }
         "socket" => garble_socket(random, end),
         "silence" => thread::sleep(ATTACK),
+        "arenas" | "shelves" => gifts::give(how, random, segment, end),
         "claims" => {
             // Ordinary traffic, while another thread plays with what both sides share.
             let seed = random.next();
