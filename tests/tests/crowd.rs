@@ -19,20 +19,25 @@ pinfold_tests::roles!(member, passer);
 
 // Each with each.
 
-const MEMBERS: u64 = 64;
-/// Messages from each member to each other.
-const EACH: u64 = 4;
-
 /// Mostly short ones; some go by every path.
 const LENGTHS: [usize; 16] =
     [0, 1, 8, 8, 55, 56, 57, 64, 700, 1024, 4096, 8193, 8193, 30_000, 70_000, 260_000];
 
 #[test]
 fn each_with_each() {
-    let stage = Stage::new(120);
-    let mut members: Vec<Player> = (0..MEMBERS)
-        .map(|me| stage.role("member").with("me", me).with("members", MEMBERS).spawn())
-        .collect();
+    meeting(64, 4);
+}
+
+#[test]
+fn two_hundred_each_with_each() {
+    meeting(200, 1);
+}
+
+/// `count` processes, of which each sends so many messages to each other.
+fn meeting(count: u64, each: u64) {
+    let stage = Stage::new(240);
+    let cast = |me| stage.role("member").with("me", me).with("members", count).with("each", each);
+    let mut members: Vec<Player> = (0..count).map(|me| cast(me).spawn()).collect();
     for step in ["listens", "has met all"] {
         for member in &mut members {
             member.expect(step);
@@ -55,7 +60,7 @@ fn each_with_each() {
         member.say("leave");
     }
     all_end_well(&mut members);
-    assert_eq!(sent.iter().sum::<u64>(), MEMBERS * (MEMBERS - 1) * EACH);
+    assert_eq!(sent.iter().sum::<u64>(), count * (count - 1) * each);
     // Nobody gives memory away.
     for path in Path::ALL.into_iter().filter(|path| *path != Path::Handoff) {
         if path == Path::Cma && is_denied {
@@ -83,6 +88,7 @@ fn length(seed: u64) -> usize {
 
 fn member(args: &Args) {
     let (me, members): (u64, u64) = (args.number("me"), args.number("members"));
+    let each: u64 = args.number("each");
     let before = Baseline::now();
     // Pairs agree on different paths.
     let paths = if me % 4 == 3 { PathSet::all().without(Path::Cma) } else { PathSet::all() };
@@ -98,7 +104,7 @@ fn member(args: &Args) {
     say("has met all");
     hear();
     let mut meeting =
-        Meeting { endpoint: &endpoint, peers, me, members, next: Vec::new(), left: 0 };
+        Meeting { endpoint: &endpoint, peers, me, members, each, next: Vec::new(), left: 0 };
     meeting.talk();
     let peers = endpoint.peers();
     assert_eq!(peers.len() as u64, members - 1);
@@ -106,7 +112,7 @@ fn member(args: &Args) {
     let counters = endpoint.counters();
     assert_eq!(
         counters.received.iter().map(|count| count.messages).sum::<u64>(),
-        (members - 1) * EACH
+        (members - 1) * each
     );
     let sent = counters.sent.map(|count| count.messages.to_string()).join(" ");
     let end = if is_denied { "denied" } else { "allowed" };
@@ -139,6 +145,7 @@ struct Meeting<'a> {
     peers: Vec<Option<PeerId>>,
     me: u64,
     members: u64,
+    each: u64,
     /// The number of the next message from each member.
     next: Vec<u64>,
     left: u64,
@@ -147,11 +154,11 @@ struct Meeting<'a> {
 impl Meeting<'_> {
     fn talk(&mut self) {
         self.next = vec![0; self.members as usize];
-        self.left = (self.members - 1) * EACH;
+        self.left = (self.members - 1) * self.each;
         let mut random = Random::new(self.me);
         let mut sends = VecDeque::<SendRequest<Bytes>>::new();
         let arena = Arena::new().expect("an arena");
-        for number in 0..EACH {
+        for number in 0..self.each {
             let (members, first) = (self.members, random.below(self.members));
             for other in (0..members).map(|i| (first + i) % members) {
                 let Some(peer) = self.peers[other as usize] else { continue };
