@@ -131,6 +131,8 @@ fn paths(page: &mut Page, report: &Report) {
             "inline" => "up to 56 bytes, in the descriptor",
             "eager" => "two copies, through shared memory",
             "cma" => "one copy, by the kernel",
+            "mapped" => "one copy, out of an arena that is mapped",
+            "handoff" => "no copy: memory of an arena changes hands",
             _ => "",
         };
         let (word, shade) = if path.works { ("yes", Shade::Green) } else { ("no", Shade::Red) };
@@ -183,8 +185,8 @@ fn facilities(page: &mut Page, all: &[Facility]) {
     }
 }
 
-/// The paths in the order of the table.
-const PATHS: [&str; 3] = ["inline", "eager", "cma"];
+/// The paths in the order of the tables; the first three are always measured.
+const PATHS: [&str; 5] = ["inline", "eager", "cma", "mapped", "handoff"];
 
 fn costs(page: &mut Page, costs: &Costs) {
     page.title("COSTS");
@@ -205,7 +207,7 @@ fn costs(page: &mut Page, costs: &Costs) {
 }
 
 fn table(page: &mut Page, costs: &Costs, title: &str, value: impl Fn(&Cost) -> Option<String>) {
-    let mut paths: Vec<&str> = PATHS.to_vec();
+    let mut paths: Vec<&str> = PATHS[..3].to_vec();
     for row in &costs.rows {
         if row.path != "auto" && !paths.contains(&row.path) {
             paths.push(row.path);
