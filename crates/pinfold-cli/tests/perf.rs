@@ -37,14 +37,22 @@ fn records(out: &[u8]) -> Vec<Value> {
     for record in &records {
         let mut names: Vec<&str> = record.as_object().unwrap().keys().map(|k| &**k).collect();
         names.sort_unstable();
-        let promised =
-            ["class", "median", "n", "p99", "path", "size", "subject", "touched", "unit", "what"];
+        let promised = [
+            "class", "median", "memory", "n", "p99", "path", "size", "subject", "touched", "unit",
+            "what",
+        ];
         assert_eq!(names, promised);
         let one_of = |name: &str, allowed: &[&str]| {
             assert!(allowed.contains(&record[name].as_str().unwrap()), "{record}");
         };
         one_of("what", &["latency", "bandwidth", "bidirectional", "rate", "cpu"]);
-        one_of("subject", &["pinfold", "memcpy", "cma", "pipe", "unix", "tcp", "line", "ring"]);
+        let others = ["memcpy", "cma", "pipe", "unix", "tcp", "line", "ring", "mapping"];
+        one_of("subject", &[&others[..], &["pinfold"]].concat());
+        one_of("memory", &["heap", "arena"]);
+        let shared = record["subject"] == "mapping"
+            || ["mapped", "handoff", "put", "fetch-add"].map(Value::from).contains(&record["path"]);
+        let chosen = record["path"] == "auto";
+        assert!(chosen || shared == (record["memory"] == "arena"), "{record}");
         one_of("class", &["near", "far", "mixed"]);
         let unit = match record["what"].as_str().unwrap() {
             "latency" | "cpu" => "ns",
@@ -89,14 +97,14 @@ fn a_quick_run_measures_everything() {
         assert!(has(&records, "what", what), "{what}: {}", text(&done.stderr));
     }
     // What a filter forbids is named, not passed over; the rest is always there.
-    for subject in ["pinfold", "memcpy", "pipe", "unix", "line", "ring"] {
+    for subject in ["pinfold", "memcpy", "pipe", "unix", "line", "ring", "mapping"] {
         assert!(has(&records, "subject", subject), "{subject}: {}", text(&done.stderr));
     }
     for subject in ["cma", "tcp"] {
         let named = text(&done.stderr).contains(subject);
         assert!(has(&records, "subject", subject) || named, "{subject}");
     }
-    for path in ["inline", "eager", "auto"] {
+    for path in ["inline", "eager", "mapped", "handoff", "put", "fetch-add", "auto"] {
         assert!(has(&records, "path", path), "{path}: {}", text(&done.stderr));
     }
     assert!(records.iter().all(|record| record["touched"] == false));
@@ -115,6 +123,65 @@ fn touched_messages_are_said_to_be() {
     let records = records(&done.stdout);
     assert!(!records.is_empty());
     assert!(records.iter().all(|record| record["touched"] == true));
+}
+
+#[test]
+fn messages_lie_where_they_are_asked_to() {
+    let _alone = alone();
+    let args = ["--json", "--rounds", "1", "--seconds", "3", "--sizes", "70000"];
+    for memory in ["heap", "arena"] {
+        let done = run(&[&args[..], &["--memory", memory, "--what", "latency,bandwidth"]].concat());
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        let records = records(&done.stdout);
+        let pinfold = || records.iter().filter(|record| record["subject"] == "pinfold");
+        assert!(pinfold().count() > 0 && has(&records, "subject", "pipe"));
+        assert!(pinfold().all(|record| record["memory"] == memory), "{records:?}");
+        assert_eq!(has(&records, "path", "mapped"), memory == "arena");
+        assert_eq!(has(&records, "subject", "mapping"), memory == "arena");
+    }
+}
+
+#[test]
+fn some_usual_messages_are_touched_too() {
+    let _alone = alone();
+    let done = run(&[
+        "--json",
+        "--quick",
+        "--what",
+        "latency",
+        "--rounds",
+        "1",
+        "--subjects",
+        "pinfold,pipe",
+    ]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    for record in records(&done.stdout) {
+        // Where a message is touched although not all are, it is for those in an arena.
+        let in_heap = record["subject"] == "pinfold" && record["memory"] == "heap";
+        assert!(!(in_heap && record["touched"] == true), "{record}");
+    }
+    assert!(has(&records(&done.stdout), "memory", "arena"));
+    assert!(records(&done.stdout).iter().any(|record| record["touched"] == true));
+}
+
+#[test]
+fn without_arenas_the_rest_is_measured() {
+    let _alone = alone();
+    // What a limit on file sizes denies: files in memory count.
+    let program = env!("CARGO_BIN_EXE_pinfold");
+    let script = format!(
+        "ulimit -f 2048 && exec {program} perf --json --rounds 1 --seconds 2 --sizes 5000 \
+         --what latency"
+    );
+    let done = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let records = records(&done.stdout);
+    assert!(has(&records, "path", "auto") && has(&records, "path", "eager"));
+    assert!(!has(&records, "memory", "arena"), "{records:?}");
+    let said = text(&done.stderr);
+    for subject in ["pinfold mapped", "pinfold handoff", "pinfold auto arena", "mapping"] {
+        assert!(said.contains(&format!("{subject} cannot be measured here")), "{said}");
+    }
 }
 
 #[test]
@@ -149,6 +216,8 @@ fn nonsense_is_refused_with_2() {
         &["--sizes", "0"][..],
         &["--sizes", "many"],
         &["--what", "luck"],
+        &["--memory", "stone"],
+        &["--memory", "heap", "--paths", "mapped", "--subjects", "pinfold"],
         &["--seconds", "0"],
         &["--seconds", "-1"],
         &["--quick", "--seconds", "60"],

@@ -102,6 +102,82 @@ fn tar_goes_through_with_the_sender_first() {
     tar_round_trip(true);
 }
 
+/// Sends a file of whole blocks and a bit, both sides with these words; the receipts.
+fn receipts(place: &Place, send: &[&str], recv: &[&str]) -> [serde_json::Value; 2] {
+    let contents = pattern((5 << 20) + 100_000, 7);
+    fs::write(place.path("file"), &contents).unwrap();
+    place.dir("out");
+    let recv = place.recv(&[&["--json", BOX, "out", "--force"], recv].concat());
+    let sent = place.send(&[&["--json", "file", BOX], send].concat()).end();
+    let received = recv.end();
+    sent.assert_code(0);
+    received.assert_code(0);
+    assert!(fs::read(place.path("out/file")).unwrap() == contents);
+    [sent.json(), received.json()]
+}
+
+fn messages(receipt: &serde_json::Value, path: &str) -> u64 {
+    receipt["paths"][path]["messages"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn whole_blocks_are_given_away() {
+    for receipt in receipts(&Place::new(), &[], &[]) {
+        assert_eq!(messages(&receipt, "handoff"), 5, "{receipt}");
+        assert_eq!(receipt["paths"]["handoff"]["bytes"], 5 << 20, "{receipt}");
+        // Nothing but the rest of the file was copied, and records.
+        let copied: u64 =
+            ["copied_user", "copied_kernel"].iter().filter_map(|name| receipt[name].as_u64()).sum();
+        assert!(copied <= 2 * 100_000 + 4096, "{receipt}");
+    }
+}
+
+#[test]
+fn blocks_are_copied_out_of_the_arena_where_they_cannot_be_given() {
+    let place = Place::new();
+    // At either side; what has no choice but eager may try that now and then.
+    for (send, recv) in [(&["--paths", "inline,eager,mapped"][..], &[][..])] {
+        for receipt in receipts(&place, send, recv) {
+            assert_eq!(messages(&receipt, "handoff"), 0, "{receipt}");
+            let copied = messages(&receipt, "mapped") + messages(&receipt, "eager");
+            assert!(messages(&receipt, "mapped") >= 3 && copied >= 5, "{receipt}");
+        }
+    }
+}
+
+#[test]
+fn blocks_go_by_other_paths_where_there_is_no_arena() {
+    let place = Place::new();
+    for paths in ["inline,eager,cma", "eager"] {
+        for (send, recv) in [(&["--paths", paths][..], &[][..]), (&[], &["--paths", paths])] {
+            for receipt in receipts(&place, send, recv) {
+                assert_eq!(messages(&receipt, "handoff"), 0, "{receipt}");
+                assert_eq!(messages(&receipt, "mapped"), 0, "{receipt}");
+                assert!(messages(&receipt, "eager") + messages(&receipt, "cma") >= 5, "{receipt}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_can_have_no_arena_sends_all_the_same() {
+    let place = Place::new();
+    let contents = pattern(3 << 20, 8);
+    fs::write(place.path("file"), &contents).unwrap();
+    place.dir("out");
+    let recv = place.recv(&["--json", BOX, "out"]);
+    // Files in memory count, and an arena is at least 2 MiB of one.
+    let script = format!("ulimit -f 1024; exec {PROGRAM} send --json file {BOX}");
+    let sent = place.run_in(Command::new("sh").args(["-c", &script])).end();
+    let received = recv.end();
+    sent.assert_code(0);
+    received.assert_code(0);
+    assert!(fs::read(place.path("out/file")).unwrap() == contents);
+    for receipt in [sent.json(), received.json()] {
+        assert_eq!(messages(&receipt, "handoff") + messages(&receipt, "mapped"), 0, "{receipt}");
+    }
+}
+
 #[test]
 fn a_tree_and_a_file_go_to_a_directory() {
     let place = Place::new();
@@ -131,7 +207,7 @@ fn a_tree_and_a_file_go_to_a_directory() {
         assert_eq!(json["ok"], true);
         assert_eq!(json["files"], 12);
         assert_eq!(json["bytes"], bytes);
-        let by_path: u64 = ["inline", "eager", "cma"]
+        let by_path: u64 = ["inline", "eager", "cma", "mapped", "handoff"]
             .iter()
             .filter_map(|path| json["paths"][path]["bytes"].as_u64())
             .sum();

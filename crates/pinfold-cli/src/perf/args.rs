@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use super::{
     fail::{Fail, Result},
     plan::Wish,
-    terms::{Kind, Route, What},
+    terms::{Kind, Memory, Route, What},
 };
 
 /// Seconds that everything takes, unless told otherwise.
@@ -48,10 +48,18 @@ pub(crate) struct PerfArgs {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     paths: Vec<Route>,
 
+    /// Where Pinfold's messages lie [default: both]
+    ///
+    /// What is not Pinfold always has its messages in ordinary memory, but for mapping, which is
+    /// what messages in an arena are measured against.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    memory: Vec<Memory>,
+
     /// Write every message anew before it is sent, and read it after it has arrived
     ///
     /// What the writing and reading takes is not counted; what it does to the caches is.
-    /// Otherwise the memory stays as it is between messages, as in most benchmarks.
+    /// Otherwise the memory stays as it is between messages, as in most benchmarks; of the usual
+    /// sizes some are then measured both ways.
     #[arg(long)]
     touch: bool,
 
@@ -85,7 +93,7 @@ pub(crate) struct PerfArgs {
 
     /// Be the second process: wait at this address for the one that measures
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["connect", "quick", "what", "sizes",
-        "subjects", "paths", "touch", "rounds", "seconds", "cores", "json", "html", "full"])]
+        "subjects", "paths", "memory", "touch", "rounds", "seconds", "cores", "json", "html", "full"])]
     listen: Option<String>,
 
     /// Be the process that measures, with the one that listens at this address
@@ -102,6 +110,7 @@ Examples:
   pinfold perf --quick
   pinfold perf --what latency --sizes 8,1K,64K --full
   pinfold perf --touch --html perf.html
+  pinfold perf --memory arena --sizes 1M,4M
   pinfold perf --json | jq 'select(.subject == \"pinfold\")'
 
 Near and far: a virtual machine's cores move, and what passes between them takes 3 to 5 times
@@ -110,8 +119,10 @@ only with others of its class: near, far, or mixed where it changed meanwhile.
 
 Fields of a line of --json, which come when all is measured:
   what           latency, rate, bandwidth, bidirectional (both directions, their sum) or cpu
-  subject, path  who: pinfold by the path inline, eager, cma or auto (it chooses); memcpy, cma,
-                 pipe, unix, tcp, line or ring by the path null
+  subject, path  who: pinfold by the path inline, eager, cma, mapped, handoff, put, fetch-add or
+                 auto (it chooses); memcpy, cma, pipe, unix, tcp, line, ring or mapping by the
+                 path null
+  memory         where the messages lie: heap, ordinary memory; or arena, which the other side maps
   size, touched  bytes in a message; whether each was written before and read after it went
   class          near, far or mixed
   median, p99    over n samples, in unit: ns, MB/s (10^6 bytes) or M/s (10^6 messages); p99 is
@@ -166,7 +177,9 @@ impl PerfArgs {
             whats: or_all(&self.what, &What::ALL),
             sizes: self.sizes.clone(),
             kinds: or_all(&self.subjects, &Kind::ALL),
+            size_max: usize::MAX,
             routes: or_all(&self.paths, &Route::ALL),
+            memories: or_all(&self.memory, &Memory::ALL),
             rounds: self.rounds.unwrap_or(if self.quick { 5 } else { 7 }),
             touched: self.touch,
             quick: self.quick,
@@ -175,7 +188,8 @@ impl PerfArgs {
             return Err(Fail::Usage(
                 "none of the subjects and paths asked for can be measured in this way: line does \
                  latency of 8 bytes, inline up to 56 bytes, ring everything but cpu, memcpy \
-                 neither rate nor bidirectional"
+                 neither rate nor bidirectional; mapped and mapping need --memory arena, more \
+                 than 56 bytes, and do neither rate nor cpu; handoff and put do latency, fetch-add rate, without --touch"
                     .into(),
             ));
         }

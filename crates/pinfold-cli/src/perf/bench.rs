@@ -16,8 +16,8 @@ use super::{
     stage::Stage,
     stats,
     subject::{
-        Bench, Subject, Waiting, cma::Cma, line::Line, memcpy::Memcpy, pinfold::Pinfold, pipe,
-        ring::Ring, tcp, unix,
+        Bench, Subject, Waiting, cma::Cma, handoff::Handoff, line::Line, mapping::Mapping,
+        memcpy::Memcpy, pinfold::Pinfold, pipe, region::Region, ring::Ring, tcp, unix,
     },
     terms::{Id, Kind, Outcome, Route, Side, Spec, What},
     verify,
@@ -31,12 +31,17 @@ pub(crate) fn set_up(id: Id, pair: &mut Pair) -> Result<Box<dyn Bench>> {
     Ok(match id.kind {
         Kind::Line => Box::new(Line::set_up(pair)?),
         Kind::Ring => Box::new(Ring::set_up(pair)?),
+        Kind::Mapping => Box::new(Mapping::set_up(pair)?),
         Kind::Memcpy => Box::new(Memcpy),
         Kind::Cma => Box::new(Cma::set_up(pair)?),
         Kind::Pipe => Box::new(pipe::set_up(pair)?),
         Kind::Unix => Box::new(unix::set_up(pair)?),
         Kind::Tcp => Box::new(tcp::set_up(pair)?),
-        Kind::Pinfold => Box::new(Pinfold::set_up(pair, id.route.unwrap_or(Route::Auto))?),
+        Kind::Pinfold => match id.route {
+            Some(Route::Handoff) => Box::new(Handoff::set_up(pair, id)?),
+            Some(Route::Put | Route::FetchAdd) => Box::new(Region::set_up(pair, id)?),
+            _ => Box::new(Pinfold::set_up(pair, id)?),
+        },
     })
 }
 
@@ -54,10 +59,10 @@ pub(crate) fn cpu_ns() -> u64 {
 }
 
 /// This side's part of one run.
-fn run<S: Subject>(subject: &mut S, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
+pub(super) fn run<S: Subject>(subject: &mut S, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
     let memories = spec.memories();
-    stage.out.shape(spec.size, memories)?;
-    stage.into.shape(spec.size, memories)?;
+    stage.out.shape(spec.size, memories, spec.memory)?;
+    stage.into.shape(spec.size, memories, spec.memory)?;
     let side = stage.sync.side;
     stage.out.fill(spec.first_number(side));
     let waiting = if spec.what == What::Cpu { Waiting::Sleep } else { Waiting::Spin };

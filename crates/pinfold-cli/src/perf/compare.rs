@@ -3,18 +3,22 @@
 use super::{
     class::Class,
     record::Record,
-    terms::{Cell, Id, Kind, Route},
+    terms::{Cell, Group, Id, Kind, Route, What},
 };
 
 /// One row of a summary.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) cell: Cell,
+    /// What of Pinfold it is about.
+    pub(crate) group: Group,
     pub(crate) class: Class,
     pub(crate) memcpy: Option<Record>,
-    /// The better of the line and the ring.
+    /// The better of the line and the ring; for an arena, what a mapping does; for what is given,
+    /// the line, whatever the size.
     pub(crate) floor: Option<Record>,
-    /// The best of what one would use instead.
+    /// The best of what one would use instead; for an arena, two copies through a ring are among
+    /// that.
     pub(crate) best: Option<Record>,
     /// Pinfold as it is used: choosing by itself; or the best single path if that was not asked
     /// for.
@@ -37,13 +41,14 @@ impl Row {
 
 /// How many times better `one` is than `other`.
 fn goodness(one: &Record, other: &Record) -> Option<f64> {
-    debug_assert_eq!((one.what, one.size, one.class), (other.what, other.size, other.class));
+    debug_assert_eq!((one.what, one.class), (other.what, other.class));
     let ratio = one.median / other.median;
     let better = if one.unit.more_is_better() { ratio } else { 1.0 / ratio };
     (better.is_finite() && better > 0.0).then_some(better)
 }
 
-/// The rows of all records, in the order of measures, sizes and classes.
+/// The rows of all records, in the order of measures, groups, sizes and classes; those whose
+/// messages were touched by themselves.
 ///
 /// The best of a few is no best: a class in which only some of the subjects were seen makes no
 /// row beside one with more. Nor do mixed runs, which can hardly be compared.
@@ -51,52 +56,105 @@ pub(crate) fn rows(
     records: &[Record],
     path_taken: impl Fn(Cell, Id) -> Option<&'static str>,
 ) -> Vec<Row> {
-    let mut keys: Vec<(Cell, Class)> = records.iter().map(|r| (cell_of(r), r.class)).collect();
-    keys.sort();
-    keys.dedup();
-    let seen = |cell: Cell, class: Class| {
-        records.iter().filter(|r| cell_of(r) == cell && r.class == class).count()
-    };
-    // How much a row is worth: as many subjects as there are, and better settled than mixed.
-    let worth = |cell: Cell, class: Class| match seen(cell, class) {
-        0 => (false, 0),
-        subjects => (class != Class::Mixed, subjects),
-    };
-    let most = |cell: Cell| Class::ALL.map(|class| worth(cell, class)).into_iter().max();
-    let wanted = keys.iter().filter(|&&(cell, class)| Some(worth(cell, class)) == most(cell));
-    wanted.map(|&(cell, class)| row(records, cell, class, &path_taken)).collect()
+    let mut cells: Vec<Cell> = records.iter().map(cell_of).collect();
+    cells.sort_unstable();
+    cells.dedup();
+    let mut rows = Vec::new();
+    for cell in cells {
+        for group in groups(records, cell) {
+            // A number that is added is no message, so messages are nothing to set it against.
+            let alone = (group, cell.what) == (Group::Region, What::Rate);
+            let here = |r: &&Record| {
+                cell_of(r) == cell && belongs(r, group) && !(alone && r.id().group().is_none())
+            };
+            let here: Vec<&Record> = records.iter().filter(here).collect();
+            // How much a row is worth: as many subjects as there are, and better settled than mixed.
+            let worth = |class: Class| match here.iter().filter(|r| r.class == class).count() {
+                0 => (false, 0),
+                subjects => (class != Class::Mixed, subjects),
+            };
+            let most = Class::ALL.map(worth).into_iter().max();
+            let wanted = Class::ALL
+                .into_iter()
+                .filter(|&class| worth(class).1 > 0 && Some(worth(class)) == most);
+            rows.extend(wanted.map(|class| Row {
+                floor: floor(records, &here, group, class),
+                ..row(&here, cell, group, class, &path_taken)
+            }));
+        }
+    }
+    rows.sort_by_key(|row| (row.cell.what, row.cell.touched, row.group, row.cell.size, row.class));
+    rows
 }
 
 fn cell_of(record: &Record) -> Cell {
     Cell { what: record.what, size: record.size, touched: record.touched }
 }
 
+/// The groups that a cell has rows for: ordinary memory if there is nothing of Pinfold.
+fn groups(records: &[Record], cell: Cell) -> Vec<Group> {
+    let of = |r: &Record| r.id().group().filter(|_| cell_of(r) == cell);
+    let mut groups: Vec<Group> = records.iter().filter_map(of).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    if groups.is_empty() { vec![Group::Heap] } else { groups }
+}
+
+/// Whether a record stands in rows of this group.
+fn belongs(record: &Record, group: Group) -> bool {
+    record.id().group().is_none_or(|only| only == group)
+}
+
+/// The best of some records of a class.
+fn best_of<'a>(
+    records: impl Iterator<Item = &'a Record>,
+    class: Class,
+    wanted: impl Fn(&Record) -> bool,
+) -> Option<Record> {
+    let better = |one: &&Record, other: &&Record| {
+        let order = one.median.total_cmp(&other.median);
+        if one.unit.more_is_better() { order } else { order.reverse() }
+    };
+    records.filter(|r| r.class == class && wanted(r)).max_by(better).cloned()
+}
+
+/// What the bare machine does, in rows that are made of `here`.
+fn floor(all: &[Record], here: &[&Record], group: Group, class: Class) -> Option<Record> {
+    let here = here.iter().copied();
+    match group {
+        Group::Heap | Group::Region => {
+            best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Ring))
+        }
+        Group::Arena => best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Mapping)),
+        Group::Given => {
+            best_of(all.iter(), class, |r| (r.subject, r.what) == (Kind::Line, What::Latency))
+        }
+    }
+}
+
 fn row(
-    records: &[Record],
+    here: &[&Record],
     cell: Cell,
+    group: Group,
     class: Class,
     path_taken: &impl Fn(Cell, Id) -> Option<&'static str>,
 ) -> Row {
-    let here = || records.iter().filter(move |r| cell_of(r) == cell && r.class == class);
-    let best_of = |wanted: &dyn Fn(&Record) -> bool| {
-        let better = |one: &&Record, other: &&Record| {
-            let order = one.median.total_cmp(&other.median);
-            if one.unit.more_is_better() { order } else { order.reverse() }
-        };
-        here().filter(|r| wanted(r)).max_by(better).cloned()
-    };
-    let auto = here().find(|r| r.path == Some(Route::Auto)).cloned();
-    let pinfold = auto.or_else(|| best_of(&|r| r.subject == Kind::Pinfold));
+    let find = |wanted: &dyn Fn(&Record) -> bool| best_of(here.iter().copied(), class, wanted);
+    let pinfold =
+        find(&|r| r.path == Some(Route::Auto)).or_else(|| find(&|r| r.subject == Kind::Pinfold));
     let path = pinfold.as_ref().and_then(|record| match record.path {
         Some(Route::Auto) => path_taken(cell, record.id()).or(Some("auto")),
         other => other.map(Route::name),
     });
+    let two_copies =
+        |r: &Record| matches!(group, Group::Arena | Group::Given) && r.subject == Kind::Ring;
     Row {
         cell,
+        group,
         class,
-        memcpy: here().find(|r| r.subject == Kind::Memcpy).cloned(),
-        floor: best_of(&|r| matches!(r.subject, Kind::Line | Kind::Ring)),
-        best: best_of(&|r| r.subject.is_alternative()),
+        memcpy: find(&|r| r.subject == Kind::Memcpy),
+        floor: None,
+        best: find(&|r| r.subject.is_alternative() || two_copies(r)),
         pinfold,
         path,
     }
@@ -132,6 +190,35 @@ mod tests {
         let mixed = |row: &&Row| row.class == Class::Mixed;
         assert_eq!(rows.iter().filter(mixed).count(), 1);
         assert_eq!(rows.iter().find(mixed).unwrap().cell.what, What::Rate);
+    }
+
+    #[test]
+    fn arenas_have_rows_and_floors_of_their_own() {
+        let records = testing::findings().collected.records();
+        let rows = rows(&records, |_, _| Some("mapped"));
+        let at = |row: &&Row| (row.cell.what, row.cell.size) == (What::Bandwidth, 4 << 20);
+        let here: Vec<&Row> = rows.iter().filter(at).collect();
+        // Untouched in ordinary memory and in an arena, and touched in an arena.
+        let kinds: Vec<_> = here.iter().map(|row| (row.cell.touched, row.group)).collect();
+        assert_eq!(kinds, [(false, Group::Heap), (false, Group::Arena), (true, Group::Arena)]);
+        let subject = |record: &Option<Record>| record.as_ref().map(|record| record.subject);
+        // The same records of the others, but the ring changes sides.
+        assert_eq!(subject(&here[0].floor), Some(Kind::Ring));
+        assert_eq!(subject(&here[0].best), Some(Kind::Pipe));
+        assert_eq!(subject(&here[1].floor), Some(Kind::Mapping));
+        assert_eq!(subject(&here[1].best), Some(Kind::Ring));
+        assert!((here[1].against_best().unwrap() - 3.0).abs() < 0.01);
+        assert_eq!(subject(&here[2].best), Some(Kind::Pipe));
+        assert_eq!(here[2].path, Some("mapped"));
+        // What is added is set against nothing.
+        let added = rows.iter().find(|row| row.group == Group::Region).unwrap();
+        assert!(added.best.is_none() && added.floor.is_none());
+        // What is given is set against the messages of the same size, and against a bare hop.
+        let given = rows.iter().find(|row| row.group == Group::Given).unwrap();
+        assert_eq!((given.cell.size, given.path), (1 << 20, Some("handoff")));
+        assert_eq!(subject(&given.floor), Some(Kind::Line));
+        assert!((given.of_floor().unwrap() - 0.5).abs() < 0.01);
+        assert_eq!(subject(&given.best), Some(Kind::Ring));
     }
 
     #[test]

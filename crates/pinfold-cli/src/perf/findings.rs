@@ -39,7 +39,7 @@ impl Findings {
         if self.touched {
             "Every message was written before it was sent and read after it arrived (not timed)."
         } else {
-            "The payload stayed as it was between messages (--touch writes and reads it)."
+            "Between messages the payload stayed as it was, unless a table says otherwise."
         }
     }
 

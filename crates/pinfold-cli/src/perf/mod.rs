@@ -5,7 +5,7 @@
 //! - [`terms`]: the nouns of what follows.
 //! - [`args`], [`plan`], [`pace`]: what to measure, in which order, for how long.
 //! - [`pair`], [`meet`], [`control`], [`cores`], [`answer`]: the two processes and how they talk.
-//! - [`sync`], [`shared`], [`stage`]: how they keep step during a run.
+//! - [`sync`], [`shared`], [`exposed`], [`stage`]: how they keep step during a run.
 //! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
 //! - [`class`], [`stats`], [`record`], [`findings`]: what comes out.
 //! - [`compare`], [`table`], [`html`], [`machine`], [`units`]: how it is shown.
@@ -20,6 +20,7 @@ pub(crate) mod class;
 mod compare;
 mod control;
 mod cores;
+mod exposed;
 mod fail;
 mod findings;
 mod html;

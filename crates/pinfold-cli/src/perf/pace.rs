@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::terms::{Cell, Spec, What};
+use super::terms::{Cell, Memory, Spec, What};
 
 /// Below this many picoseconds one way, a latency sample is the mean of [`BATCH`] round trips:
 /// reading the clock takes 10 to 20 ns.
@@ -25,8 +25,11 @@ const TOUCHED_BYTES: usize = 1 << 20;
 /// What writing or checking a byte takes, picoseconds; a guess, for planning only.
 const TOUCH_PS: f64 = 120.0;
 
+/// Which of the subjects that were set up, and where its messages lie.
+pub(crate) type Subject = (usize, Memory);
+
 /// A short run to learn how long a message takes.
-pub(crate) fn trial(cell: Cell, subject: usize, run: u64) -> Spec {
+pub(crate) fn trial(cell: Cell, subject: Subject, run: u64) -> Spec {
     let some = ((256 << 10) / cell.size.max(1)).clamp(1, 16) as u64;
     let burst = ((4 << 20) / cell.size.max(1)).clamp(1, 64) as u64;
     let per_sample = match cell.what {
@@ -39,7 +42,13 @@ pub(crate) fn trial(cell: Cell, subject: usize, run: u64) -> Spec {
 }
 
 /// A run that takes about `allowance`, if a message takes about `ps` picoseconds.
-pub(crate) fn measure(cell: Cell, subject: usize, run: u64, ps: u64, allowance: Duration) -> Spec {
+pub(crate) fn measure(
+    cell: Cell,
+    subject: Subject,
+    run: u64,
+    ps: u64,
+    allowance: Duration,
+) -> Spec {
     // The probes, the messages between the processes and the check take their part.
     let allowed = allowance.as_secs_f64() * 1e12 * 0.85 - 100e6;
     let ps = ps.max(1) as f64;
@@ -76,14 +85,23 @@ fn touched_burst(size: usize) -> u64 {
     1 << most.ilog2()
 }
 
-fn spec(cell: Cell, subject: usize, run: u64, warm_up: u64, samples: u64, per_sample: u64) -> Spec {
+fn spec(
+    cell: Cell,
+    (subject, memory): Subject,
+    run: u64,
+    warm_up: u64,
+    samples: u64,
+    per_sample: u64,
+) -> Spec {
     let Cell { what, size, touched } = cell;
-    Spec { subject, what, size, touched, run, warm_up, samples, per_sample }
+    Spec { subject, what, size, touched, memory, run, warm_up, samples, per_sample }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HEAP: Subject = (0, Memory::Heap);
 
     fn cell(what: What, size: usize, touched: bool) -> Cell {
         Cell { what, size, touched }
@@ -95,7 +113,7 @@ mod tests {
         for what in What::ALL {
             for (size, ps) in [(8, 50_000), (8, 2_000_000), (4096, 500_000), (1 << 20, 80_000_000)]
             {
-                let spec = measure(cell(what, size, false), 0, 1, ps, allowance);
+                let spec = measure(cell(what, size, false), HEAP, 1, ps, allowance);
                 let ways = if what == What::Latency { 2 } else { 1 };
                 let messages = (spec.warm_up + spec.samples) * spec.per_sample;
                 let took = messages * ways * ps;
@@ -108,14 +126,14 @@ mod tests {
     #[test]
     fn quick_messages_are_timed_in_batches() {
         let allowance = Duration::from_millis(20);
-        let spec = |ps| measure(cell(What::Latency, 8, false), 0, 1, ps, allowance);
+        let spec = |ps| measure(cell(What::Latency, 8, false), HEAP, 1, ps, allowance);
         assert_eq!(spec(80_000).per_sample, 64);
         assert_eq!(spec(1_200_000).per_sample, 1);
     }
 
     #[test]
     fn slow_subjects_still_get_samples() {
-        let slow = measure(cell(What::Bandwidth, 1 << 30, true), 0, 1, u64::MAX, Duration::ZERO);
+        let slow = measure(cell(What::Bandwidth, 1 << 30, true), HEAP, 1, u64::MAX, Duration::ZERO);
         assert_eq!((slow.samples, slow.per_sample), (3, 1));
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     class::Class,
     stats::Times,
-    terms::{Cell, Id, Kind, Route, What},
+    terms::{Cell, Id, Kind, Memory, Route, What},
 };
 
 /// One line of `--json`. The names and values of its fields are a promise to scripts.
@@ -21,6 +21,8 @@ pub(crate) struct Record {
     pub(crate) subject: Kind,
     /// Pinfold's paths; `null` for others.
     pub(crate) path: Option<Route>,
+    /// Where messages lie.
+    pub(crate) memory: Memory,
     /// Bytes in a message.
     pub(crate) size: usize,
     /// Whether every message was written before and read after it went.
@@ -65,9 +67,9 @@ impl Unit {
 }
 
 impl Record {
-    /// The subject and its path.
+    /// The subject, its path and its memory.
     pub(crate) fn id(&self) -> Id {
-        Id { kind: self.subject, route: self.path }
+        Id { kind: self.subject, route: self.path, memory: self.memory }
     }
 
     fn new(cell: Cell, id: Id, class: Class, times: &Times) -> Record {
@@ -76,6 +78,7 @@ impl Record {
             what,
             subject: id.kind,
             path: id.route,
+            memory: id.memory,
             size,
             touched,
             class,
@@ -161,12 +164,15 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         let mut names: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
         names.sort_unstable();
-        let promised =
-            ["class", "median", "n", "p99", "path", "size", "subject", "touched", "unit", "what"];
+        let promised = [
+            "class", "median", "memory", "n", "p99", "path", "size", "subject", "touched", "unit",
+            "what",
+        ];
         assert_eq!(names, promised);
         assert_eq!(value["what"], "latency");
         assert_eq!(value["subject"], "pinfold");
         assert_eq!(value["path"], "eager");
+        assert_eq!(value["memory"], "heap");
         assert_eq!(value["size"], 8);
         assert_eq!(value["touched"], false);
         assert_eq!(value["class"], "near");
@@ -189,6 +195,8 @@ mod tests {
         assert_eq!(names(kinds.to_vec()), Kind::ALL.map(Kind::name));
         let routes = Route::ALL.map(|route| serde_json::to_value(route).unwrap());
         assert_eq!(names(routes.to_vec()), Route::ALL.map(Route::name));
+        let memories = Memory::ALL.map(|memory| serde_json::to_value(memory).unwrap());
+        assert_eq!(names(memories.to_vec()), Memory::ALL.map(Memory::name));
         let units = What::ALL.map(|what| serde_json::to_value(Unit::of(what)).unwrap());
         assert_eq!(names(units.to_vec()), ["ns", "M/s", "MB/s", "MB/s", "ns"]);
     }

@@ -16,13 +16,17 @@ use super::{
     plan::{self, Budget, Step, Turn, Wish},
     stage::Stage,
     subject::Bench,
-    terms::{Cell, Id, Outcome, Spec, What},
+    terms::{Cell, Group, Id, Memory, Outcome, Spec, What},
     units, watchdog,
 };
 use crate::progress;
 
 /// Steps that take so much longer than they may are worth a note.
 const HELD_UP: Duration = Duration::from_secs(3);
+
+/// Usual sizes up to this, bytes, are not left out for want of memory: what cannot have that much is
+/// told so.
+const LONG_BYTES: usize = 1 << 20;
 
 /// The first process's state.
 struct Runner<'a> {
@@ -79,7 +83,7 @@ impl Runner<'_> {
                     .into(),
             );
         }
-        enough_memory(wish)?;
+        let wish = &self.within_memory(wish)?;
         self.set_up(wish)?;
         let steps = plan::steps(wish, &self.subjects.iter().map(|(id, _)| *id).collect::<Vec<_>>());
         let bar = progress::steps(steps.len() as u64);
@@ -134,6 +138,34 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// What is wished for as far as there is memory: of the usual sizes those that fit.
+    fn within_memory(&self, wish: &Wish) -> Result<Wish> {
+        let mut wish = wish.clone();
+        let Some(free) = machine::available_bytes() else { return Ok(wish) };
+        let mut left_out = None;
+        loop {
+            let (needed, longest) = memory_needed(&wish);
+            if needed <= free {
+                break;
+            }
+            if !wish.sizes.is_empty() || longest <= LONG_BYTES {
+                return Err(Fail::Said(format!(
+                    "messages of {} need {} of memory and {} are free; ask for smaller --sizes",
+                    units::bytes(longest),
+                    units::gibibytes(needed),
+                    units::gibibytes(free)
+                )));
+            }
+            wish.size_max = longest - 1;
+            left_out = Some(longest);
+        }
+        if let Some(size) = left_out {
+            let size = units::bytes(size);
+            self.note(format!("messages of {size} and more are left out for want of memory"));
+        }
+        Ok(wish)
+    }
+
     /// Has the reader told.
     fn note(&self, note: String) {
         self.ledger.add(|findings| findings.notes.push(note));
@@ -168,7 +200,7 @@ impl Runner<'_> {
         let (outcome, mut times) = match self.expected.get(&(cell, id)) {
             Some(&ps) => self.measure(cell, subject, ps, allowance)?,
             None => {
-                let trial = pace::trial(cell, subject, self.next_run());
+                let trial = pace::trial(cell, (subject, id.memory), self.next_run());
                 let (outcome, times) = self.run(&trial, allowance)?;
                 match allowance.checked_sub(began.elapsed()) {
                     Some(left) => {
@@ -203,7 +235,8 @@ impl Runner<'_> {
         ps: u64,
         allowance: Duration,
     ) -> Result<(Outcome, Vec<u64>)> {
-        let spec = pace::measure(cell, subject, self.next_run(), ps, allowance);
+        let memory = self.subjects[subject].0.memory;
+        let spec = pace::measure(cell, (subject, memory), self.next_run(), ps, allowance);
         self.run(&spec, allowance)
     }
 
@@ -231,20 +264,21 @@ impl Runner<'_> {
     }
 }
 
-/// Whether there is memory for the longest messages.
-fn enough_memory(wish: &Wish) -> Result<()> {
-    let longest = wish.cells().iter().map(|cell| cell.size).max().unwrap_or(0);
-    // Each process has one to send and one to receive into.
-    let needed = 4 * longest as u64;
-    match machine::available_bytes() {
-        Some(free) if free < needed => Err(Fail::Said(format!(
-            "messages of {} need {} of memory and {} are free; ask for smaller --sizes",
-            units::bytes(longest),
-            units::gibibytes(needed),
-            units::gibibytes(free)
-        ))),
-        _ => Ok(()),
-    }
+/// What both processes need for messages up to the longest, bytes, and which that is.
+fn memory_needed(wish: &Wish) -> (u64, usize) {
+    let (cells, subjects) = (wish.cells(), wish.subjects());
+    let longest = |wanted: &dyn Fn(&Id) -> bool| {
+        let has = |cell: &&Cell| {
+            subjects.iter().filter(|id| wanted(id)).any(|&id| wish.wants(**cell, id))
+        };
+        cells.iter().filter(has).map(|cell| cell.size as u64).max().unwrap_or(0)
+    };
+    // Each process has one to send and one to receive into; in an arena the same, and one more for
+    // what that is measured against; and one that it gives away.
+    let needed = 4 * longest(&|id| id.memory == Memory::Heap)
+        + 6 * longest(&|id| id.group() == Some(Group::Arena))
+        + 2 * longest(&|id| id.group() == Some(Group::Given));
+    (needed, longest(&|_| true) as usize)
 }
 
 fn describe(step: &Step) -> String {

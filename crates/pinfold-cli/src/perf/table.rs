@@ -51,9 +51,12 @@ fn text(findings: &Findings, output: &Output) -> String {
     let records = findings.collected.records();
     let all = rows(&records, |cell, id| findings.collected.path_taken(cell, id));
     for what in What::ALL {
-        let of_what: Vec<&Row> = all.iter().filter(|row| row.cell.what == what).collect();
-        if !of_what.is_empty() {
-            summary(&mut text, what, &of_what, output.color);
+        for touched in [false, true] {
+            let wanted = |row: &&Row| (row.cell.what, row.cell.touched) == (what, touched);
+            let here: Vec<&Row> = all.iter().filter(wanted).collect();
+            if !here.is_empty() {
+                summary(&mut text, &title(what, touched && !findings.touched), &here, output.color);
+            }
         }
     }
     text.push_str(LEGEND);
@@ -65,19 +68,25 @@ fn text(findings: &Findings, output: &Output) -> String {
 }
 
 const LEGEND: &str = "
-floor   what the bare machine does with one or two copies: a cache line bounced between the cores
-        (line), a ring in shared memory without tags, matching or checks (ring)
+memory  where Pinfold's messages lie: in ordinary memory (heap), or in an arena, which the other side
+        maps; or they are memory of an arena that is given away (given), whose bytes nobody copies;
+        or they are written into a region of the other side, which sees them there, or numbers are
+        added to a word of it (region). What is not Pinfold has them in ordinary memory
+floor   what the bare machine does: a cache line bounced between the cores (line), a ring in shared
+        memory without tags, matching or checks (ring); for an arena, a copy out of a mapping of the
+        other side's memory (mapping); for what is given, the line
 memcpy  a copy within one process, no message at all
-best    the best of process_vm_readv (cma), pipe, Unix socket (unix), loopback TCP (tcp)
+best    the best of process_vm_readv (cma), pipe, Unix socket (unix), loopback TCP (tcp); for an
+        arena and what is given the ring, too
 Pinfold tagged messages through send and recv_into, in a stream many at a time
 vs best how many times better Pinfold is than that; below 1.00 it is worse
 near    the cores are close to each other; far: they are not, in a virtual machine that may
         change at any time; only runs of the same class are compared
 ";
 
-/// The heading of a measure's table.
-fn title(what: What) -> &'static str {
-    match what {
+/// The heading of a measure's table; `touched` if that is not so for all of them.
+fn title(what: What, touched: bool) -> String {
+    let title = match what {
         What::Latency => "LATENCY: one message, one way (half a round trip). Less is better.",
         What::Rate => "RATE: 8-byte messages one way, millions a second. More is better.",
         What::Bandwidth => "BANDWIDTH: a stream one way, bytes a second. More is better.",
@@ -86,38 +95,43 @@ fn title(what: What) -> &'static str {
             "PROCESSOR TIME of both processes, in a stream, waiting asleep; per message, from 4 KiB \
              on per gigabyte.\nLess is better."
         }
-    }
+    };
+    let touched =
+        if touched { "\nEvery message written before and read after it went:" } else { "" };
+    format!("{title}{touched}")
 }
 
 /// One measure: a row for each size and class.
-fn summary(text: &mut String, what: What, rows: &[&Row], color: bool) {
-    let _ = writeln!(text, "\n{}", title(what));
+fn summary(text: &mut String, title: &str, rows: &[&Row], color: bool) {
+    let _ = writeln!(text, "\n{title}");
     let _ = writeln!(
         text,
-        "{:>8}  {:5} {:>10}  {:>15}  {:>15}  {:>19}  {:>8}  {:>7}",
-        "size", "class", "memcpy", "floor", "best", "Pinfold", "vs best", "of floor"
+        "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>15}  {:>22}  {:>8}  {:>7}",
+        "size", "class", "memory", "memcpy", "floor", "best", "Pinfold", "vs best", "of floor"
     );
     for row in rows {
         let show = |record: Option<&Record>| record.map_or("-".into(), value);
-        let named = |record: Option<&Record>| {
-            record.map_or("-".into(), |r| format!("{} {:4}", value(r), r.subject.name()))
+        let named = |record: Option<&Record>, width: usize| {
+            let named = |r: &Record| format!("{} {:width$}", value(r), r.subject.name());
+            record.map_or("-".into(), named)
         };
         let pinfold = row
             .pinfold
             .as_ref()
-            .map_or("-".into(), |record| format!("{} {:6}", value(record), row.path.unwrap_or("")));
+            .map_or("-".into(), |record| format!("{} {:9}", value(record), row.path.unwrap_or("")));
         let against_best = match row.against_best() {
             Some(ratio) => painted(&format!("{:>8}", ratio_text(ratio)), ratio, color),
             None => format!("{:>8}", "-"),
         };
         let _ = writeln!(
             text,
-            "{:>8}  {:5} {:>10}  {:>15}  {:>15}  {:>19}  {against_best}  {:>7}",
+            "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>15}  {:>22}  {against_best}  {:>7}",
             units::bytes(row.cell.size),
             row.class,
+            row.group.name(),
             show(row.memcpy.as_ref()),
-            named(row.floor.as_ref()),
-            named(row.best.as_ref()),
+            named(row.floor.as_ref(), 7),
+            named(row.best.as_ref(), 4),
             pinfold,
             row.of_floor().map_or("-".into(), |part| format!("{:.0} %", part * 100.0)),
         );
@@ -159,18 +173,19 @@ fn full(text: &mut String, records: &[Record]) {
     let _ = writeln!(
         text,
         "\nEVERY SUBJECT. p99: what 99 % of the samples reached or bettered.\n{:13} {:>8}  {:5}  \
-         {:14} {:>14} {:>14} {:>8}",
-        "measure", "size", "class", "subject", "median", "p99", "samples"
+         {:7}  {:18} {:>14} {:>14} {:>8}",
+        "measure", "size", "class", "touched", "subject", "median", "p99", "samples"
     );
     let mut sorted: Vec<&Record> = records.iter().collect();
-    sorted.sort_by_key(|r| (r.what, r.size, r.class, r.id()));
+    sorted.sort_by_key(|r| (r.what, r.touched, r.size, r.class, r.id()));
     for record in sorted {
         let _ = writeln!(
             text,
-            "{:13} {:>8}  {:5}  {:14} {:>14} {:>14} {:>8}",
+            "{:13} {:>8}  {:5}  {:7}  {:18} {:>14} {:>14} {:>8}",
             record.what.name(),
             units::bytes(record.size),
             record.class,
+            if record.touched { "yes" } else { "no" },
             record.id(),
             value(record),
             with_unit(record.what, record.size, record.p99),
@@ -199,6 +214,14 @@ mod tests {
         let summaries = text.split_once("EVERY SUBJECT").unwrap().0;
         assert!(!summaries.contains("8 B  far"), "{text}");
         let alone = summaries.lines().find(|line| line.contains("8 B  mixed")).unwrap();
+        // Where messages lie, and what is touched although not all is.
+        let arena: Vec<&str> = summaries
+            .lines()
+            .filter(|line| line.contains("  near") && line.contains(" arena "))
+            .collect();
+        assert_eq!(arena.len(), 2, "{text}");
+        assert!(arena[0].contains("mapping") && arena[0].contains("3.00x"), "{text}");
+        assert!(summaries.contains("written before and read after it went:"), "{text}");
         assert!(alone.contains("-") && !alone.contains("x "), "{alone}");
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     }

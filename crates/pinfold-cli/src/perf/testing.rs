@@ -30,8 +30,25 @@ pub(crate) fn findings() -> Findings {
     collected.add(stream, auto, Class::Near, &[200_000_000]);
     collected.add(stream, Id::pinfold(Route::Eager), Class::Near, &[210_000_000]);
     collected.add(stream, Id::plain(Kind::Cma), Class::Near, &[100_000_000]);
+    let arena = |touched| Cell { what: What::Bandwidth, size: 4 << 20, touched };
+    let near = |collected: &mut Collected, touched, id, ps| {
+        collected.add(arena(touched), id, Class::Near, &[ps]);
+    };
+    near(&mut collected, false, auto, 400_000_000);
+    near(&mut collected, false, Id::ARENA, 100_000_000);
+    near(&mut collected, true, Id::ARENA, 200_000_000);
+    near(&mut collected, false, Id::pinfold(Route::Mapped), 110_000_000);
+    near(&mut collected, false, Id::plain(Kind::Mapping), 90_000_000);
+    near(&mut collected, false, Id::plain(Kind::Ring), 300_000_000);
+    near(&mut collected, false, Id::plain(Kind::Pipe), 500_000_000);
+    near(&mut collected, true, Id::plain(Kind::Pipe), 600_000_000);
+    collected.note_path(arena(false), Id::ARENA, "mapped");
+    collected.note_path(arena(true), Id::ARENA, "mapped");
+    collected.add(latency(1 << 20), Id::pinfold(Route::Handoff), Class::Near, &[100_000]);
     let rate = Cell { what: What::Rate, size: 8, touched: false };
     collected.add(rate, auto, Class::Mixed, &[40_000]);
+    let fetch_add = Id::pinfold(Route::FetchAdd);
+    collected.add(rate, fetch_add, Class::Near, &[40_000]);
     let cpu = Cell { what: What::Cpu, size: 4096, touched: false };
     collected.add(cpu, auto, Class::Near, &[1_000_000]);
     let machine = Machine {

@@ -125,7 +125,7 @@ pub(crate) struct CommonArgs {
     #[arg(long)]
     pub(super) strict: bool,
 
-    /// The paths to allow: inline, eager, cma
+    /// The paths to allow: inline, eager, cma, mapped, handoff
     #[arg(long, value_name = "PATHS", value_delimiter = ',', value_parser = parse_path)]
     pub(super) paths: Vec<Path>,
 }
@@ -134,6 +134,12 @@ impl CommonArgs {
     /// The paths to allow; all of them unless some are named.
     pub(super) fn path_set(&self) -> PathSet {
         if self.paths.is_empty() { PathSet::all() } else { PathSet::only(&self.paths) }
+    }
+
+    /// Whether what is sent should lie in an arena: a path is allowed that needs one.
+    pub(super) fn wants_arena(&self) -> bool {
+        let paths = self.path_set();
+        paths.contains(Path::Mapped) || paths.contains(Path::Handoff)
     }
 }
 

@@ -1,13 +1,17 @@
-//! The end-to-end check: BLAKE3 over the contents.
+//! The end-to-end check: XXH3, 128 bits, over the contents.
 //!
 //! The sender digests what it read, the receiver what it was given to write, so whatever went
-//! wrong in between shows.
+//! wrong in between shows. Nobody is kept from forging contents by any digest that travels beside
+//! them, so it need not be a cryptographic one; what goes wrong by itself it misses once in 2^128.
+//! It takes about a tenth of the time of the fastest of those, which was what bounded a transfer.
 
 use std::fmt;
 
-/// The BLAKE3 digest of the contents of one file or stream.
+use twox_hash::XxHash3_128;
+
+/// The XXH3 digest of the contents of one file or stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Digest(pub(super) [u8; 32]);
+pub(super) struct Digest(pub(super) [u8; 16]);
 
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,14 +29,14 @@ impl fmt::Display for Digest {
 /// A digest being computed, and the count of the bytes in it.
 #[derive(Default)]
 pub(super) struct Digester {
-    hasher: blake3::Hasher,
+    hasher: XxHash3_128,
     bytes: u64,
 }
 
 impl Digester {
     /// Adds the next bytes of the contents.
     pub(super) fn update(&mut self, bytes: &[u8]) {
-        self.hasher.update(bytes);
+        self.hasher.write(bytes);
         self.bytes += bytes.len() as u64;
     }
 
@@ -43,7 +47,7 @@ impl Digester {
 
     /// The digest of everything added.
     pub(super) fn finish(&self) -> Digest {
-        Digest(*self.hasher.finalize().as_bytes())
+        Digest(self.hasher.finish_128().to_be_bytes())
     }
 }
 
@@ -64,6 +68,6 @@ mod tests {
 
     #[test]
     fn nothing_has_the_published_digest() {
-        assert_eq!(Digester::default().finish().to_string(), "af1349b9f5f9a1a6");
+        assert_eq!(Digester::default().finish().to_string(), "99aa06d3014798d8");
     }
 }

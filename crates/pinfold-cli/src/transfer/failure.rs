@@ -134,6 +134,8 @@ impl Failure {
             {
                 Failure::PeerGone { what: who, source: error }
             }
+            // What it gave to be looked at went with it.
+            pinfold::Error::Withdrawn => Failure::PeerGone { what: who, source: error },
             pinfold::Error::Truncated { len, .. } => {
                 Failure::protocol(who, format!("it sent a message of {len} bytes"))
             }

@@ -28,7 +28,7 @@ use super::{
 };
 
 /// The version of these records.
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 
 /// Bytes in a block at most.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
@@ -194,7 +194,7 @@ struct FileWire {
 #[repr(C)]
 struct EndWire {
     bytes: U64,
-    digest: [u8; 32],
+    digest: [u8; 16],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

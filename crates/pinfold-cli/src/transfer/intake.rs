@@ -147,7 +147,7 @@ fn verify(
     let how = if arrived.bytes() != bytes || bytes != offered {
         format!("{bytes} bytes were sent, {} arrived", arrived.bytes())
     } else if arrived.finish() != digest {
-        format!("BLAKE3 {digest} was sent, {} arrived", arrived.finish())
+        format!("XXH3 {digest} was sent, {} arrived", arrived.finish())
     } else {
         return Ok(());
     };

@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use pinfold::{Endpoint, PeerId, RecvRequest, SendRequest, TagMatch};
+use pinfold::{
+    Endpoint, Gift, Handoff, OwnedBuf, PeerId, RecvRequest, SendRequest, TagMatch, ViewRequest,
+};
 
 use super::{
     failure::Failure,
@@ -51,8 +53,18 @@ impl Link {
     }
 
     /// Posts a message to the other side.
-    pub(super) fn post(&self, tag: u64, bytes: Vec<u8>) -> SendRequest<Vec<u8>> {
+    pub(super) fn post<B: OwnedBuf>(&self, tag: u64, bytes: B) -> SendRequest<B> {
         self.endpoint.send_owned(self.peer, tag, bytes)
+    }
+
+    /// Gives memory to the other side.
+    pub(super) fn give(&self, tag: u64, gift: Gift) -> Handoff {
+        self.endpoint.handoff(self.peer, tag, gift)
+    }
+
+    /// Posts a receive from the other side of what may stay where it is.
+    pub(super) fn expect_view(&self, tag: impl Into<TagMatch>) -> ViewRequest {
+        self.endpoint.view_request(self.peer, tag)
     }
 
     /// Posts a receive from the other side into all of `buffer`.

@@ -2,12 +2,13 @@
 //!
 //! - [`args`]: the options.
 //! - [`sender`], [`receiver`]: the two sides, each over a [`link`]; what they say is in [`frame`].
-//! - [`source`]: what is read. [`intake`] over [`target`]: what is written, and only when whole.
+//! - [`source`]: what is read, into [`block`]s. [`intake`] over [`target`]: what is written, and only when whole.
 //! - [`digest`], [`name`]: contents and names that arrive as they were sent, and do no harm.
 //! - [`receipt`], [`meter`]: what is said about it; [`failure`]: what can go wrong.
 //! - [`wait`]: signals and time.
 
 mod args;
+mod block;
 mod digest;
 mod failure;
 mod frame;
@@ -36,6 +37,7 @@ use pinfold::{Endpoint, Error, PeerId};
 pub(crate) use self::args::{RecvArgs, SendArgs};
 use self::{
     args::CommonArgs,
+    block::Blocks,
     failure::Failure,
     frame::{Content, Totals},
     intake::Target,
@@ -156,7 +158,10 @@ async fn send_all(args: &SendArgs, console: &Console) -> Result<Report, Failure>
     let mut meter =
         Meter::start(args.common.quiet, (content == Content::Files).then_some(expected.bytes));
     let sent = match sender::greet(&mut link, content, expected).await {
-        Ok(()) => sender::run(&mut link, plan, &mut meter).await,
+        Ok(()) => {
+            let blocks = Blocks::new(sender::BLOCKS, args.common.wants_arena());
+            sender::run(&mut link, plan, blocks, &mut meter).await
+        }
         Err(failure) => Err(failure),
     };
     let elapsed = meter.elapsed();

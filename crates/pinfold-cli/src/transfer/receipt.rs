@@ -127,7 +127,17 @@ impl Summary<'_> {
             HumanBytes(self.tally.copied_kernel)
         ));
         for (path, why, messages) in &self.tally.refused {
-            if !matches!(why, Refusal::TooLong | Refusal::Slower) && *path != Path::Eager {
+            // What this side chose is no news.
+            let chosen = matches!(
+                why,
+                Refusal::TooLong
+                    | Refusal::Slower
+                    | Refusal::SwitchedOff
+                    | Refusal::Kept
+                    | Refusal::NotShareable
+                    | Refusal::Declined
+            );
+            if !chosen && *path != Path::Eager {
                 let messages = count(*messages, "message");
                 line.push_str(&format!("; not {path} for {messages}: {why}"));
             }

@@ -2,6 +2,9 @@
 //!
 //! One thread checks and writes ([`super::intake`]); this one keeps receives posted, hands what
 //! came to it, and meanwhile listens for the sender's giving up, and turns other senders away.
+//!
+//! Blocks that the sender gave away stay in its memory until they are written: parts that fit into a
+//! core's own cache are copied out, and digested and written from there.
 
 use std::{
     collections::VecDeque,
@@ -19,11 +22,16 @@ use std::{
 
 use async_channel::{Receiver, Sender};
 use futures_lite::Stream;
-use pinfold::{Endpoint, PeerId, Received, RecvRequest, SendRequest, Source, TagMatch};
+use pinfold::{
+    Endpoint, PeerId, Received, RecvRequest, SendRequest, Source, TagMatch, View, ViewRequest,
+};
 
 use super::{
     failure::Failure,
-    frame::{BLOCK_BYTES, Cause, Content, Hello, RECORD_BYTES_MAX, Record, Totals, VERSION, tag},
+    frame::{
+        BLOCK_BYTES, BadRecord, Cause, Content, Hello, RECORD_BYTES_MAX, Record, Totals, VERSION,
+        tag,
+    },
     intake::{Intake, Target},
     link::Link,
     meter::Meter,
@@ -34,8 +42,11 @@ use super::{
 /// Receives posted at most.
 const WINDOW: usize = 4;
 
-/// Buffers: those posted, and as many being written.
-const BUFFERS: usize = 2 * WINDOW;
+/// Messages that have come and are not written yet, at most.
+const WAITING: usize = WINDOW;
+
+/// Bytes that are copied out together of a block that the sender gave.
+const PART_BYTES: usize = 128 << 10;
 
 /// How long the writing thread may take to end when the transfer has failed.
 const WRITER_PATIENCE: Duration = Duration::from_secs(5);
@@ -123,15 +134,21 @@ where
         match poll_fn(|context| pump.poll(link, context)).await {
             Event::Outcome(outcome) => break outcome,
             Event::Stop(failure) => break Err(failure),
-            Event::Came(Ok(received), buffer) => {
-                link.tally.add(&received.receipt);
-                if let Some(name) = offered_name(&received, &buffer) {
+            Event::Came(Ok(message)) if message.len() > BLOCK_BYTES => {
+                let len = message.len();
+                let what = format!("it sent a message of {len} bytes");
+                break Err(Failure::protocol(link.other(), what));
+            }
+            Event::Came(Ok(message)) => {
+                link.tally.add(&message.receipt());
+                if let Some(name) = offered_name(&message) {
                     meter.file(&name);
                 }
-                pump.hand_over(received, buffer);
+                // A writer that has ended says why by its outcome.
+                let _ = pump.work.try_send(message);
             }
-            Event::Came(Err(why), _) => break Err(Failure::library(link.other(), why)),
-            Event::Buffer(buffer) => pump.posted.push_back(expect_flow(link, buffer)),
+            Event::Came(Err(why)) => break Err(Failure::library(link.other(), why)),
+            Event::Room => pump.posted.push_back(expect_flow(link)),
             Event::Another(peer) => pump.turn_away(endpoint, peer),
         }
         meter.at(pump.written.load(Ordering::Relaxed));
@@ -156,26 +173,29 @@ where
 }
 
 /// Posts a receive of the next record or block.
-fn expect_flow(link: &Link, buffer: Vec<u8>) -> RecvRequest<Vec<u8>> {
-    link.expect(TagMatch::masked(tag::RECORD, tag::RECORD ^ tag::BLOCK), buffer)
+fn expect_flow(link: &Link) -> ViewRequest {
+    link.expect_view(TagMatch::masked(tag::RECORD, tag::RECORD ^ tag::BLOCK))
 }
 
 /// The name of the file that a message of the flow offers, if it does.
-fn offered_name(received: &Received, buffer: &[u8]) -> Option<RelativeName> {
-    if received.tag != tag::RECORD {
-        return None;
-    }
-    match Record::decode(buffer.get(..received.len as usize)?) {
-        Ok(Record::File(offer)) => Some(offer.name),
+fn offered_name(message: &View<'_>) -> Option<RelativeName> {
+    match record(message).ok()? {
+        Record::File(offer) => Some(offer.name),
         _ => None,
     }
 }
 
-/// A message of the flow, on its way to be written.
-struct Work {
-    tag: u64,
-    buffer: Vec<u8>,
-    len: usize,
+/// The record that a message of the flow is.
+fn record(message: &View<'_>) -> Result<Record, Failure> {
+    let who = "the sender";
+    if message.tag() != tag::RECORD || message.len() > RECORD_BYTES_MAX {
+        return Err(Failure::bad_record(who, BadRecord::Length));
+    }
+    let record = match message.own_bytes() {
+        Some(bytes) => Record::decode(bytes),
+        None => Record::decode(&message.to_vec().map_err(|why| Failure::library(who, why))?),
+    };
+    record.map_err(|why| Failure::bad_record(who, why))
 }
 
 /// What happens in the course of receiving.
@@ -183,9 +203,9 @@ enum Event {
     /// The transfer has to stop.
     Stop(Failure),
     /// The oldest receive has ended.
-    Came(pinfold::Result<Received>, Vec<u8>),
-    /// A buffer has been written and is free.
-    Buffer(Vec<u8>),
+    Came(pinfold::Result<View<'static>>),
+    /// A message has been written, and there is room for another.
+    Room,
     /// The writer has ended.
     Outcome(Result<Totals, Failure>),
     /// Another sender wants to begin.
@@ -197,9 +217,9 @@ type Outcome = Receiver<Result<Totals, Failure>>;
 /// Moves messages from the sender to the writing thread.
 struct Pump {
     /// The receives that are posted, oldest first.
-    posted: VecDeque<RecvRequest<Vec<u8>>>,
-    work: Sender<Work>,
-    buffers: Pin<Box<Receiver<Vec<u8>>>>,
+    posted: VecDeque<ViewRequest>,
+    work: Sender<View<'static>>,
+    room: Pin<Box<Receiver<()>>>,
     outcome: Pin<Box<Outcome>>,
     /// Bytes written so far.
     written: Arc<AtomicU64>,
@@ -220,11 +240,11 @@ impl Pump {
     where
         F: AsFd + Send + 'static,
     {
-        // As many messages as buffers are on their way to the writer at most.
+        // As many messages are on their way to the writer as there was room for.
         let (work, work_out) = async_channel::unbounded();
-        let (put_back, buffers) = async_channel::unbounded();
-        for _ in WINDOW..BUFFERS {
-            let _ = put_back.try_send(vec![0; BLOCK_BYTES]);
+        let (make_room, room) = async_channel::unbounded();
+        for _ in 0..WAITING {
+            let _ = make_room.try_send(());
         }
         let (outcome_in, outcome) = async_channel::bounded(1);
         let written = Arc::new(AtomicU64::new(0));
@@ -232,15 +252,15 @@ impl Pump {
         thread::Builder::new()
             .name("writer".into())
             .spawn(move || {
-                let result = write(Intake::new(target), &work_out, &put_back, &progress);
+                let result = write(Intake::new(target), &work_out, &make_room, &progress);
                 let _ = outcome_in.send_blocking(result);
             })
             .map_err(|why| Failure::local("starting", "a thread", why))?;
-        let posted = (0..WINDOW).map(|_| expect_flow(link, vec![0; BLOCK_BYTES])).collect();
+        let posted = (0..WINDOW).map(|_| expect_flow(link)).collect();
         let pump = Pump {
             posted,
             work,
-            buffers: Box::pin(buffers),
+            room: Box::pin(room),
             outcome: Box::pin(outcome.clone()),
             written,
             gone: None,
@@ -262,15 +282,15 @@ impl Pump {
             }
         }
         if let Some(request) = self.posted.front_mut()
-            && let Poll::Ready((came, buffer)) = Pin::new(request).poll(context)
+            && let Poll::Ready(came) = Pin::new(request).poll(context)
         {
             self.posted.pop_front();
-            return Poll::Ready(Event::Came(came, buffer));
+            return Poll::Ready(Event::Came(came));
         }
         if self.posted.len() < WINDOW
-            && let Poll::Ready(Some(buffer)) = self.buffers.as_mut().poll_next(context)
+            && let Poll::Ready(Some(())) = self.room.as_mut().poll_next(context)
         {
-            return Poll::Ready(Event::Buffer(buffer));
+            return Poll::Ready(Event::Room);
         }
         if self.posted.is_empty()
             && let Some(failure) = self.gone.take()
@@ -288,12 +308,6 @@ impl Pump {
         Poll::Pending
     }
 
-    /// Gives a message to the writer.
-    fn hand_over(&self, received: Received, buffer: Vec<u8>) {
-        // A writer that has ended says why by its outcome.
-        let _ = self.work.try_send(Work { tag: received.tag, buffer, len: received.len as usize });
-    }
-
     /// Tells another sender that this is not its turn, and waits for the next.
     fn turn_away(&mut self, endpoint: &Endpoint, peer: PeerId) {
         let text = "it is busy with another sender; try again later".into();
@@ -306,23 +320,41 @@ impl Pump {
 /// Checks and writes what comes as `work`. Blocks; belongs in a thread of its own.
 fn write<F: AsFd>(
     mut intake: Intake<F>,
-    work: &Receiver<Work>,
-    put_back: &Sender<Vec<u8>>,
+    work: &Receiver<View<'static>>,
+    make_room: &Sender<()>,
     written: &AtomicU64,
 ) -> Result<Totals, Failure> {
-    while let Ok(Work { tag, buffer, len }) = work.recv_blocking() {
-        let bytes = buffer.get(..len).unwrap_or(&buffer);
-        if tag == super::frame::tag::BLOCK {
-            intake.block(bytes)?;
-        } else {
-            let record =
-                Record::decode(bytes).map_err(|why| Failure::bad_record("the sender", why))?;
-            if let Some(totals) = intake.record(record)? {
-                return Ok(totals);
-            }
+    let mut part = Vec::new();
+    while let Ok(message) = work.recv_blocking() {
+        if message.tag() == tag::BLOCK {
+            block(&mut intake, &message, &mut part)?;
+        } else if let Some(totals) = intake.record(record(&message)?)? {
+            return Ok(totals);
         }
         written.store(intake.written(), Ordering::Relaxed);
-        let _ = put_back.try_send(buffer);
+        // The sender has its memory back before it is asked for more.
+        drop(message);
+        let _ = make_room.try_send(());
     }
     Err(Failure::Unfinished)
+}
+
+/// Writes a block, from where it is or by way of `part`.
+fn block<F: AsFd>(
+    intake: &mut Intake<F>,
+    message: &View<'_>,
+    part: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    let who = "the sender";
+    let len = message.len();
+    if let Some(bytes) = message.own_bytes() {
+        return intake.block(bytes);
+    }
+    part.resize(PART_BYTES, 0);
+    for at in (0..len).step_by(PART_BYTES) {
+        let part = &mut part[..PART_BYTES.min(len - at)];
+        message.read(at, part).map_err(|why| Failure::library(who, why))?;
+        intake.block(part)?;
+    }
+    Ok(())
 }

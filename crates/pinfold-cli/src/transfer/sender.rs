@@ -1,7 +1,9 @@
 //! The sender's side of a transfer.
 //!
 //! One thread reads and digests ([`super::source`]); this one sends what it has read, a few
-//! blocks at a time, and meanwhile listens for what the receiver has to say.
+//! blocks at a time, and meanwhile listens for what the receiver has to say. Blocks lie in an arena
+//! ([`super::block`]). Whole ones are given to the receiver, who looks at them there, and come back
+//! when it has; what is shorter is sent.
 
 use std::{
     collections::VecDeque,
@@ -13,11 +15,12 @@ use std::{
 
 use async_channel::{Receiver, Sender};
 use futures_lite::Stream;
-use pinfold::SendRequest;
+use pinfold::{Handoff, Receipt, SendRequest};
 
 use super::{
+    block::{Block, Blocks},
     failure::Failure,
-    frame::{BLOCK_BYTES, Content, Hello, RECORD_BYTES_MAX, Record, Totals, VERSION, tag},
+    frame::{Content, Hello, RECORD_BYTES_MAX, Record, Totals, VERSION, tag},
     link::Link,
     meter::Meter,
     source::{Piece, Plan, Reader},
@@ -26,8 +29,8 @@ use super::{
 /// Messages in flight at most.
 const WINDOW: usize = 4;
 
-/// Buffers: those in flight, and as many being filled or waiting.
-const BUFFERS: usize = 2 * WINDOW;
+/// Blocks: those in flight, and as many being filled or waiting.
+pub(super) const BLOCKS: usize = 2 * WINDOW;
 
 /// The receive of a `Ready` or `Done`.
 type Reply = pinfold::RecvRequest<Vec<u8>>;
@@ -48,17 +51,19 @@ pub(super) async fn greet(
     }
 }
 
-/// Sends everything in `plan`, after [`greet`]. Returns once the receiver has it all, verified.
-pub(super) async fn run(link: &mut Link, plan: Plan, meter: &mut Meter) -> Result<Totals, Failure> {
+/// Sends everything in `plan`, in `blocks`, after [`greet`]. Returns once the receiver has it all,
+/// verified.
+pub(super) async fn run(
+    link: &mut Link,
+    plan: Plan,
+    blocks: Blocks,
+    meter: &mut Meter,
+) -> Result<Totals, Failure> {
     let (pieces_in, pieces) = async_channel::bounded(WINDOW);
-    let (put_back, buffers) = async_channel::bounded(BUFFERS);
-    for _ in 0..BUFFERS {
-        // There is room for all of them.
-        let _ = put_back.try_send(Vec::with_capacity(BLOCK_BYTES));
-    }
+    let (put_back, returned) = async_channel::bounded(BLOCKS);
     thread::Builder::new()
         .name("reader".into())
-        .spawn(move || Reader::new(pieces_in, buffers).run(&plan))
+        .spawn(move || Reader::new(pieces_in, blocks, returned).run(&plan))
         .map_err(|why| Failure::local("starting", "a thread", why))?;
     let reply = link.expect(tag::REPLY, vec![0; RECORD_BYTES_MAX]);
     let mut pump = Pump {
@@ -79,18 +84,20 @@ pub(super) async fn run(link: &mut Link, plan: Plan, meter: &mut Meter) -> Resul
                     return Err(Failure::Unfinished);
                 }
             }
-            Event::Sent(sent, buffer, bytes) => {
+            Event::Sent(sent, block, bytes) => {
                 let receipt = sent.map_err(|why| Failure::library(link.other(), why))?;
                 link.tally.add(&receipt);
                 pump.sent += bytes;
                 meter.at(pump.sent);
                 if bytes > 0 {
                     // The reader may have ended; then nobody needs it.
-                    let _ = pump.put_back.try_send(buffer);
+                    let _ = pump.put_back.try_send(block.unwrap_or_else(Block::another));
                 }
             }
             Event::Reply(received, buffer) => {
-                return pump.conclude(link.decode(received, &buffer)?, link.other());
+                let totals = pump.conclude(link.decode(received, &buffer)?, link.other())?;
+                pump.settle(link).await?;
+                return Ok(totals);
             }
         }
     }
@@ -105,9 +112,34 @@ enum Event {
     /// The reader has ended.
     Exhausted,
     /// The oldest message in flight has ended; so many bytes of contents were in it.
-    Sent(pinfold::Result<pinfold::Receipt>, Vec<u8>, u64),
+    Sent(pinfold::Result<Receipt>, Option<Block>, u64),
     /// The receiver has said something.
     Reply(pinfold::Result<pinfold::Received>, Vec<u8>),
+}
+
+/// A message in flight.
+enum Sending {
+    /// It is copied.
+    Copied(SendRequest<Block>),
+    /// It is the memory itself.
+    Given(Handoff),
+}
+
+impl Sending {
+    /// Its end, and its memory to be used again.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<(pinfold::Result<Receipt>, Option<Block>)> {
+        match self {
+            Sending::Copied(request) => {
+                Pin::new(request).poll(context).map(|(sent, block)| (sent, Some(block)))
+            }
+            Sending::Given(handoff) => Pin::new(handoff)
+                .poll(context)
+                .map(|(sent, gift)| (sent, gift.into_arena_buf().map(Block::from))),
+        }
+    }
 }
 
 /// Moves pieces from the reader to the receiver.
@@ -115,9 +147,9 @@ struct Pump {
     pieces: Pin<Box<Receiver<Result<Piece, Failure>>>>,
     /// Whether the reader has ended.
     exhausted: bool,
-    put_back: Sender<Vec<u8>>,
+    put_back: Sender<Block>,
     /// The messages in flight, oldest first, and how many bytes of contents are in each.
-    in_flight: VecDeque<(SendRequest<Vec<u8>>, u64)>,
+    in_flight: VecDeque<(Sending, u64)>,
     reply: Option<Reply>,
     /// What was announced in the `Finish`.
     finish: Option<Totals>,
@@ -144,11 +176,11 @@ impl Pump {
             return Poll::Ready(Event::Stop(failure));
         }
         if let Some((request, bytes)) = self.in_flight.front_mut()
-            && let Poll::Ready((sent, buffer)) = Pin::new(request).poll(context)
+            && let Poll::Ready((sent, block)) = request.poll(context)
         {
             let bytes = *bytes;
             self.in_flight.pop_front();
-            return Poll::Ready(Event::Sent(sent, buffer, bytes));
+            return Poll::Ready(Event::Sent(sent, block, bytes));
         }
         if !self.exhausted
             && self.in_flight.len() < WINDOW
@@ -168,14 +200,29 @@ impl Pump {
                     Record::Finish(totals) => self.finish = Some(*totals),
                     _ => {}
                 }
-                (link.post(tag::RECORD, record.encode()), 0)
+                (Sending::Copied(link.post(tag::RECORD, Block::from(record.encode()))), 0)
             }
             Piece::Block(block) => {
                 let bytes = block.len() as u64;
-                (link.post(tag::BLOCK, block), bytes)
+                let sending = match block.into_gift() {
+                    Ok(gift) => Sending::Given(link.give(tag::BLOCK, gift)),
+                    Err(block) => Sending::Copied(link.post(tag::BLOCK, block)),
+                };
+                (sending, bytes)
             }
         };
         self.in_flight.push_back((request, bytes));
+    }
+
+    /// Takes the receipts of what is in flight, which has ended: the receiver has all of it.
+    async fn settle(&mut self, link: &mut Link) -> Result<(), Failure> {
+        while let Some((mut sending, _)) = self.in_flight.pop_front() {
+            let ended = poll_fn(|context| sending.poll(context));
+            if let (Ok(receipt), _) = link.unless_stopped(std::pin::pin!(ended)).await? {
+                link.tally.add(&receipt);
+            }
+        }
+        Ok(())
     }
 
     /// The receiver's last reply: it has everything, if it says the right thing.

@@ -15,7 +15,6 @@ use std::{
 };
 
 use rustix::{
-    buffer::spare_capacity,
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Access, Advice, AtFlags, CWD, Mode, OFlags, Stat, accessat, fadvise, fstat, openat},
     io::Errno,
@@ -23,6 +22,7 @@ use rustix::{
 use walkdir::WalkDir;
 
 use super::{
+    block::{Block, Blocks},
     digest::Digester,
     failure::Failure,
     frame::{BLOCK_BYTES, Content, FileOffer, Record, Totals},
@@ -58,7 +58,7 @@ pub(super) enum Piece {
     /// A record of the flow.
     Record(Record),
     /// A block of contents, never empty.
-    Block(Vec<u8>),
+    Block(Block),
 }
 
 impl Plan {
@@ -184,19 +184,22 @@ fn what_it_is(kind: FileType) -> &'static str {
 pub(super) struct Reader {
     /// Where the pieces go; at most one failure, as the last.
     pub(super) pieces: async_channel::Sender<Result<Piece, Failure>>,
-    /// Where buffers of [`BLOCK_BYTES`] come from; the sender puts them back.
-    pub(super) buffers: async_channel::Receiver<Vec<u8>>,
-    /// A buffer that was taken but not needed.
-    spare: Option<Vec<u8>>,
+    /// Where blocks are made, as long as not all of them are.
+    blocks: Blocks,
+    /// Where they come back to from the sender.
+    returned: async_channel::Receiver<Block>,
+    /// One that was taken but not needed.
+    spare: Option<Block>,
 }
 
 impl Reader {
-    /// A reader that hands out pieces by `pieces`, with buffers from `buffers`.
+    /// A reader that hands out pieces by `pieces`, in `blocks`, which come back by `returned`.
     pub(super) fn new(
         pieces: async_channel::Sender<Result<Piece, Failure>>,
-        buffers: async_channel::Receiver<Vec<u8>>,
+        blocks: Blocks,
+        returned: async_channel::Receiver<Block>,
     ) -> Reader {
-        Reader { pieces, buffers, spare: None }
+        Reader { pieces, blocks, returned, spare: None }
     }
 
     /// Reads everything in `plan`. Blocks; belongs in a thread of its own.
@@ -236,9 +239,9 @@ impl Reader {
         self.put(Piece::Record(Record::File(offer(entry.name.clone(), &before))))?;
         let mut digester = Digester::default();
         loop {
-            let mut block = self.buffer()?;
+            let mut block = self.block()?;
             let ended = fill(file.as_fd(), &mut block).map_err(failed)?;
-            digester.update(&block);
+            digester.update(block.bytes());
             if digester.bytes() > size {
                 return Err(changed("grew"));
             }
@@ -266,9 +269,9 @@ impl Reader {
         self.put(Piece::Record(Record::Stream))?;
         let mut digester = Digester::default();
         loop {
-            let mut block = self.buffer()?;
+            let mut block = self.block()?;
             let ended = fill_from_stream(input, &mut block).map_err(failed)?;
-            digester.update(&block);
+            digester.update(block.bytes());
             self.put_block(block)?;
             if ended {
                 break;
@@ -279,17 +282,18 @@ impl Reader {
         self.put(Piece::Record(Record::Finish(Totals { files: 0, bytes })))
     }
 
-    /// An empty buffer with room for a block.
-    fn buffer(&mut self) -> Result<Vec<u8>, Failure> {
-        let mut buffer = match self.spare.take() {
-            Some(buffer) => buffer,
-            None => self.buffers.recv_blocking().map_err(|_| Failure::Unfinished)?,
+    /// An empty block: one that was used before, whose memory is at hand, if there is one.
+    fn block(&mut self) -> Result<Block, Failure> {
+        let at_hand = self.spare.take().or_else(|| self.returned.try_recv().ok());
+        let mut block = match at_hand.or_else(|| self.blocks.make()) {
+            Some(block) => block,
+            None => self.returned.recv_blocking().map_err(|_| Failure::Unfinished)?,
         };
-        buffer.clear();
-        Ok(buffer)
+        block.clear();
+        Ok(block)
     }
 
-    fn put_block(&mut self, block: Vec<u8>) -> Result<(), Failure> {
+    fn put_block(&mut self, block: Block) -> Result<(), Failure> {
         if block.is_empty() {
             self.spare = Some(block);
             return Ok(());
@@ -329,7 +333,7 @@ fn modified(stat: &Stat) -> (i64, u32) {
 }
 
 /// Reads until `block` is full or the input has ended; returns whether it has ended.
-fn fill(input: BorrowedFd<'_>, block: &mut Vec<u8>) -> Result<bool, Errno> {
+fn fill(input: BorrowedFd<'_>, block: &mut Block) -> Result<bool, Errno> {
     while block.len() < BLOCK_BYTES {
         if read_some(input, block)? == 0 {
             return Ok(true);
@@ -339,7 +343,7 @@ fn fill(input: BorrowedFd<'_>, block: &mut Vec<u8>) -> Result<bool, Errno> {
 }
 
 /// As [`fill`], but gives out what there is rather than wait for more.
-fn fill_from_stream(input: BorrowedFd<'_>, block: &mut Vec<u8>) -> Result<bool, Errno> {
+fn fill_from_stream(input: BorrowedFd<'_>, block: &mut Block) -> Result<bool, Errno> {
     loop {
         if read_some(input, block)? == 0 {
             return Ok(true);
@@ -351,16 +355,20 @@ fn fill_from_stream(input: BorrowedFd<'_>, block: &mut Vec<u8>) -> Result<bool, 
 }
 
 /// Reads into the room left in `block`; 0 at the end of the input.
-fn read_some(input: BorrowedFd<'_>, block: &mut Vec<u8>) -> Result<usize, Errno> {
-    debug_assert!(block.capacity() > block.len());
+fn read_some(input: BorrowedFd<'_>, block: &mut Block) -> Result<usize, Errno> {
+    debug_assert!(!block.room().is_empty());
     loop {
-        match rustix::io::read(input, spare_capacity(block)) {
+        match rustix::io::read(input, block.room()) {
+            Ok(count) => {
+                block.extend(count);
+                return Ok(count);
+            }
             Err(Errno::INTR) => {}
             // Standard input may be non-blocking by someone else's choice.
             Err(Errno::AGAIN) => {
                 readable(input, None)?;
             }
-            other => return other,
+            Err(why) => return Err(why),
         }
     }
 }

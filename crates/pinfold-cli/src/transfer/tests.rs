@@ -60,7 +60,10 @@ fn transmit(endpoint: &Endpoint, address: &str, files: &[PathBuf]) -> Result<Tot
         let peer = endpoint.connect_wait(address, PATIENCE).map_err(Failure::Connect)?;
         let mut link = Link::new(endpoint, peer, "the receiver", Interrupts::none());
         let sent = match sender::greet(&mut link, plan.content(), plan.expected).await {
-            Ok(()) => sender::run(&mut link, plan, &mut meter()).await,
+            Ok(()) => {
+                let blocks = Blocks::new(sender::BLOCKS, true);
+                sender::run(&mut link, plan, blocks, &mut meter()).await
+            }
             Err(failure) => Err(failure),
         };
         match &sent {
@@ -271,7 +274,7 @@ fn another_version_is_named() {
         puppet.say(tag::HELLO, &Record::Hello(hello));
         assert!(matches!(puppet.hear(tag::LAST), Record::Abort { .. }));
     });
-    assert!(failure.to_string().contains("versions 2 to 4"), "{failure}");
+    assert!(failure.to_string().contains("versions 3 to 5"), "{failure}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ const YES: Tried<()> = Ok(());
 
 fn met() -> Attempt {
     let side = Side {
-        paths: vec!["inline".into(), "eager".into(), "cma".into()],
+        paths: Path::ALL.iter().map(|path| path.name().into()).collect(),
         cma_refused: None,
         taken: vec![(8, "inline".into())],
     };

@@ -13,6 +13,7 @@ use crate::perf::{
     payload::Messages,
     shared::Shared,
     sync::{self, Sync},
+    terms::Memory,
 };
 
 /// Messages through channels; one byte of one message may be flipped.
@@ -87,7 +88,8 @@ fn both_sides(spec: &Spec, flip: Flip) -> (Result<Outcome>, Result<Outcome>) {
 
 fn spec(what: What, size: usize, touched: bool) -> Spec {
     let (warm_up, samples, per_sample) = (1, 3, 4);
-    Spec { subject: 0, what, size, touched, run: 7, warm_up, samples, per_sample }
+    let memory = Memory::Heap;
+    Spec { subject: 0, what, size, touched, memory, run: 7, warm_up, samples, per_sample }
 }
 
 #[test]

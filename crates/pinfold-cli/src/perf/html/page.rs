@@ -9,7 +9,7 @@ use crate::perf::{
     findings::Findings,
     record::Record,
     table,
-    terms::What,
+    terms::{Group, What},
     units,
 };
 
@@ -33,7 +33,7 @@ pub(super) fn page(findings: &Findings) -> String {
             plots(&mut page, findings, &records, &rows, class);
         }
     }
-    summary(&mut page, &rows);
+    summary(&mut page, &rows, findings.touched);
     every(&mut page, &records);
     page.push_str("</body>\n</html>\n");
     page
@@ -58,7 +58,11 @@ fn head(page: &mut String, findings: &Findings) {
         "<p class=\"hint\">Two processes exchange messages. All subjects took turns in the same \
          run. <em>line</em>, <em>ring</em> and <em>memcpy</em> (dashed) are what the bare machine \
          does: a cache line bounced between the cores, a ring in shared memory without tags, \
-         matching or checks, and a copy within one process. <em>cma</em> (process_vm_readv), \
+         matching or checks, and a copy within one process; so is <em>mapping</em>, a copy out of \
+         memory of the other side that this side maps. With <em>arena</em> Pinfold's messages lie \
+         in memory that the other side can map, otherwise in ordinary memory; with <em>handoff</em> \
+         they are such memory, given away; with <em>put</em> they are written into memory of the \
+         other side; with <em>fetch-add</em> numbers are added to a word there. <em>cma</em> (process_vm_readv), \
          <em>pipe</em>, <em>unix</em> and <em>tcp</em> are what one would use instead of Pinfold. \
          <em>near</em> and <em>far</em> say how far apart the two cores were during a run: a \
          virtual machine may change that at any time. Only runs of the same class are \
@@ -69,22 +73,25 @@ fn head(page: &mut String, findings: &Findings) {
 /// The plots of one class.
 fn plots(page: &mut String, findings: &Findings, records: &[Record], rows: &[Row], class: Class) {
     let (mut section, mut sparse) = (String::new(), Vec::new());
-    for what in [What::Latency, What::Bandwidth, What::Bidirectional, What::Rate] {
-        let here = of(records, what, class);
+    let whats = [What::Latency, What::Bandwidth, What::Bidirectional, What::Rate];
+    for theme in whats.into_iter().flat_map(|what| [(what, false), (what, true)]) {
+        let here = of(records, theme, class);
+        let (what, touched) = theme;
         if here.is_empty() {
             continue;
         }
-        if !is_worth_drawing(records, what, class) {
+        if !is_worth_drawing(records, theme, class) {
             sparse.push(what.name());
             continue;
         }
-        let says = says(rows, what, class);
+        let says = says(rows, theme, class);
+        let heading = heading(what, touched && !findings.touched);
         if what == What::Rate {
             if let Some(svg) = plot::bars(&here) {
-                figure(&mut section, heading(what), &says, "", &svg);
+                figure(&mut section, &heading, &says, "", &svg);
             }
         } else if let Some(svg) = plot::over_size(&here, what) {
-            figure(&mut section, heading(what), &says, &plot::legend(&here), &svg);
+            figure(&mut section, &heading, &says, &plot::legend(&here), &svg);
         }
     }
     if !sparse.is_empty() {
@@ -108,58 +115,74 @@ fn plots(page: &mut String, findings: &Findings, records: &[Record], rows: &[Row
     }
 }
 
-/// The records of a measure and class.
-fn of(records: &[Record], what: What, class: Class) -> Vec<&Record> {
-    records.iter().filter(|r| r.what == what && r.class == class).collect()
+/// What a plot is about: a measure, and whether messages were touched.
+type Theme = (What, bool);
+
+/// The records of a theme and class.
+fn of(records: &[Record], theme: Theme, class: Class) -> Vec<&Record> {
+    records.iter().filter(|r| (r.what, r.touched) == theme && r.class == class).collect()
 }
 
 /// Whether a class has half of what was measured at least, or more than any other class: a plot
 /// of a few stray runs would show lines where there are none.
-fn is_worth_drawing(records: &[Record], what: What, class: Class) -> bool {
-    let mut all: Vec<_> = Class::ALL.iter().flat_map(|&class| of(records, what, class)).collect();
+fn is_worth_drawing(records: &[Record], theme: Theme, class: Class) -> bool {
+    let mut all: Vec<_> = Class::ALL.iter().flat_map(|&class| of(records, theme, class)).collect();
     all.sort_by_key(|r| (r.size, r.id()));
     all.dedup_by_key(|r| (r.size, r.id()));
     let most = Class::ALL.into_iter().max_by_key(|&class| {
         // The first of those with as many.
-        (of(records, what, class).len(), std::cmp::Reverse(class))
+        (of(records, theme, class).len(), std::cmp::Reverse(class))
     });
-    2 * of(records, what, class).len() >= all.len() || most == Some(class)
+    2 * of(records, theme, class).len() >= all.len() || most == Some(class)
 }
 
 /// A sentence about what a plot shows.
-fn says(rows: &[Row], what: What, class: Class) -> String {
-    let mut text = match what {
+fn says(rows: &[Row], theme: Theme, class: Class) -> String {
+    let mut text = match theme.0 {
         What::Rate => String::from("Medians."),
         _ => String::from("Medians; both axes are logarithmic."),
     };
-    let here = rows.iter().filter(|row| row.cell.what == what && row.class == class);
-    let mut ratios: Vec<(f64, usize)> =
-        here.filter_map(|row| Some((row.against_best()?, row.cell.size))).collect();
-    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let said = |(ratio, size): (f64, usize)| {
-        format!("{} at {}", table::ratio_text(ratio), units::bytes(size))
-    };
-    let beside = "Pinfold beside the best of cma, pipe, unix and tcp:";
-    match ratios[..] {
-        [] => {}
-        [only] => {
-            let _ = write!(text, " {beside} {}.", said(only));
-        }
-        [least, .., most] => {
-            let _ = write!(text, " {beside} {} to {}.", said(least), said(most));
+    for group in Group::ALL {
+        let here = rows.iter().filter(|row| {
+            (row.cell.what, row.cell.touched) == theme && (row.group, row.class) == (group, class)
+        });
+        let mut ratios: Vec<(f64, usize)> =
+            here.filter_map(|row| Some((row.against_best()?, row.cell.size))).collect();
+        ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let said = |(ratio, size): (f64, usize)| {
+            format!("{} at {}", table::ratio_text(ratio), units::bytes(size))
+        };
+        let beside = match group {
+            Group::Heap => "Pinfold beside the best of cma, pipe, unix and tcp:",
+            Group::Arena => "From an arena, beside the best of those and ring:",
+            Group::Given => "Given away, beside the same:",
+            Group::Region => "Written into a region, beside the best of cma, pipe, unix and tcp:",
+        };
+        match ratios[..] {
+            [] => {}
+            [only] => {
+                let _ = write!(text, " {beside} {}.", said(only));
+            }
+            [least, .., most] => {
+                let _ = write!(text, " {beside} {} to {}.", said(least), said(most));
+            }
         }
     }
     text
 }
 
-fn heading(what: What) -> &'static str {
-    match what {
+/// The heading of a measure; `touched` if that is not so for all of them.
+fn heading(what: What, touched: bool) -> String {
+    let heading = match what {
         What::Latency => "Latency: one message, one way, over its size. Lower is better.",
         What::Bandwidth => "Bandwidth: a stream one way, over the message size. Higher is better.",
         What::Bidirectional => "Both directions at once, their sum. Higher is better.",
         What::Rate => "Rate: 8-byte messages one way. Longer is better.",
         What::Cpu => "Processor time of both processes, per message; from 4 KiB on per gigabyte.",
-    }
+    };
+    let touched =
+        if touched { " Every message written before and read after it went." } else { "" };
+    format!("{heading}{touched}")
 }
 
 fn figure(page: &mut String, title: &str, says: &str, legend: &str, svg: &str) {
@@ -171,21 +194,24 @@ fn figure(page: &mut String, title: &str, says: &str, legend: &str, svg: &str) {
 }
 
 /// Pinfold beside the rest.
-fn summary(page: &mut String, rows: &[Row]) {
+fn summary(page: &mut String, rows: &[Row], all_touched: bool) {
     page.push_str("<h2>Pinfold beside the rest</h2>\n");
     page.push_str(
         "<p class=\"hint\">Medians. <em>vs best</em>: how many times better Pinfold is than the \
          best alternative of the same class; below 1 it is worse. <em>of floor</em>: what part of \
          the performance of the floor it reaches.</p>\n",
     );
-    for what in What::ALL {
-        let of_what: Vec<&Row> = rows.iter().filter(|row| row.cell.what == what).collect();
-        if of_what.is_empty() {
+    for theme in What::ALL.into_iter().flat_map(|what| [(what, false), (what, true)]) {
+        let wanted = |row: &&Row| (row.cell.what, row.cell.touched) == theme;
+        let here: Vec<&Row> = rows.iter().filter(wanted).collect();
+        if here.is_empty() {
             continue;
         }
-        let _ = writeln!(page, "<h3>{}</h3>", heading(what));
-        let names = ["size", "class", "memcpy", "floor", "best", "Pinfold", "vs best", "of floor"];
-        table_of(page, &names, of_what.into_iter().map(summary_row));
+        let _ = writeln!(page, "<h3>{}</h3>", heading(theme.0, theme.1 && !all_touched));
+        let names = [
+            "size", "class", "memory", "memcpy", "floor", "best", "Pinfold", "vs best", "of floor",
+        ];
+        table_of(page, &names, here.into_iter().map(summary_row));
     }
 }
 
@@ -208,6 +234,7 @@ fn summary_row(row: &Row) -> Vec<Field> {
     vec![
         ("", units::bytes(row.cell.size)),
         ("", row.class.to_string()),
+        ("", row.group.name().into()),
         ("", show(&row.memcpy)),
         ("", named(&row.floor)),
         ("", named(&row.best)),
@@ -224,13 +251,14 @@ fn every(page: &mut String, records: &[Record]) {
         "<p class=\"hint\"><em>p99</em>: what 99 % of the samples reached or bettered.</p>\n",
     );
     let mut sorted: Vec<&Record> = records.iter().collect();
-    sorted.sort_by_key(|r| (r.what, r.size, r.class, r.id()));
-    let names = ["measure", "size", "class", "subject", "median", "p99", "samples"];
+    sorted.sort_by_key(|r| (r.what, r.touched, r.size, r.class, r.id()));
+    let names = ["measure", "size", "class", "touched", "subject", "median", "p99", "samples"];
     let row = |r: &Record| {
         vec![
             ("name", r.what.name().to_string()),
             ("", units::bytes(r.size)),
             ("", r.class.to_string()),
+            ("", if r.touched { "yes" } else { "no" }.into()),
             ("name", r.id().to_string()),
             ("", table::value(r)),
             ("", table::with_unit(r.what, r.size, r.p99)),

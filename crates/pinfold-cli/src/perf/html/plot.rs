@@ -15,7 +15,7 @@ use super::escaped;
 use crate::perf::{
     record::Record,
     table,
-    terms::{Id, Kind, Route, What},
+    terms::{Id, Kind, Memory, Route, What},
     units,
 };
 
@@ -32,6 +32,7 @@ pub(super) fn colour(id: Id) -> RGBColor {
     match (id.kind, id.route) {
         (Kind::Line, _) => RGBColor(120, 130, 140),
         (Kind::Ring, _) => RGBColor(150, 120, 90),
+        (Kind::Mapping, _) => RGBColor(110, 140, 60),
         (Kind::Memcpy, _) => RGBColor(100, 160, 160),
         (Kind::Cma, _) => RGBColor(214, 120, 24),
         (Kind::Pipe, _) => RGBColor(150, 100, 200),
@@ -40,13 +41,18 @@ pub(super) fn colour(id: Id) -> RGBColor {
         (Kind::Pinfold, Some(Route::Inline)) => RGBColor(230, 130, 160),
         (Kind::Pinfold, Some(Route::Eager)) => RGBColor(90, 160, 240),
         (Kind::Pinfold, Some(Route::Cma)) => RGBColor(230, 90, 110),
+        (Kind::Pinfold, Some(Route::Put)) => RGBColor(180, 80, 60),
+        (Kind::Pinfold, Some(Route::FetchAdd)) => RGBColor(120, 100, 60),
+        (Kind::Pinfold, Some(Route::Handoff)) => RGBColor(200, 60, 200),
+        (Kind::Pinfold, Some(Route::Mapped)) => RGBColor(140, 90, 230),
+        (Kind::Pinfold, _) if id.memory == Memory::Arena => RGBColor(0, 150, 190),
         (Kind::Pinfold, _) => RGBColor(40, 110, 230),
     }
 }
 
 /// Whether a subject is a floor, drawn dashed.
 pub(super) fn is_floor(id: Id) -> bool {
-    matches!(id.kind, Kind::Line | Kind::Ring | Kind::Memcpy)
+    matches!(id.kind, Kind::Line | Kind::Ring | Kind::Mapping | Kind::Memcpy)
 }
 
 /// A line for each subject over the message size, both axes logarithmic. `None` where there are
@@ -85,7 +91,7 @@ pub(super) fn over_size(here: &[&Record], what: What) -> Option<String> {
                 .map(|r| (at(r.size as f64), r.median.log10()))
                 .collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let strong = id == Id::pinfold(Route::Auto);
+            let strong = id.route == Some(Route::Auto);
             let style = colour(id).stroke_width(if strong { 4 } else { 2 });
             if is_floor(id) {
                 chart.draw_series(DashedLineSeries::new(points.clone(), 6, 4, style))?;

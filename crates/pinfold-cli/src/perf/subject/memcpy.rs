@@ -20,8 +20,8 @@ pub(in crate::perf) struct Memcpy;
 impl Bench for Memcpy {
     fn run(&mut self, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
         // A copy that was received is a message that was sent: the seeds are the first side's.
-        stage.out.shape(spec.size, 1)?;
-        stage.into.shape(spec.size, 1)?;
+        stage.out.shape(spec.size, 1, spec.memory)?;
+        stage.into.shape(spec.size, 1, spec.memory)?;
         stage.out.fill(spec.first_number(Side::First));
         let first = stage.sync.side == Side::First;
         if first {

@@ -1,22 +1,22 @@
 //! `pinfold`: this library, through the calls that programs use: tagged messages, blocking,
 //! from and into borrowed memory, one endpoint in each process for each choice of paths.
 //!
-//! Where the sender would have to wait for the receiver to fetch a message (`cma`), a stream
-//! keeps a window of sends under way, as any program with many messages would.
+//! Where the sender would have to wait for the receiver to fetch a message (`cma`, `mapped`), a
+//! stream keeps a window of sends under way, as any program with many messages would.
 
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
 };
 
-use pinfold::{Endpoint, Error, Path, PathSet, PeerId, ScopedSend};
+use pinfold::{Arena, Endpoint, Error, Path, PathSet, PeerId, ScopedSend};
 
 use super::{Subject, Waiting};
 use crate::perf::{
     fail::{Fail, Result},
     pair::Pair,
     payload::Messages,
-    terms::{Route, Side},
+    terms::{Id, Memory, Route, Side},
 };
 
 /// The tag of every message.
@@ -33,14 +33,22 @@ pub(in crate::perf) struct Pinfold {
 }
 
 impl Pinfold {
-    pub(in crate::perf) fn set_up(pair: &mut Pair, route: Route) -> Result<Pinfold> {
+    pub(in crate::perf) fn set_up(pair: &mut Pair, id: Id) -> Result<Pinfold> {
+        let route = id.route.unwrap_or(Route::Auto);
+        if id.memory == Memory::Arena {
+            // Whether there can be one here.
+            Arena::new()?;
+        }
         // Where the two processes met at an address, that connection is the one to measure.
-        let met = if route == Route::Auto { pair.take_meeting() } else { None };
-        let (endpoint, peer) = met.map_or_else(|| connect(pair, route), Ok)?;
+        let met = if id == Id::pinfold(Route::Auto) { pair.take_meeting() } else { None };
+        let (endpoint, peer) = met.map_or_else(|| connect(pair, id), Ok)?;
         let needed = match route {
             Route::Auto | Route::Eager => Path::Eager,
             Route::Inline => Path::Inline,
             Route::Cma => Path::Cma,
+            Route::Mapped => Path::Mapped,
+            Route::Handoff => Path::Handoff,
+            Route::Put | Route::FetchAdd => Path::Mapped,
         };
         let info = endpoint.peer(peer).ok_or(Fail::Gone)?;
         if !info.paths.contains(needed) {
@@ -55,19 +63,24 @@ impl Pinfold {
 /// The paths an endpoint is made with.
 fn paths(route: Route) -> PathSet {
     match route {
-        Route::Auto => PathSet::all(),
+        Route::Auto | Route::Handoff | Route::Put | Route::FetchAdd => PathSet::all(),
         // An endpoint must have some path for long messages; none is sent over this one.
         Route::Inline => PathSet::only(&[Path::Inline, Path::Eager]),
         Route::Eager => PathSet::only(&[Path::Eager]),
         Route::Cma => PathSet::only(&[Path::Cma]),
+        // An endpoint must have another one; it is not taken where this one is faster.
+        Route::Mapped => PathSet::only(&[Path::Mapped, Path::Cma]),
     }
 }
 
-fn connect(pair: &mut Pair, route: Route) -> Result<(Endpoint, PeerId)> {
+/// An endpoint of this side, connected to one of the other.
+pub(super) fn connect(pair: &mut Pair, id: Id) -> Result<(Endpoint, PeerId)> {
+    let route = id.route.unwrap_or(Route::Auto);
     let builder = Endpoint::builder().label("pinfold perf").paths(paths(route));
     match pair.side() {
         Side::First => {
-            let name = format!("local:perf-{}-{}", std::process::id(), route.name());
+            let (pid, memory) = (std::process::id(), id.memory.name());
+            let name = format!("local:perf-{pid}-{}-{memory}", route.name());
             let endpoint = builder.listen(&name).build()?;
             pair.tell(&name)?;
             let start = Instant::now();
@@ -119,8 +132,8 @@ impl Subject for Pinfold {
             return Ok(());
         }
         self.send(messages.get(0))?;
-        let waits = self.path_taken() == Some(Path::Cma.name());
-        if !waits {
+        let waits = [Path::Cma, Path::Mapped].map(Path::name);
+        if !self.path_taken().is_some_and(|path| waits.contains(&path)) {
             return (1..count).try_for_each(|number| self.send(messages.get(number)));
         }
         let (endpoint, peer, sent_by) = (&self.endpoint, self.peer, &mut self.sent_by);

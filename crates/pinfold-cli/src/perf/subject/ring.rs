@@ -331,7 +331,7 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     use super::*;
-    use crate::perf::control::Control;
+    use crate::perf::{control::Control, terms::Memory};
 
     #[test]
     fn every_message_fits() {
@@ -355,8 +355,8 @@ mod tests {
             let (mut out, mut into) = (Messages::new(), Messages::new());
             for (round, size) in SIZES.into_iter().cycle().take(40).enumerate() {
                 ring.set_waiting(Waiting::Spin).unwrap();
-                out.shape(size, 4).unwrap();
-                into.shape(size, 4).unwrap();
+                out.shape(size, 4, Memory::Heap).unwrap();
+                into.shape(size, 4, Memory::Heap).unwrap();
                 out.fill(round as u64);
                 for _ in 0..20 {
                     if side == Side::First {

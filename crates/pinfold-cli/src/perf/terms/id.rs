@@ -5,7 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::what::What;
+use super::{cell::Cell, group::Group, memory::Memory, what::What};
 
 /// A way to get bytes from here to there.
 #[derive(
@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Line,
     /// A bare ring in shared memory, one copy in and one out: the floor of two-copy messages
     Ring,
+    /// The receiver reads the sender's memory through a mapping: the floor of one-copy messages
+    Mapping,
     /// A copy within one process: no message at all
     Memcpy,
     /// process_vm_readv: the receiver reads the sender's memory
@@ -33,9 +35,10 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every kind, floors first, Pinfold last.
-    pub(crate) const ALL: [Kind; 8] = [
+    pub(crate) const ALL: [Kind; 9] = [
         Kind::Line,
         Kind::Ring,
+        Kind::Mapping,
         Kind::Memcpy,
         Kind::Cma,
         Kind::Pipe,
@@ -49,6 +52,7 @@ impl Kind {
         match self {
             Kind::Line => "line",
             Kind::Ring => "ring",
+            Kind::Mapping => "mapping",
             Kind::Memcpy => "memcpy",
             Kind::Cma => "cma",
             Kind::Pipe => "pipe",
@@ -78,11 +82,29 @@ pub(crate) enum Route {
     Eager,
     /// One copy by the kernel only
     Cma,
+    /// One copy out of the receiver's mapping of the sender's arena only
+    Mapped,
+    /// No copy: the sender gives memory of an arena away, the receiver looks at it there
+    Handoff,
+    /// One-sided: written into a region of the other side, which sees it there
+    Put,
+    /// One-sided: numbers added to a word of the other side
+    #[serde(rename = "fetch-add")]
+    FetchAdd,
 }
 
 impl Route {
     /// All of them.
-    pub(crate) const ALL: [Route; 4] = [Route::Inline, Route::Eager, Route::Cma, Route::Auto];
+    pub(crate) const ALL: [Route; 8] = [
+        Route::Inline,
+        Route::Eager,
+        Route::Cma,
+        Route::Mapped,
+        Route::Handoff,
+        Route::Put,
+        Route::FetchAdd,
+        Route::Auto,
+    ];
 
     /// The name that options, tables and records use.
     pub(crate) const fn name(self) -> &'static str {
@@ -91,16 +113,24 @@ impl Route {
             Route::Inline => "inline",
             Route::Eager => "eager",
             Route::Cma => "cma",
+            Route::Mapped => "mapped",
+            Route::Handoff => "handoff",
+            Route::Put => "put",
+            Route::FetchAdd => "fetch-add",
         }
     }
 }
 
-/// One subject: a kind, and for Pinfold the paths it may take.
+/// One subject: a kind, for Pinfold the paths it may take, and where its messages lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Id {
     pub(crate) kind: Kind,
     pub(crate) route: Option<Route>,
+    pub(crate) memory: Memory,
 }
+
+/// The longest message that is written into a region, bytes.
+pub(crate) const REGION_BYTES_MAX: usize = 4 << 20;
 
 /// The longest message that fits into a descriptor, bytes.
 const INLINE_BYTES_MAX: usize = 56;
@@ -108,24 +138,70 @@ const INLINE_BYTES_MAX: usize = 56;
 impl Id {
     /// A subject other than Pinfold.
     pub(crate) const fn plain(kind: Kind) -> Id {
-        Id { kind, route: None }
+        let memory = match kind {
+            Kind::Mapping => Memory::Arena,
+            _ => Memory::Heap,
+        };
+        Id { kind, route: None, memory }
     }
 
-    /// Pinfold over these paths.
+    /// Pinfold over these paths, with messages in memory that suits them; ordinary memory if any
+    /// does.
     pub(crate) const fn pinfold(route: Route) -> Id {
-        Id { kind: Kind::Pinfold, route: Some(route) }
+        let memory = match route {
+            Route::Mapped | Route::Handoff | Route::Put | Route::FetchAdd => Memory::Arena,
+            _ => Memory::Heap,
+        };
+        Id { kind: Kind::Pinfold, route: Some(route), memory }
     }
 
-    /// Whether measuring `what` with messages of `size` bytes makes sense for it.
-    pub(crate) fn can(self, what: What, size: usize) -> bool {
+    /// Pinfold choosing by itself, with messages in an arena.
+    pub(crate) const ARENA: Id =
+        Id { kind: Kind::Pinfold, route: Some(Route::Auto), memory: Memory::Arena };
+
+    /// Every subject there is, floors first, Pinfold last.
+    pub(crate) fn all() -> impl Iterator<Item = Id> {
+        let others = Kind::ALL.into_iter().filter(|&kind| kind != Kind::Pinfold);
+        let pinfold = Route::ALL.into_iter().map(Id::pinfold);
+        others.map(Id::plain).chain(pinfold).chain([Id::ARENA])
+    }
+
+    /// Whose rows it belongs to; `None` for what stands beside all rows.
+    pub(crate) const fn group(self) -> Option<Group> {
+        match (self.kind, self.route, self.memory) {
+            (Kind::Pinfold, Some(Route::Handoff), _) => Some(Group::Given),
+            (Kind::Pinfold, Some(Route::Put | Route::FetchAdd), _) => Some(Group::Region),
+            (Kind::Pinfold, _, Memory::Heap) => Some(Group::Heap),
+            (Kind::Pinfold, _, Memory::Arena) | (Kind::Mapping, _, _) => Some(Group::Arena),
+            _ => None,
+        }
+    }
+
+    /// Whether that makes sense for it.
+    pub(crate) fn can(self, cell: Cell) -> bool {
+        let Cell { what, size, touched } = cell;
         match self.kind {
+            // What is given costs the same whoever does what with it.
+            Kind::Pinfold if self.route == Some(Route::Handoff) => {
+                what == What::Latency && !touched
+            }
+            // It ends in a word that the other side waits for.
+            Kind::Pinfold if self.route == Some(Route::Put) => {
+                let fits = size.is_multiple_of(8) && size <= REGION_BYTES_MAX;
+                what == What::Latency && fits && !touched
+            }
+            Kind::Pinfold if self.route == Some(Route::FetchAdd) => what == What::Rate && !touched,
             // A line is a hop and nothing else.
             Kind::Line => what == What::Latency && size == 8,
             // It only ever spins: its processor time says nothing.
             Kind::Ring => what != What::Cpu,
             Kind::Memcpy => matches!(what, What::Latency | What::Bandwidth | What::Cpu),
             Kind::Pinfold if self.route == Some(Route::Inline) => size <= INLINE_BYTES_MAX,
-            Kind::Cma | Kind::Pipe | Kind::Unix | Kind::Tcp | Kind::Pinfold => true,
+            // Where short messages lie makes no difference.
+            Kind::Pinfold | Kind::Mapping if self.memory == Memory::Arena => {
+                size > INLINE_BYTES_MAX && !matches!(what, What::Rate | What::Cpu)
+            }
+            Kind::Cma | Kind::Pipe | Kind::Unix | Kind::Tcp | Kind::Pinfold | Kind::Mapping => true,
         }
     }
 }
@@ -134,7 +210,13 @@ impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.route {
             None => f.pad(self.kind.name()),
-            Some(route) => f.pad(&format!("{} {}", self.kind.name(), route.name())),
+            Some(route) if *self == Id::pinfold(route) => {
+                f.pad(&format!("{} {}", self.kind.name(), route.name()))
+            }
+            Some(route) => {
+                let (kind, memory) = (self.kind.name(), self.memory.name());
+                f.pad(&format!("{kind} {} {memory}", route.name()))
+            }
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The nouns that everything else here is about. They know nothing of the rest.
 
 mod cell;
+mod group;
 mod id;
+mod memory;
 mod outcome;
 mod side;
 mod spec;
@@ -9,7 +11,9 @@ mod what;
 
 pub(crate) use self::{
     cell::Cell,
-    id::{Id, Kind, Route},
+    group::Group,
+    id::{Id, Kind, REGION_BYTES_MAX, Route},
+    memory::Memory,
     outcome::Outcome,
     side::Side,
     spec::Spec,

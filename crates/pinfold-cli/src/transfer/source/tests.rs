@@ -6,6 +6,10 @@ use std::{
 
 use super::*;
 
+fn block() -> Block {
+    Blocks::new(1, true).make().unwrap()
+}
+
 /// Everything that reading `files` hands out, at most four blocks ahead.
 fn read(files: &[PathBuf]) -> Vec<Result<Piece, Failure>> {
     read_plan(Plan::new(files).unwrap(), |_| {})
@@ -15,16 +19,16 @@ fn read(files: &[PathBuf]) -> Vec<Result<Piece, Failure>> {
 fn read_plan(plan: Plan, mut meddle: impl FnMut(usize)) -> Vec<Result<Piece, Failure>> {
     let (pieces_in, pieces) = async_channel::bounded(1);
     let (put_back, buffers) = async_channel::unbounded();
-    put_back.send_blocking(Vec::with_capacity(BLOCK_BYTES)).unwrap();
+    put_back.send_blocking(block()).unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| Reader::new(pieces_in, buffers).run(&plan));
+        scope.spawn(|| Reader::new(pieces_in, Blocks::new(0, false), buffers).run(&plan));
         let mut all = Vec::new();
         loop {
             meddle(all.len());
             let Ok(piece) = pieces.recv_blocking() else { return all };
             if let Ok(Piece::Block(_)) = piece {
                 // The reader may have ended.
-                let _ = put_back.send_blocking(Vec::with_capacity(BLOCK_BYTES));
+                let _ = put_back.send_blocking(block());
             }
             all.push(piece);
         }
@@ -109,7 +113,7 @@ fn sizes_around_a_block() {
             match pieces.next() {
                 Some(Piece::Block(block)) => {
                     assert!((1..=BLOCK_BYTES).contains(&block.len()));
-                    got.extend(block);
+                    got.extend_from_slice(block.bytes());
                 }
                 Some(Piece::Record(Record::End { bytes, digest })) => break (bytes, digest),
                 other => panic!("{other:?}"),
@@ -175,15 +179,16 @@ fn a_pipe_is_passed_on_as_it_fills() {
     let (pieces_in, pieces) = async_channel::bounded(1);
     let (put_back, buffers) = async_channel::unbounded();
     for _ in 0..2 {
-        put_back.send_blocking(Vec::with_capacity(BLOCK_BYTES)).unwrap();
+        put_back.send_blocking(block()).unwrap();
     }
-    let thread =
-        std::thread::spawn(move || Reader::new(pieces_in, buffers).stream(out.as_fd()).unwrap());
+    let thread = std::thread::spawn(move || {
+        Reader::new(pieces_in, Blocks::new(0, false), buffers).stream(out.as_fd()).unwrap()
+    });
     let next = || pieces.recv_blocking().unwrap().unwrap();
     assert!(matches!(next(), Piece::Record(Record::Stream)));
     // The first bytes come although the pipe stays open.
     rustix::io::write(&into, b"hello").unwrap();
-    assert!(matches!(next(), Piece::Block(block) if block == b"hello"));
+    assert!(matches!(next(), Piece::Block(block) if block.bytes() == b"hello"));
     drop(into);
     assert!(matches!(next(), Piece::Record(Record::End { bytes: 5, .. })));
     let totals = Totals { files: 0, bytes: 5 };
@@ -199,7 +204,9 @@ fn reading_stops_when_nobody_takes_it() {
     let plan = Plan::new(&[path]).unwrap();
     let (pieces_in, pieces) = async_channel::bounded(1);
     let (put_back, buffers) = async_channel::unbounded();
-    let thread = std::thread::spawn(move || Reader::new(pieces_in, buffers).run(&plan));
+    let thread = std::thread::spawn(move || {
+        Reader::new(pieces_in, Blocks::new(0, false), buffers).run(&plan)
+    });
     drop((pieces, put_back));
     thread.join().unwrap();
 }
