@@ -4,6 +4,7 @@
 use std::{
     fs::File,
     os::fd::{AsFd, OwnedFd},
+    sync::atomic::{Ordering, fence},
     time::{Duration, Instant},
 };
 
@@ -105,6 +106,8 @@ pub fn add(segment: Mapped, kind: u64, aux: u64, body: &[u64]) {
     for (word, value) in body.iter().enumerate() {
         scribble(at + 8 + 8 * word, *value);
     }
+    // Not before its body.
+    fence(Ordering::SeqCst);
     scribble(at, (number + 1) & 0xffff | kind << 16 | wrap << 20 | aux << 32);
 }
 
@@ -159,6 +162,15 @@ pub fn give(how: &str, random: &mut Random, segment: Mapped, end: Instant) {
             }
         }
         spin(random.below(3000));
+    }
+    // However little time there was, this is found out.
+    match how {
+        "arenas" => drop(send_parcel([EXTENT, 1, SMALL], &[])),
+        _ => add(segment, FIN, 0xffff, &[0, 0]),
+    }
+    let end = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < end && !is_cut_off(segment) {
+        spin(10_000);
     }
 }
 

@@ -103,6 +103,7 @@ fn victim(args: &Args) {
     let (endpoint, honest) = role::listen(builder, "victim");
     let before = Baseline::now();
     let memory_before = status_bytes("VmRSS");
+    role::go(&endpoint, honest);
     let mut from_honest = endpoint.recv_message(honest, TagMatch::masked(0, !HOSTILE));
     let hostile = TagMatch::masked(HOSTILE, !HOSTILE);
     let mut from_hostile = endpoint.recv_message(Source::Any, hostile);
@@ -190,6 +191,7 @@ fn victim(args: &Args) {
 /// Sends all kinds of messages and wants them back, until the director says so.
 fn honest(_: &Args) {
     let (endpoint, victim) = role::connect(Endpoint::builder().label("honest"), "victim");
+    role::await_go(&endpoint, victim);
     say("ready");
     let (tell, told) = std::sync::mpsc::channel();
     thread::spawn(move || tell.send(hear()));

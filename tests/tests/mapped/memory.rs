@@ -6,7 +6,7 @@ use pinfold::{Arena, Endpoint, Path, PeerId, Progress};
 use pinfold_tests::{
     Args, Baseline, Stage,
     baseline::{arenas, status_bytes},
-    role::{self, PATIENCE, hear, say},
+    role::{self, PATIENCE, await_go, go, hear, say},
     stage::Player,
     stamp,
 };
@@ -75,6 +75,7 @@ fn builder(args: &Args) -> pinfold::Builder {
 
 pub fn giving(args: &Args) {
     let (endpoint, peer) = role::connect(builder(args), "memory");
+    await_go(&endpoint, peer);
     let before = Baseline::now();
     let arena = Arena::new().unwrap();
     let buf = filled(&arena, LEN, 1);
@@ -106,6 +107,7 @@ pub fn giving(args: &Args) {
 pub fn keeping(args: &Args) {
     let (endpoint, peer) = role::listen(builder(args), "memory");
     let before = Baseline::now();
+    go(&endpoint, peer);
     assert_eq!(take(&endpoint, peer, LEN, 1).path, Path::Mapped);
     stamp::check(&endpoint.recv(peer, 2).unwrap(), 1);
     assert_eq!(arenas().len(), 1);
@@ -171,6 +173,7 @@ const AT_A_TIME: u64 = 30;
 
 pub fn churning(args: &Args) {
     let (endpoint, peer) = role::connect(Endpoint::builder(), "churn");
+    await_go(&endpoint, peer);
     let waits = beside(args, &endpoint, peer);
     let before = Baseline::now();
     let mut live = std::collections::VecDeque::new();
@@ -205,8 +208,9 @@ fn random_part(number: u64) -> usize {
 
 pub fn sweeping(args: &Args) {
     let (endpoint, peer) = role::listen(Endpoint::builder(), "churn");
-    let waits = beside(args, &endpoint, peer);
     let before = Baseline::now();
+    go(&endpoint, peer);
+    let waits = beside(args, &endpoint, peer);
     let mut most = 0;
     let resident = status_bytes("VmRSS");
     for number in 0..ARENAS {
