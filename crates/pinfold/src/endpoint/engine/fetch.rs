@@ -489,6 +489,7 @@ impl Core {
                 self.finish(key, Ok(Done::Sent(receipt)));
             }
         }
+        peer.note_waiting();
     }
 
     /// The sender has written its chunks.

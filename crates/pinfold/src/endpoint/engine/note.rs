@@ -61,7 +61,7 @@ impl Core {
         }
         record.queued.set(peer.out.len() as u64);
         record.answers.set(peer.control.len() as u64);
-        record.waiting.set(u64::from(peer.waiting));
+        peer.note_waiting();
         record.note_credit(peer.sent_cost - peer.released);
         record.owed.set(peer.owed);
         record.announced.set(peer.announced.len() as u64);
@@ -73,6 +73,16 @@ impl Core {
                 | flag(peer.hot, flags::POLLED)
                 | flag(peer.leaving.is_some(), flags::LEAVING),
         );
+    }
+}
+
+impl Peer {
+    /// Puts down how many messages it was told of and has not answered.
+    #[inline(always)]
+    pub(super) fn note_waiting(&self) {
+        if self.record.is_listed() {
+            self.record.waiting.set(u64::from(self.waiting));
+        }
     }
 }
 

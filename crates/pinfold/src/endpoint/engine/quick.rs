@@ -261,9 +261,7 @@ impl Engine {
         peer.tx.push(Header::new(Kind::Rts, 0, key.index), &rts.body());
         failpoint::hit(Point::AfterAnnounce);
         peer.waiting += 1;
-        if peer.record.is_listed() {
-            peer.record.waiting.set(u64::from(peer.waiting));
-        }
+        peer.note_waiting();
         core.ring(peer);
         Some(key)
     }
