@@ -68,7 +68,7 @@ pub struct Mapped {
 
 /// Every segment that this process has mapped, and every extent of an arena.
 pub fn segments() -> Vec<Mapped> {
-    mapped(|line| line.contains("/memfd:pinfold "))
+    mapped(|line| line.contains("/memfd:pinfold") && !line.contains("-status"))
 }
 
 /// Every extent of an arena that this process has mapped, its own and others'.
