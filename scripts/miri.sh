@@ -9,5 +9,5 @@ export MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=8 CARGO_TARGET_DIR=$t
 export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
 cargo +nightly miri test --locked --package pinfold --lib -- \
     wire::descriptor wire::layout link::shm::bulk link::shm::model_tests \
-    arena::space arena::committed arena::demand arena::holds arena::recent \
+    arena::space arena::committed arena::demand arena::recent \
     endpoint::matching route::choose route::cost route::learn "$@"

@@ -21,6 +21,35 @@ pub enum Gone {
     Misbehaved(&'static str),
 }
 
+/// Why an active message was not seen to, or a request not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NotHandled {
+    /// The peer has no handler of that number.
+    NoHandler,
+    /// The handler panicked before it answered.
+    Panicked,
+    /// The handler ended, or dropped its [`Answer`](crate::Answer), without a word.
+    NoAnswer,
+    /// The message is longer than the peer takes
+    /// ([`Builder::active_bytes_max`](crate::Builder::active_bytes_max)), or has memory for.
+    TooLong,
+}
+
+impl std::fmt::Display for NotHandled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            NotHandled::NoHandler => "it has no such handler; register one there first",
+            NotHandled::Panicked => "the handler panicked; see that process's log",
+            NotHandled::NoAnswer => "the handler ended without an answer",
+            NotHandled::TooLong => {
+                "the message is longer than it takes; send it in parts, or raise its \
+                 Builder::active_bytes_max"
+            }
+        })
+    }
+}
+
 impl std::fmt::Display for Gone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -195,6 +224,19 @@ pub enum Error {
         "the memory that was given is no longer held: the connection with its owner has ended; copy what is needed before that"
     )]
     Withdrawn,
+    /// An active message was not seen to, or a request not answered.
+    #[error("handler {id} of {peer} did not do it: {why}")]
+    NotHandled {
+        /// Whose handler.
+        peer: String,
+        /// The handler's number.
+        id: u32,
+        /// Why not.
+        why: NotHandled,
+    },
+    /// A request was answered a second time.
+    #[error("this request has been answered, or will be by its Answer")]
+    AlreadyAnswered,
     /// The operation was cancelled.
     #[error("cancelled")]
     Cancelled,

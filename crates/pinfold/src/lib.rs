@@ -38,11 +38,12 @@ mod wire;
 pub use self::{
     arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},
     endpoint::{
-        AtomicWord, Builder, Endpoint, Envelope, Gift, Handoff, Message, MessageRequest, OwnedBuf,
-        OwnedBufMut, PeerInfo, Progress, Received, RecvRequest, Region, RegionKey, RemoteRegion,
-        Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source, TagMatch, View, ViewRequest,
+        Active, Answer, AtomicWord, Builder, Endpoint, Envelope, Gift, Handoff, Message,
+        MessageRequest, OwnedBuf, OwnedBufMut, PeerInfo, Progress, Received, RecvRequest, Region,
+        RegionKey, RemoteRegion, Reply, Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source,
+        TagMatch, View, ViewRequest,
     },
-    error::{Error, Gone, Result},
+    error::{Error, Gone, NotHandled, Result},
     link::local::{Access, Who},
     route::{Path, PathSet, Receipt, Refusal},
     status::{Counters, PathCount},

@@ -38,6 +38,7 @@ pub fn exchange(
 ) -> Result<()> {
     let mut random = Random::new(seed + u64::from(is_first));
     let mut arena = Arena::new()?;
+    endpoint.handle(ECHO, |active| drop(active.reply(active.payload())))?;
     for round in 0..rounds {
         if round % 3 == 2 {
             arena = Arena::new()?;
@@ -46,6 +47,9 @@ pub fn exchange(
             let tag = high << 32 | i as u64;
             let stamp = round << 8 | i as u64;
             for turn in [true, false] {
+                if turn == is_first && i == ASKS {
+                    ask(endpoint, peer, stamp)?;
+                }
                 if turn == is_first {
                     send(endpoint, peer, by, tag, &arena, (len, stamp))?;
                 } else {
@@ -54,6 +58,24 @@ pub fn exchange(
                     stamp::check(&bytes, stamp);
                 }
             }
+        }
+    }
+    Ok(())
+}
+
+/// A handler that answers with what it was asked.
+const ECHO: u32 = 1;
+/// The message of a round before which something is asked.
+const ASKS: usize = 3;
+
+fn ask(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
+    for len in [8, 2000, 150_000] {
+        let bytes = stamp::bytes(len, stamp);
+        endpoint.call(peer, ECHO, &bytes)?;
+        match endpoint.request(peer, ECHO, &bytes).wait() {
+            Ok(answer) => stamp::check(&answer, stamp),
+            Err(Error::NotHandled { .. }) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())

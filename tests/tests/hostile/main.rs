@@ -6,11 +6,14 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fs,
     os::fd::{AsFd, RawFd},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
-use pinfold::{Arena, Endpoint, Error, Path, PeerId, Progress, SendRequest, Source, TagMatch};
+use pinfold::{
+    Answer, Arena, Endpoint, Error, Path, PeerId, Progress, SendRequest, Source, TagMatch,
+};
 use pinfold_tests::{
     Args, Baseline, Stage,
     baseline::{Mapped, arenas, segments, status_bytes},
@@ -32,6 +35,11 @@ pinfold_tests::roles!(victim, honest, attacker, stranger, flooded, flooder, poor
 /// The tags of attackers have this bit; what the honest peer says is never matched with theirs.
 const HOSTILE: u64 = 1 << 63;
 const BYE: u64 = 1 << 62;
+
+/// Handlers of the victim's: one that answers, one that asks back, one that answers later.
+const ECHO: u32 = 1;
+const CALL_BACK: u32 = 2;
+const LATER: u32 = 3;
 
 /// How long an attack lasts.
 const ATTACK: Duration = Duration::from_millis(120);
@@ -99,7 +107,21 @@ fn victim(args: &Args) {
         "dedicated" => Progress::Dedicated,
         _ => Progress::Inline,
     };
-    let builder = Endpoint::builder().label("victim").progress(progress);
+    let (tell, later) = mpsc::channel();
+    let builder = Endpoint::builder()
+        .label("victim")
+        .progress(progress)
+        .active_bytes_max(4 << 20)
+        .handle(ECHO, |active| {
+            // A peer that is gone wants no answer.
+            let _ = active.reply(active.payload());
+        })
+        .handle(CALL_BACK, |active| {
+            let _ = active.call(active.peer(), ECHO, active.payload());
+            drop(active.endpoint().request(active.peer(), ECHO, active.payload()));
+            let _ = active.reply(b"");
+        })
+        .handle(LATER, move |active| drop(tell.send(active.answer_later())));
     let (endpoint, honest) = role::listen(builder, "victim");
     let before = Baseline::now();
     let memory_before = status_bytes("VmRSS");
@@ -149,6 +171,9 @@ fn victim(args: &Args) {
             Err(Error::Timeout(_)) => {}
             Err(error) => panic!("{error}"),
         }
+        if turn % 64 == 0 {
+            later.try_iter().flatten().for_each(|answer: Answer| drop(answer.send(b"late")));
+        }
         to_hostile.retain_mut(|request| match request.try_wait() {
             Some((Err(Error::PeerGone { how, .. }), _)) => {
                 *ends.entry(how.to_string()).or_insert(0) += 1;
@@ -166,7 +191,8 @@ fn victim(args: &Args) {
         request.wait().0.expect("the honest peer listens");
     }
     role::note(format_args!(
-        "met {met} attackers, {came} of their messages came, {refused} did not"
+        "met {met} attackers, {came} of their messages came, {refused} did not; {} were handled",
+        endpoint.counters().handled
     ));
     for (end, count) in &ends {
         role::note(format_args!("{count} sends ended: {end}"));
@@ -206,6 +232,10 @@ fn honest(_: &Args) {
         let back = endpoint.recv_timeout(victim, tag, PATIENCE).expect("the victim answers");
         assert_eq!(back.len(), len);
         stamp::check(&back, tag);
+        let asked = endpoint.request(victim, ECHO, &stamp::bytes(len, !tag)).wait();
+        let answer = asked.expect("the victim answers");
+        assert_eq!(answer.len(), len);
+        stamp::check(&answer, !tag);
         let receipt = request.wait().0.expect("the victim listens");
         mapped += u64::from(receipt.path == Path::Mapped);
         count += 1;
@@ -255,6 +285,10 @@ fn assault(how: &str, random: &mut Random, end: Instant) {
         kept.push(endpoint.send_owned(victim, HOSTILE, stamp::bytes(len, 2)));
     }
     let into = endpoint.recv_owned(victim, HOSTILE, vec![0; 150_000]);
+    let mut asked = Vec::new();
+    for (len, id) in [(8, ECHO), (3000, CALL_BACK), (200_000, ECHO)] {
+        asked.push(endpoint.request(victim, id, &stamp::bytes(len, 2)));
+    }
     match how {
         "closed" => {
             for control in CONTROL {
@@ -306,7 +340,7 @@ fn assault(how: &str, random: &mut Random, end: Instant) {
     }
     // Most connections stay; others are closed by an endpoint that knows of nothing.
     if random.below(8) != 0 {
-        std::mem::forget((into, kept, endpoint));
+        std::mem::forget((into, kept, asked, endpoint));
     }
 }
 
@@ -390,11 +424,27 @@ fn forge(random: &mut Random, segment: Mapped) {
         let value = if word == 1 && random.below(2) == 0 { HOSTILE } else { odd_number(random) };
         scribble(at + 8 * word, value);
     }
-    let kind = if random.below(8) == 0 { random.below(16) } else { 1 + random.below(10) };
+    let kind = if random.below(8) == 0 { random.below(16) } else { 1 + random.below(11) };
     let wrap = u64::from(slot == 63 || random.below(50) == 0);
     let len = if random.below(3) == 0 { random.below(256) } else { random.below(57) };
     let aux = if random.below(2) == 0 { random.below(8) } else { random.next() & 0xffff_ffff };
-    scribble(at, (number + 1) & 0xffff | kind << 16 | wrap << 20 | len << 24 | aux << 32);
+    let mut header = (number + 1) & 0xffff | kind << 16 | wrap << 20 | len << 24 | aux << 32;
+    if random.below(2) == 0 {
+        // Something that a handler could be meant by, or an answer that nobody asked for.
+        let (verb, id, token) = (random.below(6), 1 + random.below(3), random.below(6));
+        match kind {
+            4 | 6 => {
+                header = header & !(0x3f << 26) | verb << 26;
+                scribble(at + 8, id | token << 32);
+            }
+            11 => {
+                header = header & 0xffff_ffff | id << 32;
+                scribble(at + 8, token | verb << 32);
+            }
+            _ => {}
+        }
+    }
+    scribble(at, header);
 }
 
 /// Sends and receives long messages until it is cut off or time is up.

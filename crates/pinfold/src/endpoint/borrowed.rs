@@ -21,7 +21,14 @@ use super::{
     scatter::{Part, Scatter},
     shared::Shared,
 };
-use crate::{Error, Path, PeerId, Receipt, Result, route::Why, wire::descriptor::INLINE_MAX};
+use crate::{
+    Error, Path, PeerId, Receipt, Result,
+    route::Why,
+    wire::{
+        active::{ACTIVE_MAX, Label, Verb},
+        descriptor::INLINE_MAX,
+    },
+};
 
 /// An operation whose memory is borrowed by the current call.
 struct Borrowed<'a> {
@@ -62,6 +69,25 @@ pub(crate) fn send(shared: &Arc<Shared>, peer: PeerId, tag: u64, data: &[u8]) ->
         return Ok(Receipt::copied(Path::Inline, data.len() as u64, Why::NOT_ASKED));
     }
     send_part(shared, peer, tag, memory)
+}
+
+/// Sends `data` to a handler of the peer.
+#[inline]
+pub(crate) fn call(shared: &Arc<Shared>, peer: PeerId, id: u32, data: &[u8]) -> Result<Receipt> {
+    let label = Label { verb: Verb::Call, id, token: 0 };
+    if data.len() <= ACTIVE_MAX {
+        let gone = match shared.quick() {
+            Some(mut engine) => engine.call_at_once(peer, label, data),
+            None => shared.enter()?.call_at_once(peer, label, data),
+        };
+        if gone {
+            return Ok(Receipt::copied(Path::Inline, data.len() as u64, Why::NOT_ASKED));
+        }
+    }
+    // SAFETY: borrowed until the operation has ended, below.
+    let memory = unsafe { Scatter::one(data.as_ptr().cast_mut(), data.len()) };
+    let key = shared.enter()?.post_active(peer, label, memory)?;
+    post::sent(Borrowed { shared, key: Some(key) }.wait())
 }
 
 #[inline(never)]

@@ -1,9 +1,9 @@
 //! Making an endpoint.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
-    Endpoint,
+    Active, Endpoint,
     config::{Config, Progress},
 };
 use crate::{
@@ -89,6 +89,25 @@ impl Builder {
     /// as credit; senders without credit wait. Default: 64 MiB.
     pub fn unexpected_bytes_max(mut self, bytes: usize) -> Builder {
         self.config.unexpected_bytes_max = bytes;
+        self
+    }
+
+    /// Has `handler` see to the active messages of number `id`, from the first one on; as
+    /// [`Endpoint::handle`], which comes later.
+    pub fn handle(
+        mut self,
+        id: u32,
+        handler: impl Fn(Active<'_>) + Send + Sync + 'static,
+    ) -> Builder {
+        self.config.handlers.set(id, Arc::new(handler));
+        self
+    }
+
+    /// Bytes of long active messages that are fetched for their handlers at a time, over all peers;
+    /// others wait in their senders' memory. A longer one is refused: its sender gets
+    /// [`Error::NotHandled`](crate::Error::NotHandled). Default: 256 MiB.
+    pub fn active_bytes_max(mut self, bytes: usize) -> Builder {
+        self.config.active_bytes_max = bytes;
         self
     }
 

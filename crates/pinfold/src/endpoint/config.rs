@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Error, PathSet, Result,
-    endpoint::engine::peer::MESSAGE_COST,
+    endpoint::{engine::peer::MESSAGE_COST, handlers::Handlers},
     link::local::{Access, Address, Limits},
     wire::layout::{BULK_BYTES_MAX, RING_SLOTS_MAX},
 };
@@ -37,6 +37,9 @@ pub(crate) struct Config {
     pub peers_max: usize,
     /// Address space for arenas of peers.
     pub mapped_bytes_max: usize,
+    /// Memory for active messages that were fetched for their handlers.
+    pub active_bytes_max: usize,
+    pub handlers: Handlers,
 }
 
 /// Credit for eager messages a peer is granted at most: more than a full lane holds, so that credit
@@ -61,6 +64,8 @@ impl Default for Config {
             unexpected_bytes_max: 64 << 20,
             peers_max: 1 << 20,
             mapped_bytes_max: 1 << 40,
+            active_bytes_max: 256 << 20,
+            handlers: Handlers::default(),
         }
     }
 }

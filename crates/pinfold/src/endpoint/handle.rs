@@ -4,7 +4,7 @@ use std::{
     fmt,
     io::{IoSlice, IoSliceMut},
     os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
+    sync::{Arc, Weak},
     thread,
     time::{Duration, Instant},
 };
@@ -56,7 +56,7 @@ pub struct Endpoint {
 }
 
 /// Closes the endpoint with the last handle. Requests and the driving thread hold [`Shared`].
-struct Owner {
+pub(super) struct Owner {
     shared: Arc<Shared>,
 }
 
@@ -94,14 +94,20 @@ impl Endpoint {
         let dedicated = config.progress == Progress::Dedicated;
         let shared = Shared::new(config)?;
         let endpoint = Endpoint { owner: Arc::new(Owner { shared }) };
+        endpoint.shared().owned_by(Arc::downgrade(&endpoint.owner));
         if dedicated {
             endpoint.shared().start_driver()?;
         }
         Ok(endpoint)
     }
 
+    /// A handle, as long as the program has one.
+    pub(super) fn of(owner: &Weak<Owner>) -> Option<Endpoint> {
+        Some(Endpoint { owner: owner.upgrade()? })
+    }
+
     #[inline(always)]
-    fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.owner.shared
     }
 
@@ -116,10 +122,10 @@ impl Endpoint {
     /// [`Error::Os`] if a process has no descriptors left, this one or the one listening.
     pub fn connect(&self, address: &str) -> Result<PeerId> {
         let address = address.parse::<Address>()?;
-        self.call(&address)
+        self.dial(&address)
     }
 
-    fn call(&self, address: &Address) -> Result<PeerId> {
+    fn dial(&self, address: &Address) -> Result<PeerId> {
         let call = {
             let mut engine = self.shared().enter()?;
             engine.check()?;
@@ -142,7 +148,7 @@ impl Endpoint {
         let address = address.parse::<Address>()?;
         let end = Instant::now().checked_add(patience);
         loop {
-            match self.call(&address) {
+            match self.dial(&address) {
                 Err(Error::NameGone { .. }) if end.is_none_or(|end| Instant::now() < end) => {
                     self.shared().enter()?.progress();
                     thread::sleep(NAME_AGAIN);
@@ -461,6 +467,9 @@ impl Endpoint {
         let mut engine = self.shared().enter()?;
         engine.check()?;
         if std::mem::take(&mut engine.news) {
+            return Ok(false);
+        }
+        if self.shared().has_handling(&engine) {
             return Ok(false);
         }
         engine.armed = true;

@@ -3,6 +3,8 @@
 //! [`Endpoint`] is the handle; [`shared`] is what all handles share; [`engine`] is what its lock
 //! guards; [`matching`] and [`spin`] are plain state machines.
 
+mod active;
+mod answer;
 mod borrowed;
 mod buffers;
 mod builder;
@@ -10,10 +12,13 @@ mod config;
 mod courier;
 mod engine;
 mod handle;
+mod handlers;
 mod handoff;
 pub(crate) mod matching;
 mod message;
+mod payload;
 mod region;
+mod reply;
 mod request;
 mod scatter;
 mod scope;
@@ -22,6 +27,8 @@ mod spin;
 mod view;
 mod wait;
 
+pub use active::Active;
+pub use answer::Answer;
 pub use buffers::{OwnedBuf, OwnedBufMut};
 pub use builder::Builder;
 pub use config::Progress;
@@ -32,6 +39,7 @@ pub use handoff::{Gift, Handoff, ViewRequest};
 pub use matching::{Source, TagMatch};
 pub use message::{Message, Received};
 pub use region::{AtomicWord, Region, RegionKey, RemoteRegion, Rights};
+pub use reply::Reply;
 pub use request::{MessageRequest, RecvRequest, SendRequest};
 pub use scope::{Scope, ScopedRecv, ScopedSend};
 pub use view::View;

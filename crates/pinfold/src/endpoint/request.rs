@@ -27,10 +27,13 @@ use super::{
     },
     matching::{Source, TagMatch},
     message::{Message, Received},
-    scatter::Part,
+    scatter::{Part, Scatter},
     shared::Shared,
 };
-use crate::{Error, PeerId, Receipt, Result};
+use crate::{
+    Error, PeerId, Receipt, Result,
+    wire::active::{Label, Verb},
+};
 
 /// How far a request is.
 enum State {
@@ -236,6 +239,18 @@ impl<B: OwnedBuf> SendRequest<B> {
                 .into(),
         };
         SendRequest { inner: Request::new(shared, state, buffer) }
+    }
+
+    /// As [`SendRequest::post`], to handler `id` of the peer.
+    pub(crate) fn call(shared: &Arc<Shared>, peer: PeerId, id: u32, buffer: B) -> SendRequest<B> {
+        let buffer = MaybeUninit::new(buffer);
+        // SAFETY: initialised just now.
+        let (ptr, len) = unsafe { buffer.assume_init_ref() }.bytes();
+        // SAFETY: as in `SendRequest::post`.
+        let memory = unsafe { Scatter::one(ptr.cast_mut(), len) };
+        let label = Label { verb: Verb::Call, id, token: 0 };
+        let posted = shared.enter().and_then(|mut engine| engine.post_active(peer, label, memory));
+        SendRequest { inner: Request::new(shared, posted.into(), buffer) }
     }
 
     fn output((done, buffer): (Result<Done>, B)) -> (Result<Receipt>, B) {

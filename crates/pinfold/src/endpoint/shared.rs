@@ -3,7 +3,7 @@
 use std::{
     ops::{Deref, DerefMut},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
@@ -16,7 +16,12 @@ use pinfold_sys::{
     poll::{Epoll, Interest},
 };
 
-use super::{config::Config, engine::Engine};
+use super::{
+    Endpoint,
+    config::{Config, Progress},
+    engine::Engine,
+    handle::Owner,
+};
 use crate::{
     Error, Result,
     sync::biased::{BiasedLock, Guard},
@@ -43,6 +48,10 @@ pub(crate) struct Shared {
     /// Tells it to end.
     stop: AtomicBool,
     crowded: bool,
+    /// What handles hold.
+    owner: OnceLock<Weak<Owner>>,
+    /// Whether handlers run on the thread that drives, and on no other.
+    pub dedicated: bool,
 }
 
 impl Shared {
@@ -51,6 +60,7 @@ impl Shared {
             Epoll::new().map_err(|error| Error::os("epoll_create", "the endpoint", error))?;
         let epoll = Arc::new(epoll);
         let fork = ForkMark::new().map_err(|error| Error::os("mmap", "the fork mark", error))?;
+        let dedicated = config.progress == Progress::Dedicated;
         let engine = Engine::new(config, Arc::clone(&epoll))?;
         let failed = |error| Error::os("epoll_ctl", "the endpoint", error);
         let pollable =
@@ -66,6 +76,8 @@ impl Shared {
             courier: Mutex::new(None),
             stop: AtomicBool::new(false),
             crowded: affinity::current_cpus().len() < 2,
+            owner: OnceLock::new(),
+            dedicated,
         }))
     }
 
@@ -88,7 +100,17 @@ impl Shared {
         if self.fork.is_child() {
             return Err(Error::Forked);
         }
-        Ok(Inside { guard: Some(self.engine.lock()) })
+        Ok(Inside { guard: Some(self.engine.lock()), shared: self })
+    }
+
+    /// Whose handles hold it.
+    pub(super) fn owned_by(&self, owner: Weak<Owner>) {
+        let _ = self.owner.set(owner);
+    }
+
+    /// A handle of it, as long as the program has one.
+    pub(super) fn handle(&self) -> Option<Endpoint> {
+        Endpoint::of(self.owner.get()?)
     }
 
     /// Whether this is a child of the process that made the endpoint.
@@ -145,6 +167,7 @@ impl Shared {
 
     /// Drives the endpoint until it is closed.
     fn drive(self: Arc<Shared>) -> Result<()> {
+        self.is_driven_here();
         self.wait_for(None, |engine| {
             (engine.closed || self.stop.load(Ordering::Acquire)).then_some(())
         })?;
@@ -209,6 +232,7 @@ fn see_off(thread: &JoinHandle<()>) {
 
 /// The engine, entered.
 pub(crate) struct Inside<'a> {
+    shared: &'a Shared,
     guard: Option<Guard<'a, Engine>>,
 }
 
@@ -233,17 +257,24 @@ impl Drop for Inside<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let Some(engine) = self.guard.take() else { return };
-        if engine.core.wakes.is_empty() && !(engine.kick && engine.asleep) {
+        let has_due = engine.core.active.is_due();
+        if engine.core.wakes.is_empty() && !(engine.kick && engine.asleep) && !has_due {
             return;
         }
-        leave(engine);
+        leave(engine, self.shared);
     }
 }
 
-/// Leaves the engine and then runs what it wanted run.
+/// Leaves the engine and then runs what it wanted run: wakers, then handlers.
 #[cold]
 #[inline(never)]
-fn leave(mut engine: Guard<'_, Engine>) {
+fn leave(mut engine: Guard<'_, Engine>, shared: &Shared) {
+    let handles = shared.has_handling(&engine);
+    if !handles && engine.core.active.take_news() {
+        // For whichever other thread may.
+        engine.kick = true;
+        engine.core.wakes.any = true;
+    }
     if (engine.kick || engine.core.wakes.leader) && engine.asleep {
         engine.kick = false;
         if let Err(error) = engine.links.kick.signal() {
@@ -269,4 +300,7 @@ fn leave(mut engine: Guard<'_, Engine>) {
         follower.unpark();
     }
     drop(wakes.drops);
+    if handles {
+        shared.run_handlers();
+    }
 }

@@ -53,6 +53,11 @@ impl Shared {
                 if engine.progress() {
                     // Something is under way: there is nothing to sleep for yet.
                     started = 0;
+                    if self.has_handling(&engine) {
+                        // That is when handlers run.
+                        drop(engine);
+                        engine = self.enter()?;
+                    }
                 } else {
                     clock::relax();
                 }
@@ -67,7 +72,10 @@ impl Shared {
                 engine.spin.came_while_spinning(now - started);
                 return Ok(Some(value));
             }
-            let next = engine.next(now - started, deadline);
+            let next = match self.has_handling(&engine) {
+                true => Next::Spin,
+                false => engine.next(now - started, deadline),
+            };
             drop(engine);
             match next {
                 Next::Spin if turns.is_multiple_of(8) && self.is_crowded() => thread::yield_now(),

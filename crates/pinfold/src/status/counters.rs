@@ -52,6 +52,13 @@ pub struct Counters {
     pub peers_joined: u64,
     /// Peers that went, for whatever reason.
     pub peers_gone: u64,
+    /// Active messages that a handler has seen to, panics included.
+    pub handled: u64,
+    /// Those of them whose handler panicked.
+    pub handlers_panicked: u64,
+    /// Active messages that were dropped: there was no handler of their number, they were too long,
+    /// or their sender went before they were whole.
+    pub unhandled: u64,
 }
 
 /// Counts of what was exchanged with one peer.
@@ -104,6 +111,9 @@ impl Counters {
             sleeps: header.sleeps,
             peers_joined: header.peers_joined,
             peers_gone: header.peers_gone,
+            handled: header.handled,
+            handlers_panicked: header.handlers_panicked,
+            unhandled: header.unhandled,
             ..Counters::default()
         };
         for record in records {

@@ -154,7 +154,12 @@ pub(crate) struct Header<W> {
 
     /// The most that may be: the same for ever.
     pub(super) mapped_bytes_max: W,
-    pub(super) spare: [W; 15],
+
+    // More counters.
+    pub handled: W,
+    pub handlers_panicked: W,
+    pub unhandled: W,
+    pub(super) spare: [W; 12],
 }
 
 /// A peer, or several together.

@@ -10,7 +10,7 @@
 //! bit  20      wrap: the next descriptor is in slot 0
 //! bit  21      skip: the next descriptor is not in the next slot but in the one after
 //! bits 22..26  acknowledgement: descriptors of the other direction that were consumed, modulo 16
-//! bits 26..32  bytes carried inline
+//! bits 26..32  bytes carried inline; of Eager and Rts what the message is for: a `Verb`
 //! bits 32..64  aux: the low half of a tag, or the number of a stream
 //! ```
 //!
@@ -19,7 +19,7 @@
 //! [`Kind::TagHigh`] said. Programs send long runs with one high half (a communicator, a
 //! context), so almost every message takes one line.
 
-use super::layout::DESCRIPTOR_WORDS;
+use super::{active::Verb, layout::DESCRIPTOR_WORDS};
 
 /// Bytes that fit into a descriptor beside its header (U-Net/MM's inline messages, section 3).
 pub(crate) const INLINE_MAX: usize = 56;
@@ -53,7 +53,9 @@ pub(crate) enum Kind {
     Wrote = 9,
     /// The sender takes a waiting message back; aux is its stream.
     Cancel = 10,
-    // 11 is taken.
+    /// A whole active message of up to 48 bytes after its [`Label`](super::active::Label); aux is
+    /// the handler's number.
+    Active = 11,
     /// Asks for a region: [`Open`]; aux is the question's number.
     Open = 12,
     /// The answer to that: [`Opened`]; aux is the question's number.
@@ -73,6 +75,7 @@ impl Kind {
             8 => Kind::Fin,
             9 => Kind::Wrote,
             10 => Kind::Cancel,
+            11 => Kind::Active,
             12 => Kind::Open,
             13 => Kind::Opened,
             _ => return None,
@@ -81,11 +84,13 @@ impl Kind {
 }
 
 const KIND_SHIFT: u32 = 16;
+const KIND_MASK: u64 = 0xf;
 const WRAP: u64 = 1 << 20;
 const SKIP_SHIFT: u32 = 21;
 const ACK_SHIFT: u32 = 22;
 const ACK_MASK: u64 = 0xf;
 const LEN_SHIFT: u32 = 26;
+const LEN_MASK: u64 = 0x3f;
 const AUX_SHIFT: u32 = 32;
 
 /// A header word that was copied out of a slot.
@@ -119,13 +124,13 @@ impl Header {
 
     #[inline]
     pub(crate) fn kind(self) -> Option<Kind> {
-        Kind::from_bits(self.0 >> KIND_SHIFT & 0xf)
+        Kind::from_bits(self.0 >> KIND_SHIFT & KIND_MASK)
     }
 
     /// Whether this is an ordinary inline message: the one kind with a fast path.
     #[inline]
     pub(crate) const fn is_inline(self) -> bool {
-        self.0 >> KIND_SHIFT & 0xf == Kind::Inline as u64
+        self.0 >> KIND_SHIFT & KIND_MASK == Kind::Inline as u64
     }
 
     #[inline]
@@ -149,8 +154,21 @@ impl Header {
     /// Bytes carried inline, at most what fits; whatever the peer wrote.
     #[inline]
     pub(crate) const fn inline_len(self, max: usize) -> Option<usize> {
-        let len = (self.0 >> LEN_SHIFT & 0x3f) as usize;
+        let len = (self.0 >> LEN_SHIFT & LEN_MASK) as usize;
         if len <= max { Some(len) } else { None }
+    }
+
+    /// What the message is for that this `Eager` or `Rts` begins.
+    #[inline]
+    pub(crate) const fn verb(self) -> Option<Verb> {
+        Verb::from_bits(self.0 >> LEN_SHIFT & LEN_MASK)
+    }
+
+    /// Whether this is of `kind`, `Eager` or `Rts`, and its message for a receive: one comparison.
+    #[inline]
+    pub(crate) const fn begins_tagged(self, kind: Kind) -> bool {
+        let mask = KIND_MASK << KIND_SHIFT | LEN_MASK << LEN_SHIFT;
+        self.0 & mask == (kind as u64) << KIND_SHIFT
     }
 
     #[inline]
@@ -481,7 +499,7 @@ mod tests {
 
         #[test]
         fn headers_survive(
-            kind in prop::sample::select(vec![1u64, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13]),
+            kind in 1u64..=13,
             len in 0u8..=56,
             aux: u32,
             seq: u16,
@@ -499,6 +517,10 @@ mod tests {
             prop_assert_eq!((header.aux(), header.seq(), header.wraps()), (aux, seq, wrap));
             prop_assert_eq!(header.skips(), u32::from(skip));
             prop_assert_eq!(header.is_inline(), kind == Kind::Inline);
+            prop_assert_eq!(header.verb().map(|verb| verb as u8), (len <= 4).then_some(len));
+            for other in [Kind::Eager, Kind::Rts] {
+                prop_assert_eq!(header.begins_tagged(other), kind == other && len == 0);
+            }
         }
 
         #[test]

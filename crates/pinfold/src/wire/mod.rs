@@ -3,6 +3,7 @@
 //! Nothing outside this module knows a byte offset. Every value a peer wrote is copied out
 //! once and checked here before anything else sees it.
 
+pub(crate) mod active;
 pub(crate) mod descriptor;
 #[cfg(not(loom))]
 pub(crate) mod hello;

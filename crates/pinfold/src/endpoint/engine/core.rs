@@ -6,6 +6,7 @@ use super::{
     maps::Maps,
     op::{Bytes, Done, OpKey, OpTable, RecvStage, Wakes},
     peer::{Control, Peer},
+    queues::Queues,
     regions::Regions,
 };
 use crate::{
@@ -49,6 +50,8 @@ pub(crate) struct Core {
     pub regions: Regions,
     /// The counters, and what others may see.
     pub status: Status,
+    /// Messages for handlers.
+    pub active: Queues,
     pub model: &'static CostModel,
     pub strict: bool,
 }
@@ -57,6 +60,9 @@ impl Core {
     /// Ends an operation.
     pub(crate) fn finish(&mut self, key: OpKey, result: Result<Done>) {
         self.ops.finish(key, result, &mut self.wakes);
+        if !self.ops.settled.is_empty() {
+            self.settle();
+        }
     }
 
     /// Sends an answer: at once if there is room and nothing waits before it, else queued.

@@ -76,6 +76,8 @@ impl Engine {
                 *unexpected = Unexpected::Lost;
             }
         });
+        let cut = self.core.active.cut(id);
+        self.core.status.unhandled.add(cut);
         let theirs: Vec<OpKey> = self
             .core
             .ops
@@ -84,7 +86,7 @@ impl Engine {
                 OpKind::Open { peer } => *peer == id,
                 OpKind::Send(send) => send.peer == id,
                 OpKind::Recv(recv) => match &recv.stage {
-                    RecvStage::Streaming { peer } => *peer == id,
+                    RecvStage::Streaming { peer } | RecvStage::Asked { peer, .. } => *peer == id,
                     RecvStage::Pulling(pull) => pull.peer == id && !(stays && pull.awaits_sender()),
                     RecvStage::Posted(_) | RecvStage::Moving => false,
                 },
@@ -188,6 +190,7 @@ impl Engine {
                 self.core.finish(key, Err(Error::Closed));
             }
         }
+        self.core.active.close(&mut self.core.wakes);
         self.links.close();
         self.core.status.withdraw();
     }

@@ -7,6 +7,7 @@ use pinfold_sys::clock;
 
 use super::{
     Engine,
+    active::not_fetched,
     core::{Core, Unexpected},
     op::{Arrived, Bytes, Done, OpKey, RecvStage, SendStage},
     peer::{Inbound, MESSAGE_COST, Peer, Sink},
@@ -16,14 +17,19 @@ use crate::{
     failpoint::{self, Point},
     link::shm::ring::Violation,
     status::Tally,
-    wire::descriptor::{
-        Body, By, Cts, Eager, Fin, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Open, Opened, Piece,
-        Rts, Wrote,
+    wire::{
+        active::Verb,
+        descriptor::{
+            Body, By, Cts, Eager, Fin, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Open, Opened,
+            Piece, Rts, Wrote,
+        },
     },
 };
 
 /// Messages shorter than this say nothing about the speed of copying.
 const SPEED_FROM: u64 = 16 << 10;
+
+const NO_VERB: Violation = Violation("it wrote a message of no known use");
 
 /// The first `len` bytes of words copied out of a descriptor.
 pub(crate) fn bytes_of(words: &[u64]) -> [u8; INLINE_MAX] {
@@ -53,15 +59,22 @@ impl Core {
                 self.small(peer, body[0], &bytes_of(&body[1..])[..len])?;
             }
             Kind::TagHigh => peer.tag_high_rx = header.aux(),
-            Kind::Eager => self.first_piece(peer, header.aux(), Eager::read(&body))?,
+            Kind::Eager => match header.verb().ok_or(NO_VERB)? {
+                Verb::Tagged => self.first_piece(peer, header.aux(), Eager::read(&body))?,
+                verb => self.active_piece(peer, header.aux(), verb, Eager::read(&body))?,
+            },
             Kind::Data => self.next_piece(peer, header.aux(), Piece::read(&body))?,
-            Kind::Rts => self.announced(peer, header.aux(), Rts::read(&body))?,
+            Kind::Rts => match header.verb().ok_or(NO_VERB)? {
+                Verb::Tagged => self.announced(peer, header.aux(), Rts::read(&body))?,
+                verb => self.active_announced(peer, header.aux(), verb, Rts::read(&body))?,
+            },
             Kind::Cts => self.answered(peer, header.aux(), &body)?,
             Kind::Fin => self.fetched(peer, header.aux(), Fin::read(&body))?,
             Kind::Wrote => self.wrote(peer, header.aux(), Wrote::read(&body))?,
             Kind::Cancel => self.taken_back(peer, header.aux()),
             Kind::Open => self.asked(peer, header.aux(), Open::read(&body))?,
             Kind::Opened => self.opened(peer, header.aux(), Opened::read(&body))?,
+            Kind::Active => self.active_whole(peer, header, &body)?,
         }
         peer.rx.advance(header)?;
         peer.tx.passed(header, peer.rx.consumed());
@@ -138,14 +151,8 @@ impl Core {
 
     /// The first piece of a message that came without asking.
     fn first_piece(&mut self, peer: &mut Peer, sid: u32, eager: Eager) -> Result<(), Violation> {
+        check_first(peer, sid, &eager)?;
         let Eager { tag, len, piece } = eager;
-        let whole = u64::from(piece.len) == len;
-        if u64::from(piece.len) > len || len > peer.granted {
-            return Err(Violation("it sent a piece that does not fit its message"));
-        }
-        if !whole && peer.inbound_at(sid).is_some() {
-            return Err(Violation("it began a stream twice"));
-        }
         let cost = MESSAGE_COST + len;
         let (sink, cost) = match self.matcher.arrive(peer.id, tag) {
             Some(key) => {
@@ -179,7 +186,7 @@ impl Core {
     }
 
     /// Copies a piece to where it belongs; ends the stream or puts it back.
-    fn take_piece(
+    pub(super) fn take_piece(
         &mut self,
         peer: &mut Peer,
         mut stream: Inbound,
@@ -268,7 +275,7 @@ impl Core {
                 let unexpected = Unexpected::Waiting { sid, rts };
                 let key = self.matcher.keep(peer.id, rts.tag, unexpected);
                 self.wakes.any = true;
-                match peer.announced.insert(sid, key) {
+                match peer.announced.insert(sid, Some(key)) {
                     Some(_) => Err(Violation("it announced a stream twice")),
                     None => Ok(()),
                 }
@@ -293,9 +300,7 @@ impl Core {
                     op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
                 }
                 op.stage = SendStage::Streaming { at: 0, end: want.min(len), announced: true };
-                // Before sends that wait for credit: this one needs none, and the receiver may wait
-                // for it before it takes anything else.
-                peer.out.push_front(key);
+                peer.asked.push_back(key);
                 self.pump(peer)
             }
             Cts::Push(push) => self.begin_push(peer, key, push),
@@ -320,8 +325,7 @@ impl Core {
         let result = if fin.cancelled {
             Err(Error::Cancelled)
         } else if fin.errno != 0 {
-            let source = std::io::Error::from_raw_os_error(fin.errno as i32);
-            Err(Error::Transfer { peer: peer.info.name.clone(), source })
+            Err(not_fetched(peer, op, fin.errno))
         } else {
             let path = match fin.by {
                 By::Mapping if op.offered.is_none() => {
@@ -376,8 +380,11 @@ impl Core {
     /// The sender takes an announced message back.
     fn taken_back(&mut self, peer: &mut Peer, sid: u32) {
         // Matched meanwhile: it goes its way, and the sender hears the usual end.
-        let Some(key) = peer.announced.remove(&sid) else { return };
-        self.matcher.remove_unexpected(key);
+        match peer.announced.remove(&sid) {
+            Some(Some(key)) => drop(self.matcher.remove_unexpected(key)),
+            Some(None) => self.active.take_back(peer.id, sid),
+            None => return,
+        }
         let fin = Fin { errno: 0, took_ns: 0, cancelled: true, by: By::Kernel };
         self.answer(peer, Kind::Fin, sid, &fin.body());
     }
@@ -397,6 +404,18 @@ impl Core {
             op.stage = RecvStage::Streaming { peer: peer.id };
         }
     }
+}
+
+/// Whether the first piece of a message makes sense.
+pub(super) fn check_first(peer: &Peer, sid: u32, eager: &Eager) -> Result<(), Violation> {
+    let piece = u64::from(eager.piece.len);
+    if piece > eager.len || eager.len > peer.granted {
+        return Err(Violation("it sent a piece that does not fit its message"));
+    }
+    if piece != eager.len && peer.inbound_at(sid).is_some() {
+        return Err(Violation("it began a stream twice"));
+    }
+    Ok(())
 }
 
 /// Appends a piece to kept bytes; there is room, reserved when the first came.

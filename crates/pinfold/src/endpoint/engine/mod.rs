@@ -6,6 +6,8 @@
 //! - [`table`]: all peers, and those that are gone.
 //! - [`mail`]: memory that goes over sockets; [`exports`] and [`maps`] keep account of what a peer
 //!   has of ours, and what of theirs is mapped here.
+//! - [`active`]: messages for handlers that come, `calling`: that go, [`handling`]: on their way to
+//!   them; [`queues`]: those that wait for theirs.
 //! - [`two_way`]: whether long messages go both ways at the moment.
 //! - [`links`]: sockets, greetings, ends of processes.
 //! - `farewell`: how peers go, and how the endpoint closes.
@@ -17,10 +19,13 @@
 //! No user code runs in here: what has to (wakers, drops of buffers) is put on
 //! [`Wakes`](op::Wakes) and run once the lock is free.
 
+pub(crate) mod active;
+mod calling;
 pub(crate) mod core;
 mod exports;
 mod farewell;
 mod fetch;
+pub(crate) mod handling;
 mod inbound;
 pub(crate) mod links;
 mod mail;
@@ -31,6 +36,7 @@ mod outbound;
 pub(crate) mod peer;
 pub(crate) mod post;
 mod push;
+pub(crate) mod queues;
 pub(crate) mod quick;
 pub(crate) mod regions;
 mod returns;
@@ -48,6 +54,7 @@ use self::{
     maps::Maps,
     op::{Done, OpKey, OpKind, OpTable, RecvStage, SendStage, Wakes, gone},
     peer::{Peer, PeerInfo},
+    queues::Queues,
     regions::Regions,
     table::PeerTable,
 };
@@ -117,7 +124,7 @@ fn random<const N: usize>() -> Result<[u8; N]> {
 }
 
 impl Engine {
-    pub(crate) fn new(config: Config, epoll: Arc<Epoll>) -> Result<Engine> {
+    pub(crate) fn new(mut config: Config, epoll: Arc<Epoll>) -> Result<Engine> {
         clock::ticks_per_us();
         let links = Links::open(&config, epoll)?;
         let core = Core {
@@ -131,6 +138,7 @@ impl Engine {
             maps: Maps::new(config.mapped_bytes_max),
             gifts_out: 0,
             regions: Regions::default(),
+            active: Queues::new(config.active_bytes_max, std::mem::take(&mut config.handlers)),
             model: route::model(),
             strict: config.strict,
             status: note::status(&config, links.endpoint_id()),
@@ -178,7 +186,8 @@ impl Engine {
         let unasked = |index: &u32| peers.at_mut(*index).is_some_and(|peer| !peer.room_asked);
         self.kick |= self.core.blocked.iter().any(unasked)
             || !self.core.pushes.is_empty()
-            || self.core.has_pull_work();
+            || self.core.has_pull_work()
+            || self.core.active.has_chores();
     }
 
     /// Does what can be done now without waiting. Whether anything was.
@@ -198,6 +207,9 @@ impl Engine {
         }
         if !self.core.pulls.is_empty() || !self.core.pushes.is_empty() {
             moved |= self.copy_some();
+        }
+        if self.core.active.has_chores() {
+            moved |= self.fetch_active();
         }
         self.polls += 1;
         if self.polls >= POLLS_A_CLOCK {

@@ -4,7 +4,7 @@ use std::{any::Any, sync::Arc, task::Waker};
 
 use smallvec::SmallVec;
 
-use super::{maps::Loan, regions::Lent};
+use super::{active::Act, maps::Loan, regions::Lent};
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     arena::Mapping,
@@ -14,6 +14,7 @@ use crate::{
         message::Received,
         scatter::{Landing, Remote, Scatter},
     },
+    wire::active::Verb,
 };
 
 /// The bytes of a message that the library holds.
@@ -67,6 +68,8 @@ impl From<Received> for Done {
 pub(crate) struct SendOp {
     pub peer: PeerId,
     pub tag: u64,
+    /// What it is for; if not for a receive, the tag says for whom.
+    pub verb: Verb,
     pub memory: Scatter,
     pub stage: SendStage,
     pub receipt: Receipt,
@@ -124,6 +127,8 @@ pub(crate) struct RecvOp {
 pub(crate) enum RecvStage {
     /// Waits for a message.
     Posted(PostedKey),
+    /// Waits for what handler `id` of this peer answers.
+    Asked { peer: PeerId, id: u32 },
     /// Matched with an inbound stream of this peer.
     Streaming { peer: PeerId },
     /// Matched with a message in its sender's memory.
@@ -220,6 +225,8 @@ pub(crate) enum Keeps {
     Buffer(Box<dyn Any + Send>),
     /// A buffer of an arena: dropped within the engine.
     Gift { _gift: Gift },
+    /// What its end means to active messages.
+    Act(Act),
 }
 
 impl Op {
@@ -239,6 +246,8 @@ impl Op {
 pub(crate) struct OpTable {
     entries: Vec<(u32, Option<Op>)>,
     free: Vec<u32>,
+    /// Ends that mean something to active messages.
+    pub settled: Vec<(OpKey, Act, Result<Done>)>,
 }
 
 impl OpTable {
@@ -340,8 +349,10 @@ impl OpTable {
             return;
         }
         if op.abandoned {
-            if let Some(Op { keeps: Some(Keeps::Buffer(buffer)), .. }) = self.remove(key) {
-                wakes.drops.push(buffer);
+            match self.remove(key).and_then(|op| op.keeps) {
+                Some(Keeps::Buffer(buffer)) => wakes.drops.push(buffer),
+                Some(Keeps::Act(act)) => self.settled.push((key, act, result)),
+                Some(Keeps::Gift { .. }) | None => {}
             }
             return;
         }

@@ -1,8 +1,9 @@
 //! The sending side: from a posted send to descriptors in the lane.
 //!
-//! Per peer there is one queue of sends with something to write. A send leaves it when its last
+//! Per peer there is a queue of sends with something to write. A send leaves it when its last
 //! piece is out, or when it is announced and the word is the receiver's. The order of first
-//! descriptors is the order of posting, which is what keeps messages in order.
+//! descriptors is the order of posting, which is what keeps messages in order. What the receiver has
+//! asked for is in a queue of its own, before the other.
 
 use pinfold_sys::clock;
 
@@ -19,7 +20,10 @@ use crate::{
     route,
     status::Tally,
     sync::Ordering,
-    wire::descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece, Rts},
+    wire::{
+        active::{Label, Verb},
+        descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece, Rts},
+    },
 };
 
 /// Bytes of a piece at most: small enough that the receiver copies one while the sender fills the
@@ -134,11 +138,11 @@ impl Core {
                 peer.tx.push(control.header, &control.body[..control.words]);
                 peer.control.pop_front();
             }
-            let Some(&key) = peer.out.front() else { return Ok(()) };
+            let Some(&key) = peer.queue().front() else { return Ok(()) };
             // The operation is taken out while it is worked on: it and the rest of the core are
             // both needed.
             let Some(op) = self.ops.send_mut(key) else {
-                peer.out.pop_front();
+                peer.queue().pop_front();
                 continue;
             };
             let memory = std::mem::replace(&mut op.memory, Scatter::empty());
@@ -150,11 +154,11 @@ impl Core {
             }
             match step? {
                 Step::Ended(result) => {
-                    peer.out.pop_front();
+                    peer.queue().pop_front();
                     self.finish(key, result.map(Done::Sent));
                 }
                 Step::Announced => {
-                    peer.out.pop_front();
+                    peer.queue().pop_front();
                 }
                 Step::Stuck => {
                     peer.record.room_stalls.add(1);
@@ -171,6 +175,13 @@ impl Core {
             if !peer.tx.has_room(&mut self.lane_budget)? {
                 return Ok(Step::Stuck);
             }
+            if op.verb == Verb::Failed {
+                let label = Label::from_tag(op.verb, op.tag);
+                return Ok(match self.send_active(peer, label, 0, &[])? {
+                    true => Step::Ended(Ok(op.receipt)),
+                    false => Step::Stuck,
+                });
+            }
             if !op.routed {
                 match self.route(peer, op) {
                     Err(error) => return Ok(Step::Ended(Err(error))),
@@ -182,7 +193,14 @@ impl Core {
             match op.receipt.path {
                 Path::Inline => {
                     let words = op.memory.read_words::<7>();
-                    if self.send_inline(peer, op.tag, len as usize, |i| words[i])? {
+                    let goes = match op.verb {
+                        Verb::Tagged => self.send_inline(peer, op.tag, len as usize, |i| words[i]),
+                        verb => {
+                            let label = Label::from_tag(verb, op.tag);
+                            self.send_active(peer, label, len as usize, &words)
+                        }
+                    };
+                    if goes? {
                         op.receipt.copied_user = len;
                         peer.record.count_sent(Path::Inline, len);
                         return Ok(Step::Ended(Ok(op.receipt)));
@@ -210,6 +228,9 @@ impl Core {
         let len = op.memory.len();
         if op.given {
             return self.route_gift(peer, op);
+        }
+        if op.verb != Verb::Tagged {
+            return self.route_active(peer, op);
         }
         if let Some(path) = op.required {
             // Before anything is handed over.
@@ -285,7 +306,8 @@ impl Core {
         key: OpKey,
         op: &mut SendOp,
     ) -> Result<Step, Violation> {
-        if peer.waiting >= peer.waiting_max {
+        // There is a place for an answer.
+        if peer.waiting >= peer.waiting_max && !op.verb.is_answer() {
             return Ok(Step::Stuck);
         }
         // What would have gone at once but for credit may come by any path the pair has.
@@ -303,7 +325,7 @@ impl Core {
         let given = op.receipt.path == Path::Handoff;
         let rts = Rts { tag, len, place, stream, given, shelf, number: 0 };
         failpoint::hit(Point::BeforeAnnounce);
-        peer.tx.push(Header::new(Kind::Rts, 0, key.index), &rts.body());
+        peer.tx.push(Header::new(Kind::Rts, op.verb as u8, key.index), &rts.body());
         failpoint::hit(Point::AfterAnnounce);
         peer.waiting += 1;
         op.started = clock::ticks();
@@ -330,7 +352,7 @@ impl Core {
             if first {
                 let body = Eager { tag: op.tag, len, piece }.body();
                 failpoint::hit(Point::BeforeEager);
-                peer.tx.push(Header::new(Kind::Eager, 0, key.index), &body);
+                peer.tx.push(Header::new(Kind::Eager, op.verb as u8, key.index), &body);
                 peer.sent_cost += MESSAGE_COST + len;
                 first = false;
             } else {

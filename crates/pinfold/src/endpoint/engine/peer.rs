@@ -104,6 +104,9 @@ pub(crate) struct Peer {
 
     /// Sends that have descriptors to write, in order.
     pub out: VecDeque<OpKey>,
+    /// Sends that the peer has asked for, or asked to be answered: they need no credit, and do not
+    /// wait behind those that do.
+    pub asked: VecDeque<OpKey>,
     pub control: VecDeque<Control>,
     /// Whether it is on the list of peers that wait for room.
     pub blocked: bool,
@@ -139,7 +142,8 @@ pub(crate) struct Peer {
     pub owed: u64,
     pub granted: u64,
     /// Announced messages here that are unmatched, and how many were granted.
-    pub announced: FxHashMap<u32, UnexpectedKey>,
+    /// Those for handlers are not with the matcher.
+    pub announced: FxHashMap<u32, Option<UnexpectedKey>>,
     pub announced_max: u32,
     pub we_read: bool,
     pub peer_writes: bool,
@@ -214,6 +218,7 @@ impl Peer {
             tag_high_tx: 0,
             tag_high_rx: 0,
             out: VecDeque::new(),
+            asked: VecDeque::new(),
             control: VecDeque::new(),
             blocked: false,
             room_asked: false,
@@ -252,6 +257,11 @@ impl Peer {
     #[inline(always)]
     pub(crate) fn is_clear(&self) -> bool {
         self.leaving.is_none() && self.out.is_empty() && self.control.is_empty()
+    }
+
+    /// The queue whose first send is next to write.
+    pub(crate) fn queue(&mut self) -> &mut VecDeque<OpKey> {
+        if self.asked.is_empty() { &mut self.out } else { &mut self.asked }
     }
 
     /// Whether the receiver's credit covers one more eager message of `len` bytes.

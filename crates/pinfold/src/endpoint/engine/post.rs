@@ -12,6 +12,7 @@ use crate::{
         matching::{Source, TagMatch},
         scatter::{Part, Scatter},
     },
+    wire::active::Verb,
 };
 
 /// The header of a message that can be received.
@@ -40,6 +41,7 @@ impl Engine {
         let send = SendOp {
             peer: id,
             tag,
+            verb: Verb::Tagged,
             memory,
             stage: SendStage::Fresh,
             receipt,
@@ -59,6 +61,7 @@ impl Engine {
         self.post(SendOp {
             peer: id,
             tag,
+            verb: Verb::Tagged,
             memory: memory.into(),
             stage: SendStage::Fresh,
             receipt,
@@ -70,7 +73,7 @@ impl Engine {
         })
     }
 
-    fn post(&mut self, send: SendOp) -> Result<OpKey> {
+    pub(super) fn post(&mut self, send: SendOp) -> Result<OpKey> {
         self.check()?;
         let id = send.peer;
         let (peer, core) = self.peer_mut(id)?;

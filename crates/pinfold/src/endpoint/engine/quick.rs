@@ -25,7 +25,10 @@ use crate::{
     failpoint::{self, Point},
     route::Why,
     status::Tally,
-    wire::descriptor::{Eager, Header, INLINE_MAX, Kind, Rts, Shelf},
+    wire::{
+        active::Verb,
+        descriptor::{Eager, Header, INLINE_MAX, Kind, Rts, Shelf},
+    },
 };
 
 /// Looks at a lane before a receive is posted: a message that is about to come needs no entry.
@@ -178,7 +181,7 @@ impl Engine {
             core.receive(peer, header).ok()?;
             header = await_head(core, peer)?;
         }
-        if header.kind() != Some(Kind::Rts) {
+        if !header.begins_tagged(Kind::Rts) {
             return None;
         }
         let Rts { tag: got_tag, len, given: true, shelf: Some(shelf), number, .. } =
@@ -243,6 +246,7 @@ impl Engine {
                 memory: scatter,
                 stage: SendStage::Waiting { cancelled: false },
                 receipt: Receipt::new(Path::Handoff, len),
+                verb: Verb::Tagged,
                 routed: true,
                 started: 0,
                 required: None,
@@ -366,7 +370,7 @@ fn take_head(
         len = inline as u64;
         bytes = memory.write_words(inline, |i| peer.rx.word(i));
         (path, why) = (Path::Inline, Why::NOT_ASKED);
-    } else if header.kind() == Some(Kind::Eager) {
+    } else if header.begins_tagged(Kind::Eager) {
         let eager = Eager::read(&peer.rx.body());
         if !tag.matches(eager.tag)
             || u64::from(eager.piece.len) != eager.len

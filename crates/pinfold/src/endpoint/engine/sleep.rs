@@ -61,6 +61,7 @@ impl Engine {
     pub(crate) fn ask_all(&mut self) -> bool {
         if !self.core.pulls.is_empty() && self.core.has_pull_work()
             || !self.core.pushes.is_empty()
+            || self.core.active.has_chores()
             || !self.newcomers.is_empty() && self.armed
         {
             return false;

@@ -1,0 +1,80 @@
+//! Answers that are given after their handlers have ended.
+
+use std::{fmt, sync::Arc};
+
+use super::{
+    OwnedBuf,
+    payload::{Borrowed, Owned, Payload, say},
+    shared::Shared,
+};
+use crate::{
+    PeerId, Result,
+    wire::active::{Failure, Label, Verb},
+};
+
+/// The right, and the duty, to answer a request after its handler has ended; see
+/// [`Active::answer_later`](crate::Active::answer_later). It can go to another thread. Dropped
+/// without a word, it answers with an error.
+#[must_use = "dropped without a word, it answers with an error"]
+pub struct Answer {
+    shared: Arc<Shared>,
+    peer: PeerId,
+    token: u32,
+    given: bool,
+}
+
+impl Answer {
+    pub(super) fn new(shared: &Arc<Shared>, peer: PeerId, token: u32) -> Answer {
+        if let Ok(mut engine) = shared.enter() {
+            engine.core.active.open(peer);
+        }
+        Answer { shared: Arc::clone(shared), peer, token, given: false }
+    }
+
+    /// Who asked.
+    pub fn peer(&self) -> PeerId {
+        self.peer
+    }
+
+    /// Answers. Never waits: what does not go at once is copied, and goes before whatever else this
+    /// endpoint has to send there.
+    ///
+    /// # Errors
+    /// [`Error::PeerGone`](crate::Error::PeerGone), [`Error::Closed`](crate::Error::Closed),
+    /// [`Error::Forked`](crate::Error::Forked).
+    pub fn send(self, payload: &[u8]) -> Result<()> {
+        self.give(Borrowed(payload))
+    }
+
+    /// As [`Answer::send`], of a buffer that is not copied.
+    ///
+    /// # Errors
+    /// As [`Answer::send`].
+    pub fn send_owned<B: OwnedBuf>(self, payload: B) -> Result<()> {
+        self.give(Owned(payload))
+    }
+
+    fn give(mut self, payload: impl Payload) -> Result<()> {
+        self.given = true;
+        let label = Label { verb: Verb::Reply, id: 0, token: self.token };
+        say(&self.shared, self.peer, self.peer, label, payload)
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        // In a forked child it is the parent's to give.
+        if let Ok(mut engine) = self.shared.enter() {
+            if !self.given {
+                engine.fail(self.peer, self.token, Failure::NoAnswer);
+            }
+            engine.core.active.shut(self.peer);
+        }
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,168 @@
+//! Active messages that go: calls, requests, answers.
+
+use super::{
+    Engine,
+    active::Act,
+    core::Core,
+    op::{Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp, SendStage},
+    peer::{MESSAGE_COST, Peer},
+};
+use crate::{
+    Error, Path, PeerId, Receipt, Result,
+    endpoint::scatter::Scatter,
+    failpoint::{self, Point},
+    link::shm::ring::Violation,
+    wire::{
+        active::{ACTIVE_MAX, Failure, Label, Verb},
+        descriptor::{Header, INLINE_MAX, Kind},
+    },
+};
+
+fn words_of(bytes: &[u8]) -> [u64; ACTIVE_MAX / 8] {
+    let mut words = [0; ACTIVE_MAX / 8];
+    for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
+        let mut eight = [0; 8];
+        eight[..chunk.len()].copy_from_slice(chunk);
+        *word = u64::from_ne_bytes(eight);
+    }
+    words
+}
+
+impl Core {
+    /// Writes one of up to 48 bytes, if there is room and credit. Whether that was so.
+    #[inline]
+    pub(super) fn send_active(
+        &mut self,
+        peer: &mut Peer,
+        label: Label,
+        len: usize,
+        words: &[u64],
+    ) -> Result<bool, Violation> {
+        let costs = !label.verb.is_answer();
+        if !peer.tx.has_room(&mut self.lane_budget)? || costs && !peer.has_credit(len as u64) {
+            return Ok(false);
+        }
+        let count = len.div_ceil(8);
+        let mut body = [0; 7];
+        body[0] = label.word();
+        body[1..][..count].copy_from_slice(&words[..count]);
+        failpoint::hit(Point::BeforeInline);
+        peer.tx.push(Header::new(Kind::Active, len as u8, label.id), &body[..1 + count]);
+        failpoint::hit(Point::AfterInline);
+        if costs {
+            peer.sent_cost += MESSAGE_COST + len as u64;
+        }
+        Ok(true)
+    }
+
+    /// Which way one goes that could not go at once.
+    pub(super) fn route_active(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
+        let len = op.memory.len();
+        // There is less room in the descriptor, beside the label.
+        let too_long = len > ACTIVE_MAX as u64;
+        let as_if = if too_long { len.max(INLINE_MAX as u64 + 1) } else { len };
+        // Who waits for an answer is not to wait in vain.
+        let strict = self.strict;
+        self.strict &= !op.verb.is_answer();
+        let chosen = self.choose(peer, as_if, op.memory.part());
+        self.strict = strict;
+        let mut receipt = chosen?;
+        receipt.bytes = len;
+        Ok(receipt)
+    }
+}
+
+impl Engine {
+    /// Writes a short one at once, if nothing stands before it.
+    #[inline]
+    pub(crate) fn call_at_once(&mut self, id: PeerId, label: Label, bytes: &[u8]) -> bool {
+        let len = bytes.len();
+        let (core, Some(peer)) = (&mut self.core, self.peers.get_mut(id)) else { return false };
+        let clear = peer.is_clear() || label.verb.is_answer() && peer.leaving.is_none();
+        let goes = !self.closed
+            && len <= ACTIVE_MAX
+            && clear
+            && peer.permissions.may(Path::Inline)
+            && core.send_active(peer, label, len, &words_of(bytes)) == Ok(true);
+        if goes {
+            peer.record.count_sent(Path::Inline, len as u64);
+            core.ring(peer);
+        }
+        goes
+    }
+
+    /// Posts one. It ends when the memory is the caller's again.
+    pub(crate) fn post_active(
+        &mut self,
+        id: PeerId,
+        label: Label,
+        memory: Scatter,
+    ) -> Result<OpKey> {
+        let receipt = Receipt::new(Path::Eager, memory.len());
+        let send = SendOp {
+            peer: id,
+            tag: label.tag(),
+            verb: label.verb,
+            memory,
+            stage: SendStage::Fresh,
+            receipt,
+            routed: false,
+            started: 0,
+            required: None,
+            offered: None,
+            given: false,
+        };
+        if !label.verb.is_answer() {
+            return self.post(send);
+        }
+        self.check()?;
+        let (peer, core) = self.peer_mut(id)?;
+        let key = core.ops.insert(Op::new(OpKind::Send(send)));
+        peer.asked.push_back(key);
+        if let Err(violation) = core.pump(peer) {
+            self.cut_off(id, violation);
+        }
+        self.kick_if_needed();
+        Ok(key)
+    }
+
+    /// Lets an operation go on; its end means `act`.
+    pub(crate) fn act_on(&mut self, key: OpKey, act: Act) {
+        if let Act::Gone { origin, bytes, .. } = &act {
+            self.core.active.charge(*origin, *bytes);
+        }
+        match self.core.ops.get_mut(key) {
+            Some(op) if op.done.is_none() => {
+                op.abandoned = true;
+                op.keeps = Some(Keeps::Act(act));
+            }
+            _ => {
+                let done = self.core.ops.take_done(key).unwrap_or(Err(Error::Closed));
+                self.core.ops.settled.push((key, act, done));
+                self.core.settle();
+            }
+        }
+    }
+
+    /// Sets a place aside for what handler `id` of a peer answers.
+    pub(crate) fn expect_answer(&mut self, peer: PeerId, id: u32) -> Result<OpKey> {
+        self.check()?;
+        self.present(peer)?;
+        Ok(self.core.ops.insert(Op::new(OpKind::Recv(RecvOp {
+            memory: Scatter::empty(),
+            own: None,
+            as_message: true,
+            as_view: false,
+            stage: RecvStage::Asked { peer, id },
+        }))))
+    }
+
+    /// Says that a request has no answer.
+    pub(crate) fn fail(&mut self, id: PeerId, token: u32, failure: Failure) {
+        let label = Label { verb: Verb::Failed, id: failure as u32, token };
+        // A peer that is gone waits for nothing.
+        if let Ok(key) = self.post_active(id, label, Scatter::empty()) {
+            self.act_on(key, Act::Gone { origin: id, bytes: MESSAGE_COST, buffer: Box::new(()) });
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Handlers of active messages, and the threads that run them.
+//!
+//! They run after the engine has been left, on whichever thread leaves it while there is something
+//! for them; at an endpoint with a thread of its own, on that one alone. A thread that is in a
+//! handler of an endpoint runs no other of the same endpoint before that has ended, whatever it
+//! calls.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+};
+
+use rustc_hash::FxHashMap;
+
+use super::{
+    Endpoint,
+    active::{Active, Debt},
+    engine::{
+        Engine,
+        handling::{Job, Spent},
+    },
+    shared::Shared,
+};
+use crate::wire::active::{Failure, Verb};
+
+/// Messages that go to their handlers before the thread sees to its own affairs again.
+const HANDLERS_A_TURN: u32 = 64;
+
+/// What sees to a message.
+pub(crate) type Handler = Arc<dyn Fn(Active<'_>) + Send + Sync>;
+
+/// Handlers by number.
+#[derive(Clone, Default)]
+pub(crate) struct Handlers(FxHashMap<u32, Handler>);
+
+impl Handlers {
+    pub(crate) fn set(&mut self, id: u32, handler: Handler) -> Option<Handler> {
+        self.0.insert(id, handler)
+    }
+
+    pub(crate) fn remove(&mut self, id: u32) -> Option<Handler> {
+        self.0.remove(&id)
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<Handler> {
+        self.0.get(&id).cloned()
+    }
+
+    pub(crate) fn has(&self, id: u32) -> bool {
+        self.0.contains_key(&id)
+    }
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+thread_local! {
+    /// The endpoints in whose handlers this thread is.
+    static WITHIN: RefCell<Vec<*const Shared>> = const { RefCell::new(Vec::new()) };
+    /// The endpoint whose own thread this is.
+    static DRIVES: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
+}
+
+/// While it lives, this thread runs no further handlers of the endpoint.
+struct Within;
+
+impl Within {
+    fn of(shared: &Shared) -> Within {
+        WITHIN.with_borrow_mut(|within| within.push(shared));
+        Within
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        WITHIN.with_borrow_mut(|within| within.pop());
+    }
+}
+
+impl Shared {
+    /// This thread is the endpoint's own.
+    pub(super) fn is_driven_here(&self) {
+        DRIVES.set(self);
+    }
+
+    /// Whether this thread may run handlers of the endpoint now.
+    pub(super) fn runs_handlers_here(&self) -> bool {
+        let is_place = !self.dedicated || DRIVES.get() == std::ptr::from_ref(self);
+        let is_within = || WITHIN.with_borrow(|within| within.contains(&std::ptr::from_ref(self)));
+        is_place && !thread::panicking() && !is_within()
+    }
+
+    /// Whether this thread will run handlers as soon as it leaves the engine.
+    #[inline(always)]
+    pub(super) fn has_handling(&self, engine: &Engine) -> bool {
+        engine.core.active.is_due() && self.runs_handlers_here()
+    }
+
+    /// Runs handlers, as long as there are messages for them, but not for ever.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn run_handlers(&self) {
+        // Without a handle to the endpoint, it is about to close.
+        let Some(endpoint) = self.handle() else { return };
+        let within = Within::of(self);
+        let mut spent = None;
+        for _ in 0..HANDLERS_A_TURN {
+            let job = match self.enter() {
+                Ok(mut engine) => engine.next_job(spent.take()),
+                // In a child of this process it goes no further.
+                Err(_) => break,
+            };
+            match job {
+                Some(job) => spent = Some(run(&endpoint, job)),
+                None => break,
+            }
+        }
+        if let (Some(spent), Ok(mut engine)) = (spent, self.enter()) {
+            engine.end_job(spent);
+        }
+        drop(within);
+    }
+}
+
+/// Has a handler see to its message.
+fn run(endpoint: &Endpoint, job: Job) -> Spent {
+    let Job { peer, label, bytes, receipt, handler, cost, room } = job;
+    let is_request = label.verb == Verb::Request;
+    let debt = Cell::new(if is_request { Debt::Open } else { Debt::None });
+    let active = Active::new(endpoint, peer, label, &bytes, receipt, &debt);
+    // What a panic left half done is the handler's own: nothing of the endpoint's is in its hands.
+    let ended = catch_unwind(AssertUnwindSafe(move || {
+        handler(active);
+        // Perhaps the last to hold it; its drop is the user's code, too.
+        drop(handler);
+    }));
+    let panicked = ended.is_err();
+    if let Err(panic) = ended {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
+        tracing::error!(handler = label.id, panic = text.unwrap_or("?"), "a handler panicked");
+        // Its drop might panic again.
+        std::mem::forget(panic);
+    }
+    let failure = if panicked { Failure::Panicked } else { Failure::NoAnswer };
+    let failed = (debt.get() == Debt::Open).then_some(failure);
+    Spent { peer, token: label.token, failed, panicked, cost, room }
+}

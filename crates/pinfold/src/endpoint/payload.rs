@@ -1,0 +1,94 @@
+#![allow(unsafe_code)]
+//! What goes to a handler, or back from one, without anybody waiting until it has gone.
+//!
+//! **Invariant.** A payload that does not go at once is moved to the heap, and given to the engine,
+//! which keeps it there until its operation has ended.
+
+use std::{any::Any, sync::Arc};
+
+use super::{
+    buffers::OwnedBuf,
+    engine::{active::Act, peer::MESSAGE_COST},
+    scatter::Scatter,
+    shared::Shared,
+};
+use crate::{PeerId, Result, wire::active::Label};
+
+/// Only ever dropped.
+struct Kept<B>(#[allow(dead_code, reason = "kept for its drop")] B);
+
+/// The bytes of a message, which perhaps have to be kept.
+pub(super) trait Payload {
+    type Buf: OwnedBuf;
+
+    /// Its bytes, to be looked at before it is kept.
+    fn bytes(&self) -> &[u8];
+
+    fn into_buf(self) -> Self::Buf;
+}
+
+/// The caller's, to be copied if it has to be kept.
+pub(super) struct Borrowed<'a>(pub &'a [u8]);
+
+impl Payload for Borrowed<'_> {
+    type Buf = Vec<u8>;
+
+    fn bytes(&self) -> &[u8] {
+        self.0
+    }
+
+    fn into_buf(self) -> Vec<u8> {
+        self.0.to_vec()
+    }
+}
+
+/// The message's own.
+pub(super) struct Owned<B>(pub B);
+
+impl<B: OwnedBuf> Payload for Owned<B> {
+    type Buf = B;
+
+    fn bytes(&self) -> &[u8] {
+        let (ptr, len) = self.0.bytes();
+        if len == 0 {
+            return &[];
+        }
+        // SAFETY: `OwnedBuf` promises that they can be read, and that nobody writes them while the
+        // buffer is not used.
+        unsafe { std::slice::from_raw_parts(ptr, len) }
+    }
+
+    fn into_buf(self) -> B {
+        self.0
+    }
+}
+
+/// Moves a payload to where it stays: its bytes, and what has to be kept as long as they are used.
+pub(super) fn keep(payload: impl Payload) -> (Scatter, Box<dyn Any + Send>) {
+    let kept = Box::new(Kept(payload.into_buf()));
+    let (ptr, len) = kept.0.bytes();
+    // SAFETY: `OwnedBuf` keeps the bytes in place. Whoever is given both posts an operation and has
+    // the engine keep the buffer until that has ended, or posts none.
+    (unsafe { Scatter::one(ptr.cast_mut(), len) }, kept)
+}
+
+/// Sends what a handler has to say, charged to the peer whose message it sees to. Never waits.
+pub(super) fn say(
+    shared: &Arc<Shared>,
+    origin: PeerId,
+    to: PeerId,
+    label: Label,
+    payload: impl Payload,
+) -> Result<()> {
+    let bytes = payload.bytes();
+    if shared.enter()?.call_at_once(to, label, bytes) {
+        return Ok(());
+    }
+    // Outside the engine: what a buffer does is the user's code.
+    let (memory, buffer) = keep(payload);
+    let mut engine = shared.enter()?;
+    let bytes = MESSAGE_COST + memory.len();
+    let key = engine.post_active(to, label, memory)?;
+    engine.act_on(key, Act::Gone { origin, bytes, buffer });
+    Ok(())
+}

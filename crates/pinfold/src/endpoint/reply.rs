@@ -1,0 +1,115 @@
+//! Requests to handlers of peers.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use super::{
+    engine::{
+        active::Act,
+        op::{Done, OpKey},
+        post,
+    },
+    message::Message,
+    payload::{Payload, keep},
+    request::Request,
+    shared::Shared,
+};
+use crate::{
+    PeerId, Result,
+    wire::active::{Label, Verb},
+};
+
+/// A request on its way, or at its handler; a future of the answer. Its
+/// [tag](Message::tag) is the handler's number.
+///
+/// Dropped early, the request is seen to all the same, and the answer is dropped when it comes.
+#[must_use = "to send something that is not answered, call"]
+pub struct Reply {
+    inner: Request<()>,
+}
+
+impl Reply {
+    /// Asks.
+    pub(super) fn ask(shared: &Arc<Shared>, peer: PeerId, id: u32, payload: impl Payload) -> Reply {
+        Reply { inner: Request::of(shared, post_request(shared, peer, id, payload), ()) }
+    }
+
+    fn output((done, ()): (Result<Done>, ())) -> Result<Message> {
+        post::arrived(done).map(Message::new)
+    }
+
+    /// The answer if it has come, after one turn of progress. Never waits.
+    pub fn try_wait(&mut self) -> Option<Result<Message>> {
+        self.inner.try_wait().map(Reply::output)
+    }
+
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// [`Error::NotHandled`](crate::Error::NotHandled): there is no such handler, it panicked, or it
+    /// did not answer. [`Error::PeerGone`](crate::Error::PeerGone),
+    /// [`Error::UnknownPeer`](crate::Error::UnknownPeer),
+    /// [`Error::PathRefused`](crate::Error::PathRefused) in strict mode,
+    /// [`Error::Transfer`](crate::Error::Transfer), [`Error::Closed`](crate::Error::Closed),
+    /// [`Error::Forked`](crate::Error::Forked).
+    pub fn wait(mut self) -> Result<Message> {
+        loop {
+            if let Some(taken) = self.inner.wait(None) {
+                return Reply::output(taken);
+            }
+        }
+    }
+
+    /// Waits at most `patience`. `None`: it may still come.
+    pub fn wait_timeout(&mut self, patience: Duration) -> Option<Result<Message>> {
+        self.inner.wait(Instant::now().checked_add(patience)).map(Reply::output)
+    }
+}
+
+/// Sets a place aside for the answer, and sends the request.
+fn post_request(
+    shared: &Arc<Shared>,
+    peer: PeerId,
+    id: u32,
+    payload: impl Payload,
+) -> Result<OpKey> {
+    let bytes = payload.bytes();
+    let mut engine = shared.enter()?;
+    let answer = engine.expect_answer(peer, id)?;
+    let label = Label { verb: Verb::Request, id, token: answer.index };
+    if engine.call_at_once(peer, label, bytes) {
+        return Ok(answer);
+    }
+    drop(engine);
+    // Outside the engine: what a buffer does is the user's code.
+    let (memory, buffer) = keep(payload);
+    let mut engine = shared.enter()?;
+    match engine.post_active(peer, label, memory) {
+        Ok(key) => engine.act_on(key, Act::Asked { answer, buffer }),
+        Err(error) => {
+            engine.core.ops.remove(answer);
+            return Err(error);
+        }
+    }
+    Ok(answer)
+}
+
+impl Future for Reply {
+    type Output = Result<Message>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.poll(context).map(Reply::output)
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").finish_non_exhaustive()
+    }
+}
