@@ -179,6 +179,7 @@ impl PerfArgs {
             kinds: or_all(&self.subjects, &Kind::ALL),
             size_max: usize::MAX,
             routes: or_all(&self.paths, &Route::ALL),
+            but: Vec::new(),
             memories: or_all(&self.memory, &Memory::ALL),
             rounds: self.rounds.unwrap_or(if self.quick { 5 } else { 7 }),
             touched: self.touch,

@@ -17,7 +17,6 @@ use super::{
     findings::Ledger,
     pair::Pair,
     plan::Wish,
-    record::Record,
     run,
     terms::{Cell, Id, Kind, Memory},
 };
@@ -69,6 +68,8 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
         kinds: vec![Kind::Pinfold],
         size_max: usize::MAX,
         routes: Route::ALL.to_vec(),
+        // One row for each path: what is chosen is shown for ordinary memory.
+        but: [Id::ARENA, Id::pinfold(Route::Put), Id::pinfold(Route::FetchAdd)].to_vec(),
         memories: Memory::ALL.to_vec(),
         rounds: 1,
         touched: false,
@@ -82,10 +83,7 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
         Ok((cores, ledger.take().ok_or(Fail::Gone)?))
     };
     let (cores, found) = go().map_err(|why| why.to_string())?;
-    // One row for each path: what is chosen is shown for ordinary memory.
-    let shown = |record: &Record| record.id() != Id::ARENA;
-    let records = found.collected.records().into_iter().filter(shown);
-    let rows = records.filter_map(|record| {
+    let rows = found.collected.records().into_iter().filter_map(|record| {
         let cell = Cell { what: record.what, size: record.size, touched: record.touched };
         let (route, taken) = (record.path?, found.collected.path_taken(cell, record.id()));
         Some(BriefRow {

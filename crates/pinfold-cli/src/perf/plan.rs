@@ -22,6 +22,8 @@ pub(crate) struct Wish {
     pub(crate) size_max: usize,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) routes: Vec<Route>,
+    /// Left out all the same.
+    pub(crate) but: Vec<Id>,
     /// Where messages lie.
     pub(crate) memories: Vec<Memory>,
     pub(crate) rounds: u32,
@@ -53,6 +55,7 @@ impl Wish {
     /// Whether a subject has its turns in a row.
     pub(crate) fn wants(&self, cell: Cell, id: Id) -> bool {
         let named = self.kinds.contains(&id.kind)
+            && !self.but.contains(&id)
             && id.route.is_none_or(|route| self.routes.contains(&route));
         // What is no Pinfold stands beside whatever there is.
         let has = |group| self.cells_in(group).contains(&cell);

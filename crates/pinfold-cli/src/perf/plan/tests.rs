@@ -8,6 +8,7 @@ fn wish() -> Wish {
         sizes: vec![],
         kinds: Kind::ALL.to_vec(),
         routes: Route::ALL.to_vec(),
+        but: vec![],
         size_max: usize::MAX,
         memories: Memory::ALL.to_vec(),
         rounds: 5,
