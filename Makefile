@@ -1,7 +1,7 @@
 # Each target is a script in scripts/ that can also be run alone.
 
 .DEFAULT_GOAL := help
-.PHONY: help perf test lint doc setup clean
+.PHONY: help perf test checked lint doc setup clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -11,6 +11,9 @@ perf: ## Measure messages beside what one would use instead; ARGS="..." for pinf
 
 test: ## Run every check and every test, and count them
 	@scripts/test.sh
+
+checked: ## Run what takes long: Miri and AddressSanitizer, with a nightly Rust
+	@scripts/test.sh miri asan
 
 lint: ## Check formatting, clippy and the documentation
 	@scripts/setup.sh
