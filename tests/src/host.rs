@@ -9,6 +9,8 @@ use std::{
     io,
     ops::{Deref, DerefMut},
     os::fd::BorrowedFd,
+    path::Path,
+    process::Command,
     sync::Mutex,
 };
 
@@ -86,6 +88,18 @@ unsafe impl OwnedBufMut for Bytes {
         let len = self.len;
         (self.get_mut().as_mut_ptr(), len)
     }
+}
+
+/// Copies a program to where another user can run it.
+///
+/// By another process: a descriptor of this one for writing would be in every child that it forks
+/// meanwhile, and nobody runs a file that is being written.
+///
+/// # Panics
+/// If it cannot be copied.
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
+    assert!(copied.expect("cp").success(), "cp {}", from.as_ref().display());
 }
 
 /// How a forked child ended.

@@ -13,11 +13,13 @@ pub mod block_on;
 pub mod filter;
 pub mod group;
 pub mod host;
+pub mod pair;
 pub mod role;
 pub mod skip;
 pub mod stage;
 pub mod stamp;
 
 pub use self::{
-    aligned::Aligned, baseline::Baseline, block_on::block_on, role::Args, skip::skip, stage::Stage,
+    aligned::Aligned, baseline::Baseline, block_on::block_on, pair::pair, role::Args, skip::skip,
+    stage::Stage,
 };

@@ -3,8 +3,8 @@
 
 use std::{sync::mpsc, thread, time::Duration};
 
-use pinfold::{Endpoint, Path, PathSet, PeerId};
-use pinfold_tests::skip;
+use pinfold::{Builder, Endpoint, Path, PathSet, PeerId};
+use pinfold_tests::{pair, skip};
 
 /// Runs `play` on a thread of its own, or says that it hangs.
 fn soon<R: Send + 'static>(play: impl FnOnce() -> R + Send + 'static) -> R {
@@ -20,23 +20,14 @@ fn soon<R: Send + 'static>(play: impl FnOnce() -> R + Send + 'static) -> R {
     thread.join().unwrap()
 }
 
-/// Two endpoints of the calling thread, each with its name for the other.
-fn pair(name: &str, paths: PathSet) -> (Endpoint, PeerId, Endpoint, PeerId) {
-    let address = format!("local:{name}-{}", std::process::id());
-    let a = Endpoint::builder().paths(paths).listen(&address).build().unwrap();
-    let b = Endpoint::builder().paths(paths).build().unwrap();
-    // The listener answers while it accepts.
-    thread::scope(|s| {
-        let calls = s.spawn(|| b.connect(&address).unwrap());
-        let from_b = a.accept().unwrap();
-        (a.clone(), from_b, b.clone(), calls.join().unwrap())
-    })
+fn builder(paths: PathSet) -> Builder {
+    Endpoint::builder().paths(paths)
 }
 
 #[test]
 fn what_was_received_has_made_room() {
     soon(|| {
-        let (a, from_b, b, to_a) = pair("room", PathSet::all());
+        let (a, from_b, b, to_a) = pair("room", builder(PathSet::all()), builder(PathSet::all()));
         // All this is one thread: a send that waited for room would wait for ever.
         for round in 0..3000u64 {
             let burst = if round % 3 == 0 { 1 + round * 7 % 45 } else { 1 };
@@ -63,7 +54,11 @@ fn what_was_received_has_made_room() {
 #[test]
 fn answers_that_found_no_room_are_delivered() {
     soon(|| {
-        let (a, from_b, b, to_a) = pair("answers", PathSet::only(&[Path::Cma]));
+        let (a, from_b, b, to_a) = pair(
+            "answers",
+            builder(PathSet::only(&[Path::Cma])),
+            builder(PathSet::only(&[Path::Cma])),
+        );
         if !b.peer(to_a).unwrap().paths.contains(Path::Cma) {
             return skip("no process_vm_readv here");
         }

@@ -4,12 +4,13 @@
 use std::{thread, time::Duration};
 
 use pinfold::{
-    Arena, Endpoint, Error, Gift, Path, PathSet, PeerId, Refusal, SharedArena, Source, TagMatch,
-    View,
+    Arena, Builder, Endpoint, Error, Gift, Path, PathSet, PeerId, Refusal, SharedArena, Source,
+    TagMatch, View,
 };
 use pinfold_tests::{
     Args, Baseline, Stage, block_on,
     host::{Ended, fork},
+    pair,
     role::{self, PATIENCE, hear, note, say},
     stage::all_end_well,
     stamp,
@@ -27,6 +28,10 @@ fn wait_for_empty(endpoint: &Endpoint, arena: &Arena) {
         assert!(std::time::Instant::now() < end, "not given back: {:?}", arena.stats());
         endpoint.progress().unwrap();
     }
+}
+
+fn builder() -> Builder {
+    Endpoint::builder()
 }
 
 fn gift(arena: &Arena, len: usize, seed: u64) -> Gift {
@@ -143,18 +148,6 @@ fn looker(_: &Args) {
     before.returns(PATIENCE);
 }
 
-/// Two endpoints of this process.
-fn pair(name: &str, ours: PathSet, theirs: PathSet) -> (Endpoint, PeerId, Endpoint, PeerId) {
-    let address = format!("local:{name}-{}", std::process::id());
-    let a = Endpoint::builder().paths(ours).listen(&address).build().unwrap();
-    let b = Endpoint::builder().paths(theirs).build().unwrap();
-    thread::scope(|s| {
-        let calls = s.spawn(|| b.connect(&address).unwrap());
-        let from_b = a.accept().unwrap();
-        (a.clone(), from_b, b.clone(), calls.join().unwrap())
-    })
-}
-
 #[test]
 fn where_it_is_switched_off_a_copy_goes() {
     let without = PathSet::all().without(Path::Handoff);
@@ -162,7 +155,7 @@ fn where_it_is_switched_off_a_copy_goes() {
         (without, PathSet::all(), Refusal::SwitchedOff),
         (PathSet::all(), without, Refusal::SwitchedOffByPeer),
     ] {
-        let (a, to_b, b, from_a) = pair("off", ours, theirs);
+        let (a, to_b, b, from_a) = pair("off", builder().paths(ours), builder().paths(theirs));
         let arena = Arena::new().unwrap();
         for len in [8, 5000, MIB] {
             let sent = a.handoff(to_b, 1, gift(&arena, len, 5));
@@ -192,7 +185,7 @@ fn where_it_is_switched_off_a_copy_goes() {
 
 #[test]
 fn memory_that_both_may_write() {
-    let (a, to_b, b, from_a) = pair("both", PathSet::all(), PathSet::all());
+    let (a, to_b, b, from_a) = pair("both", builder(), builder());
     let arena = SharedArena::builder().build_shared().unwrap();
     let buf = arena.alloc(10_000).unwrap();
     buf.write(5000, b"from a");
@@ -216,7 +209,7 @@ fn memory_that_both_may_write() {
 #[test]
 fn a_view_is_void_once_the_connection_is_closed() {
     for theirs in [true, false] {
-        let (a, to_b, b, from_a) = pair("void", PathSet::all(), PathSet::all());
+        let (a, to_b, b, from_a) = pair("void", builder(), builder());
         let arena = Arena::new().unwrap();
         a.give(to_b, 1, gift(&arena, 4096, 1)).unwrap();
         let view = b.recv_view(from_a, 1).unwrap().into_owned();
@@ -339,7 +332,7 @@ fn a_forked_child_has_no_part_in_it() {
 }
 
 fn forgets(_: &Args) {
-    let (a, to_b, b, from_a) = pair("fork", PathSet::all(), PathSet::all());
+    let (a, to_b, b, from_a) = pair("fork", builder(), builder());
     let arena = Arena::new().unwrap();
     let mut sent = a.handoff(to_b, 1, gift(&arena, 5000, 1));
     let view = b.recv_view(from_a, 1).unwrap().into_owned();
@@ -366,14 +359,7 @@ fn a_receiver_without_address_space_gets_copies() {
 }
 
 fn short_of_space(_: &Args) {
-    let address = "local:short";
-    let b = Endpoint::builder().mapped_bytes_max(4096).listen(address).build().unwrap();
-    let a = Endpoint::new().unwrap();
-    let (to_b, from_a) = thread::scope(|s| {
-        let calls = s.spawn(|| a.connect(address).unwrap());
-        let from_a = b.accept().unwrap();
-        (calls.join().unwrap(), from_a)
-    });
+    let (b, from_a, a, to_b) = pair("short", builder().mapped_bytes_max(4096), builder());
     let arena = Arena::new().unwrap();
     let sent = a.handoff(to_b, 1, gift(&arena, 5000, 1));
     let view = thread::scope(|s| {

@@ -13,6 +13,7 @@ use pinfold_tests::{
     Args, Baseline, Stage,
     baseline::{Mapped, writable_arenas},
     host::{self, Ended, fork},
+    pair,
     role::{self, PATIENCE, hear, say},
     stage::all_end_well,
     stamp::{self, Random},
@@ -193,18 +194,6 @@ fn revoked(region: &RemoteRegion) {
     assert!(matches!(region.flush(), Err(Error::Revoked)));
 }
 
-/// Two endpoints of this process.
-fn pair(name: &str, ours: PathSet) -> (Endpoint, PeerId, Endpoint, PeerId) {
-    let address = format!("local:{name}-{}", std::process::id());
-    let a = Endpoint::builder().paths(ours).listen(&address).build().unwrap();
-    let b = Endpoint::new().unwrap();
-    thread::scope(|s| {
-        let calls = s.spawn(|| b.connect(&address).unwrap());
-        let from_b = a.accept().unwrap();
-        (a.clone(), from_b, b.clone(), calls.join().unwrap())
-    })
-}
-
 /// The region as a peer in this process has it.
 fn open(a: &Endpoint, b: &Endpoint, to_a: PeerId, region: &Region) -> RemoteRegion {
     thread::scope(|s| {
@@ -218,7 +207,7 @@ fn open(a: &Endpoint, b: &Endpoint, to_a: PeerId, region: &Region) -> RemoteRegi
 
 #[test]
 fn each_atomic_operation_does_what_it_says() {
-    let (a, _, b, to_a) = pair("atomics", PathSet::all());
+    let (a, _, b, to_a) = pair("atomics", Endpoint::builder(), Endpoint::builder());
     let region = a.region(4096, Rights::ReadWrite).unwrap();
     let remote = open(&a, &b, to_a, &region);
     let mut random = Random::new(9);
@@ -577,7 +566,8 @@ fn churned(_: &Args) {
 
 #[test]
 fn without_the_path_there_are_none() {
-    let (a, _, b, to_a) = pair("switched", PathSet::all().without(Path::Mapped));
+    let without = Endpoint::builder().paths(PathSet::all().without(Path::Mapped));
+    let (a, _, b, to_a) = pair("switched", without, Endpoint::builder());
     let region = a.region(10, Rights::ReadWrite).unwrap();
     match b.open_region(to_a, &region.key().unwrap()) {
         Err(Error::PathRefused { path: Path::Mapped, why: Refusal::SwitchedOffByPeer }) => {}
@@ -593,7 +583,7 @@ fn a_forked_child_has_no_part_in_it() {
 }
 
 fn forker(_: &Args) {
-    let (a, _, b, to_a) = pair("fork", PathSet::all());
+    let (a, _, b, to_a) = pair("fork", Endpoint::builder(), Endpoint::builder());
     let region = a.region(10, Rights::ReadWrite).unwrap();
     let remote = open(&a, &b, to_a, &region);
     let (theirs, ours) = (remote.clone(), &region);

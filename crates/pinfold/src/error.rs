@@ -278,6 +278,18 @@ pub enum Error {
     },
 }
 
+/// Whether `len` bytes at `offset` lie inside `size` bytes.
+///
+/// # Errors
+/// [`Error::OutOfBounds`].
+#[inline]
+pub(crate) fn inside(offset: u64, len: u64, size: u64) -> Result<()> {
+    if offset > size || len > size - offset {
+        return Err(Error::OutOfBounds { offset, len, size });
+    }
+    Ok(())
+}
+
 impl Error {
     /// Wraps the failure of `call` on `on`.
     pub(crate) fn os(

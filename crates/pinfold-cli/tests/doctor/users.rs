@@ -7,7 +7,10 @@ use std::{
     process::Command,
 };
 
-use pinfold_tests::skip::{is_root_or_skip, skip};
+use pinfold_tests::{
+    host::copy_program,
+    skip::{is_root_or_skip, skip},
+};
 
 use super::harness::{Found, PROGRAM};
 
@@ -23,9 +26,7 @@ impl Public {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let copy = place.path().join("pinfold");
-        // By another process: a descriptor of ours for writing would be in every child that this
-        // one forks meanwhile, and nobody runs a file that is being written.
-        assert!(Command::new("cp").arg(PROGRAM).arg(&copy).status().unwrap().success());
+        copy_program(PROGRAM, &copy);
         fs::set_permissions(&copy, PermissionsExt::from_mode(mode)).unwrap();
         let names = place.path().join("names");
         fs::create_dir(&names).unwrap();

@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use pinfold_tests::{Stage, skip::is_root_or_skip};
+use pinfold_tests::{Stage, host::copy_program, skip::is_root_or_skip};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::harness::{Look, PROGRAM, every, look_at, refused, run, said};
@@ -16,9 +16,7 @@ const NOBODY: u32 = 65534;
 fn as_nobody(stage: &Stage) -> Command {
     let copy = stage.path().join("pinfold");
     if !copy.exists() {
-        // By another process: a descriptor of ours for writing would be in every child that this
-        // one forks meanwhile, and nobody runs a file that is being written.
-        assert!(Command::new("cp").arg(PROGRAM).arg(&copy).status().unwrap().success());
+        copy_program(PROGRAM, &copy);
         fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
     }
     let mut command = Command::new(copy);

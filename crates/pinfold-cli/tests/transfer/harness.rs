@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use pinfold_tests::host::copy_program;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The command.
@@ -40,9 +41,7 @@ impl Place {
         let mut place = Place::new();
         // Where it was built, others may not be able to enter.
         let program = place.path("pinfold");
-        // By another process: a descriptor of ours for writing would be in every child that this
-        // one forks meanwhile, and nobody runs a file that is being written.
-        assert!(Command::new("cp").arg(PROGRAM).arg(&program).status().unwrap().success());
+        copy_program(PROGRAM, &program);
         place.program_of_nobody = Some(program);
         for path in [place.path("."), place.path("names")] {
             std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();

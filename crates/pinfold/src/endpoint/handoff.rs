@@ -20,9 +20,9 @@ use super::{
         post,
     },
     matching::{Source, TagMatch},
-    request::Request,
+    request::{Request, request_methods},
     scatter::Part,
-    shared::Shared,
+    shared::{Inside, Shared},
     view::View,
 };
 use crate::{ArenaBuf, PeerId, Receipt, Result, SharedBuf, wire::descriptor::Shelf};
@@ -112,10 +112,7 @@ pub(super) fn give(shared: &Shared, peer: PeerId, tag: u64, gift: Gift) -> Resul
     let mut engine = shared.enter()?;
     let (memory, shelf) = (gift.part(), gift.0.shelf);
     let mut given = Some(gift);
-    if engine.gift_quick(peer, tag, memory, shelf, &mut given).is_some() {
-        return Ok(());
-    }
-    let key = engine.post_gift(peer, tag, memory)?;
+    let key = engine.post_gift(peer, tag, memory, shelf, &mut given)?;
     if let Some(gift) = given {
         go_on(&mut engine, key, gift);
     }
@@ -137,13 +134,9 @@ pub struct Handoff {
 
 impl Handoff {
     pub(crate) fn post(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> Handoff {
-        let posted = shared.enter().and_then(|mut engine| {
-            let (memory, shelf) = (gift.part(), gift.0.shelf);
-            match engine.gift_quick(peer, tag, memory, shelf, &mut None) {
-                Some(key) => Ok(key),
-                None => engine.post_gift(peer, tag, memory),
-            }
-        });
+        let (memory, shelf) = (gift.part(), gift.0.shelf);
+        let post = |mut engine: Inside<'_>| engine.post_gift(peer, tag, memory, shelf, &mut None);
+        let posted = shared.enter().and_then(post);
         let inner = Request::of(shared, posted, gift);
         Handoff { inner: inner.abandoned_by(go_on) }
     }
@@ -152,30 +145,7 @@ impl Handoff {
         (post::sent(done), gift)
     }
 
-    /// The result if the receiver looks at it no more, after one turn of progress. Never waits.
-    pub fn try_wait(&mut self) -> Option<(Result<Receipt>, Gift)> {
-        self.inner.try_wait().map(Handoff::output)
-    }
-
-    /// Waits until the receiver looks at it no more.
-    pub fn wait(mut self) -> (Result<Receipt>, Gift) {
-        loop {
-            if let Some(taken) = self.inner.wait(None) {
-                return Handoff::output(taken);
-            }
-        }
-    }
-
-    /// Waits at most `patience` for that. `None`: the receiver still has it, or has not received it.
-    pub fn wait_timeout(&mut self, patience: Duration) -> Option<(Result<Receipt>, Gift)> {
-        self.inner.wait(Instant::now().checked_add(patience)).map(Handoff::output)
-    }
-
-    /// Takes it back if nobody has received it yet. Whether it will end as
-    /// [`Error::Cancelled`](crate::Error::Cancelled), unless the peer is faster.
-    pub fn cancel(&mut self) -> bool {
-        self.inner.cancel()
-    }
+    request_methods!((Result<Receipt>, Gift));
 }
 
 impl Future for Handoff {

@@ -205,13 +205,16 @@ macro_rules! request_methods {
         }
 
         /// Asks for the end of the operation if it has not met its counterpart yet. Whether that
-        /// will happen: then it ends with [`Error::Cancelled`], unless the peer is faster.
+        /// will happen: then it ends with [`Error::Cancelled`](crate::Error::Cancelled), unless the peer is
+        /// faster.
         /// `false`: it has been matched, or has ended, and goes its way.
         pub fn cancel(&mut self) -> bool {
             self.inner.cancel()
         }
     };
 }
+
+pub(super) use request_methods;
 
 /// A send in flight that owns its buffer; a future of the receipt and the buffer.
 ///

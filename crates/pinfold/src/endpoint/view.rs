@@ -24,7 +24,7 @@ use super::{
     message::Received,
     shared::Shared,
 };
-use crate::{Error, PeerId, Receipt, Result, arena::Cells};
+use crate::{Error, PeerId, Receipt, Result, arena::Cells, error::inside};
 
 /// A received message, in the sender's memory if the sender gave that away
 /// ([`Endpoint::handoff`](crate::Endpoint::handoff)), else in memory of the library's. Dropping it
@@ -189,11 +189,7 @@ impl<'a> View<'a> {
 
     /// Where bytes lie, ready to be touched.
     fn range(&self, offset: usize, len: usize) -> Result<*const u8> {
-        let size = self.len();
-        if offset > size || len > size - offset {
-            let [offset, len, size] = [offset, len, size].map(|n| n as u64);
-            return Err(Error::OutOfBounds { offset, len, size });
-        }
+        inside(offset as u64, len as u64, self.len() as u64)?;
         match &self.place {
             Place::Own(bytes) => Ok(bytes[offset..].as_ptr()),
             Place::Moved => Ok(NonNull::dangling().as_ptr()),

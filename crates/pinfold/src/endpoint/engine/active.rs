@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     Error, NotHandled, Path, PeerId, Receipt,
-    endpoint::scatter::Scatter,
     link::shm::ring::Violation,
     status::Tally,
     wire::{
@@ -124,13 +123,7 @@ impl Core {
 
     /// An operation that receives a message for a handler.
     pub(super) fn land(&mut self, peer: PeerId, room: usize, stage: RecvStage) -> OpKey {
-        let mut op = Op::new(OpKind::Recv(RecvOp {
-            memory: Scatter::empty(),
-            own: None,
-            as_message: true,
-            as_view: false,
-            stage,
-        }));
+        let mut op = Op::new(OpKind::Recv(RecvOp { stage, ..RecvOp::new(None) }));
         op.abandoned = true;
         op.keeps = Some(Keeps::Act(Act::Landed { peer, room }));
         self.ops.insert(op)

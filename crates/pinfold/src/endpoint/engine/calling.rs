@@ -4,7 +4,7 @@ use super::{
     Engine,
     active::Act,
     core::Core,
-    op::{Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp, SendStage},
+    op::{Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
     peer::{MESSAGE_COST, Peer},
 };
 use crate::{
@@ -99,31 +99,8 @@ impl Engine {
         memory: Scatter,
     ) -> Result<OpKey> {
         let receipt = Receipt::new(Path::Eager, memory.len());
-        let send = SendOp {
-            peer: id,
-            tag: label.tag(),
-            verb: label.verb,
-            memory,
-            stage: SendStage::Fresh,
-            receipt,
-            routed: false,
-            started: 0,
-            required: None,
-            offered: None,
-            given: false,
-        };
-        if !label.verb.is_answer() {
-            return self.post(send);
-        }
-        self.check()?;
-        let (peer, core) = self.peer_mut(id)?;
-        let key = core.ops.insert(Op::new(OpKind::Send(send)));
-        peer.asked.push_back(key);
-        if let Err(violation) = core.pump(peer) {
-            self.cut_off(id, violation);
-        }
-        self.kick_if_needed();
-        Ok(key)
+        let send = SendOp::new(id, label.tag(), memory, receipt);
+        self.post(SendOp { verb: label.verb, ..send })
     }
 
     /// Lets an operation go on; its end means `act`.
@@ -149,11 +126,8 @@ impl Engine {
         self.check()?;
         self.present(peer)?;
         Ok(self.core.ops.insert(Op::new(OpKind::Recv(RecvOp {
-            memory: Scatter::empty(),
-            own: None,
-            as_message: true,
-            as_view: false,
             stage: RecvStage::Asked { peer, id },
+            ..RecvOp::new(None)
         }))))
     }
 

@@ -15,7 +15,6 @@ use pinfold_sys::{clock, process};
 
 use super::{
     core::Core,
-    mail::Mail,
     maps::Loan,
     op::{Arrived, Bytes, Done, OpKey, Pull, RecvStage, SendStage, SharedPull, Source, gone},
     peer::{Inbound, Peer, Sink},
@@ -36,9 +35,6 @@ const SHARED_FROM: u64 = 64 << 10;
 /// Those that one side reads out of a mapping: the sender can only help through the kernel, which
 /// does not pay as long as the bytes lie in the caches.
 const MAPPED_SHARED_FROM: u64 = 2 << 20;
-/// Turns at what is in a peer's socket, until the arena is found that a message lies in. The queue
-/// of a socket holds some hundred parcels (`net.core.wmem_default`).
-const TURNS_AT_MAIL: u32 = 8;
 /// Bytes one side copies alone before it looks at anything else.
 const ALONE_STEP: u64 = 1 << 20;
 
@@ -163,9 +159,9 @@ impl Core {
         if !self.ops.recv_mut(key).is_some_and(|op| op.as_view) {
             return Ok(false);
         }
-        let (Some(shelf), Some(_)) = (rts.shelf, self.find_shelf(peer, rts, 0)?) else {
-            return Ok(false);
-        };
+        let Some(shelf) = rts.shelf else { return Ok(false) };
+        self.await_extent(peer, shelf.extent)?;
+        // What lies outside is for the ordinary way to judge.
         let Some(mut loan) = self.maps.lend(peer.id, shelf, rts.len, sid) else { return Ok(false) };
         loan.number = rts.number;
         if self.ops.is_abandoned(key) {
@@ -181,9 +177,7 @@ impl Core {
     #[inline]
     pub(super) fn end_loan(&mut self, peer: &mut Peer, loan: &Loan) {
         self.maps.give_back(peer.id, loan);
-        if loan.number == 0 {
-            self.fin(peer, loan.sid, 0, 0, By::View);
-        } else if peer.returns.end(loan.number) {
+        if loan.number != 0 && peer.returns.end(loan.number) {
             peer.rx.say_returned(peer.returns.count());
         } else {
             self.fin(peer, loan.sid, 0, 0, By::View);
@@ -199,15 +193,7 @@ impl Core {
         want: u64,
     ) -> Result<Option<Source>, Violation> {
         let Some(Shelf { extent, offset }) = rts.shelf else { return Ok(None) };
-        // It was sent before the message was announced, behind not more than a socket's queue holds.
-        // A connection that was closed meanwhile says so to whoever polls it.
-        let mut turns = 0;
-        while self.maps.get(peer.id, extent).is_none()
-            && turns < TURNS_AT_MAIL
-            && matches!(self.take_parcels_now(peer)?, Mail::Some)
-        {
-            turns += 1;
-        }
+        self.await_extent(peer, extent)?;
         let Some(mapping) = self.maps.get(peer.id, extent) else { return Ok(None) };
         if mapping.get(offset, rts.len).is_none() {
             return Err(Violation("it announced a message outside its arena"));

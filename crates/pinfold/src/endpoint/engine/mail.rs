@@ -16,6 +16,10 @@ use crate::{
 /// Parcels taken from one peer before others get their turn.
 const PARCELS_A_TURN: usize = 64;
 
+/// Turns at what is in a peer's socket, until the arena is found that a message lies in. The queue
+/// of a socket holds some hundred parcels (`net.core.wmem_default`).
+const TURNS_AT_MAIL: u32 = 8;
+
 /// What was on a peer's socket.
 pub(crate) enum Mail {
     None,
@@ -61,16 +65,23 @@ impl Core {
 
     /// As [`Core::take_parcels`], for a thread that may not be the one that sleeps on the socket: the
     /// bells among the parcels were for that one, which then looks for itself.
-    pub(crate) fn take_parcels_now(&mut self, peer: &mut Peer) -> Result<Mail, Violation> {
+    fn take_parcels_now(&mut self, peer: &mut Peer) -> Result<Mail, Violation> {
         self.wakes.leader = true;
         self.take_parcels(peer)
     }
 
-    /// Whether the peer can be told to read a message out of its arena, as far as that is known
-    /// without telling it.
-    #[inline]
-    pub(crate) fn is_shareable(&self, peer: &mut Peer, memory: Part) -> bool {
-        peer.permissions.may(Path::Mapped) && memory.locate().is_some() && peer.exports.may_offer()
+    /// Takes what a peer has sent over its socket until its extent is there that a descriptor has
+    /// named: it was sent before that, behind not more than a socket's queue holds. A connection that
+    /// was closed meanwhile says so to whoever polls it.
+    pub(super) fn await_extent(&mut self, peer: &mut Peer, extent: u64) -> Result<(), Violation> {
+        let mut turns = 0;
+        while self.maps.get(peer.id, extent).is_none()
+            && turns < TURNS_AT_MAIL
+            && matches!(self.take_parcels_now(peer)?, Mail::Some)
+        {
+            turns += 1;
+        }
+        Ok(())
     }
 
     /// Sees to it that the peer has the extent a message lies in, and says where in it. `None`: it

@@ -85,6 +85,26 @@ pub(crate) struct SendOp {
     pub given: bool,
 }
 
+impl SendOp {
+    /// A tagged message that nothing is known of yet but its memory.
+    #[inline(always)]
+    pub(crate) fn new(peer: PeerId, tag: u64, memory: Scatter, receipt: Receipt) -> SendOp {
+        SendOp {
+            peer,
+            tag,
+            verb: Verb::Tagged,
+            memory,
+            stage: SendStage::Fresh,
+            receipt,
+            routed: false,
+            started: 0,
+            required: None,
+            offered: None,
+            given: false,
+        }
+    }
+}
+
 /// How far a send is.
 pub(crate) enum SendStage {
     /// Queued; nothing is out.
@@ -121,6 +141,19 @@ pub(crate) struct RecvOp {
     /// Whether the message may stay where it is.
     pub as_view: bool,
     pub stage: RecvStage,
+}
+
+impl RecvOp {
+    /// A receive into `memory`, or of a message, not matched yet.
+    pub(crate) fn new(memory: Option<Scatter>) -> RecvOp {
+        RecvOp {
+            as_message: memory.is_none(),
+            memory: memory.unwrap_or(Scatter::empty()),
+            own: None,
+            as_view: false,
+            stage: RecvStage::Moving,
+        }
+    }
 }
 
 /// How far a receive is.

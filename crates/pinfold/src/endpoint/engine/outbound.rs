@@ -284,12 +284,13 @@ impl Core {
         let choose = if self.strict { route::choose_strict } else { route::choose };
         let refused = |(path, why)| Error::PathRefused { path, why };
         let may_pay = len >= peer.learner.from(Path::Mapped) || !peer.permissions.may(Path::Eager);
-        let memory = memory.filter(|_| may_pay);
-        let shareable = memory.is_some_and(|memory| self.is_shareable(peer, memory));
+        let may_map = may_pay && peer.permissions.may(Path::Mapped);
+        let place = memory.filter(|_| may_map).and_then(Part::locate);
+        let shareable = place.is_some() && peer.exports.may_offer();
         let choice =
             choose(len, shareable, &peer.permissions, &mut peer.learner).map_err(refused)?;
         if choice.receipt.path != Path::Mapped
-            || memory.is_some_and(|memory| self.shelve(peer, memory).is_some())
+            || place.is_some_and(|(extent, at)| self.shelve_at(peer, &extent, at).is_some())
         {
             return Ok(choice.receipt);
         }

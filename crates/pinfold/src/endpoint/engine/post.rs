@@ -4,15 +4,16 @@ use super::{
     Engine,
     core::Unexpected,
     maps::Loan,
-    op::{Arrived, Done, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp, SendStage},
+    op::{Arrived, Done, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
+        Gift,
         matching::{Source, TagMatch},
         scatter::{Part, Scatter},
     },
-    wire::active::Verb,
+    wire::descriptor::Shelf,
 };
 
 /// The header of a message that can be received.
@@ -38,47 +39,37 @@ impl Engine {
         chosen: Option<Receipt>,
     ) -> Result<OpKey> {
         let receipt = chosen.unwrap_or(Receipt::new(Path::Eager, memory.len()));
-        let send = SendOp {
-            peer: id,
-            tag,
-            verb: Verb::Tagged,
-            memory,
-            stage: SendStage::Fresh,
-            receipt,
-            routed: chosen.is_some(),
-            started: 0,
-            required,
-            offered: None,
-            given: false,
-        };
-        self.post(send)
+        let send = SendOp::new(id, tag, memory, receipt);
+        self.post(SendOp { routed: chosen.is_some(), required, ..send })
     }
 
-    /// Posts a send of memory that the caller gives away. It ends when the receiver has looked at
-    /// it, or has copied it.
-    pub(crate) fn post_gift(&mut self, id: PeerId, tag: u64, memory: Part) -> Result<OpKey> {
+    /// Posts a send of memory that the caller gives away, at `shelf`. It ends when the receiver has
+    /// looked at it, or has copied it. Takes what is `given`, to keep it, if nobody has to ask for the
+    /// result and it goes at once.
+    #[inline]
+    pub(crate) fn post_gift(
+        &mut self,
+        id: PeerId,
+        tag: u64,
+        memory: Part,
+        shelf: Shelf,
+        given: &mut Option<Gift>,
+    ) -> Result<OpKey> {
+        if let Some(key) = self.gift_quick(id, tag, memory, shelf, given) {
+            return Ok(key);
+        }
         let receipt = Receipt::new(Path::Handoff, memory.len());
-        self.post(SendOp {
-            peer: id,
-            tag,
-            verb: Verb::Tagged,
-            memory: memory.into(),
-            stage: SendStage::Fresh,
-            receipt,
-            routed: false,
-            started: 0,
-            required: None,
-            offered: None,
-            given: true,
-        })
+        self.post(SendOp { given: true, ..SendOp::new(id, tag, memory.into(), receipt) })
     }
 
     pub(super) fn post(&mut self, send: SendOp) -> Result<OpKey> {
         self.check()?;
         let id = send.peer;
         let (peer, core) = self.peer_mut(id)?;
+        let is_answer = send.verb.is_answer();
         let key = core.ops.insert(Op::new(OpKind::Send(send)));
-        peer.out.push_back(key);
+        let queue = if is_answer { &mut peer.asked } else { &mut peer.out };
+        queue.push_back(key);
         if let Err(violation) = core.pump(peer) {
             // Ends the operation too, with the reason.
             self.cut_off(id, violation);
@@ -94,33 +85,12 @@ impl Engine {
         tag: TagMatch,
         memory: Option<Scatter>,
     ) -> Result<OpKey> {
-        let as_message = memory.is_none();
-        self.post_any(
-            from,
-            tag,
-            RecvOp {
-                memory: memory.unwrap_or(Scatter::empty()),
-                own: None,
-                as_message,
-                as_view: false,
-                stage: RecvStage::Moving,
-            },
-        )
+        self.post_any(from, tag, RecvOp::new(memory))
     }
 
     /// Posts a receive of a message that may stay where it is.
     pub(crate) fn post_view(&mut self, from: Source, tag: TagMatch) -> Result<OpKey> {
-        self.post_any(
-            from,
-            tag,
-            RecvOp {
-                memory: Scatter::empty(),
-                own: None,
-                as_message: true,
-                as_view: true,
-                stage: RecvStage::Moving,
-            },
-        )
+        self.post_any(from, tag, RecvOp { as_view: true, ..RecvOp::new(None) })
     }
 
     fn post_any(&mut self, from: Source, tag: TagMatch, recv: RecvOp) -> Result<OpKey> {

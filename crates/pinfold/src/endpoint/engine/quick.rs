@@ -25,10 +25,7 @@ use crate::{
     failpoint::{self, Point},
     route::Why,
     status::Tally,
-    wire::{
-        active::Verb,
-        descriptor::{Eager, Header, INLINE_MAX, Kind, Rts, Shelf},
-    },
+    wire::descriptor::{Eager, Header, INLINE_MAX, Kind, Rts, Shelf},
 };
 
 /// Looks at a lane before a receive is posted: a message that is about to come needs no entry.
@@ -211,7 +208,7 @@ impl Engine {
     /// before it. Takes what is `given` to keep it; then nobody will ask for the result, and the
     /// return is counted.
     #[inline]
-    pub(crate) fn gift_quick(
+    pub(super) fn gift_quick(
         &mut self,
         id: PeerId,
         tag: u64,
@@ -241,17 +238,11 @@ impl Engine {
         let key = core.ops.insert(Op::kept(
             kept,
             OpKind::Send(SendOp {
-                peer: id,
-                tag,
-                memory: scatter,
                 stage: SendStage::Waiting { cancelled: false },
-                receipt: Receipt::new(Path::Handoff, len),
-                verb: Verb::Tagged,
                 routed: true,
-                started: 0,
-                required: None,
                 offered: Some(shelf.extent),
                 given: true,
+                ..SendOp::new(id, tag, scatter, Receipt::new(Path::Handoff, len))
             }),
         ));
         let mut number = 0;

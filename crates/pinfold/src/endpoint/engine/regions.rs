@@ -165,7 +165,8 @@ impl Core {
             Opened::Unshared => Err(unmapped()),
             // Both parcels were sent before.
             Opened::Here(site) => {
-                self.take_parcels_now(peer)?;
+                self.await_extent(peer, site.memory.extent)?;
+                self.await_extent(peer, site.flag.extent)?;
                 let lent = self.lend_region(peer, site);
                 lent.map(|lent| Done::Opened(Box::new(lent))).ok_or_else(unmapped)
             }

@@ -11,7 +11,7 @@ use std::{
 use super::{RegionKey, Rights};
 use crate::{
     Error, Result, SharedArena, SharedBuf, arena::ArenaBuilder, endpoint::shared::Shared,
-    sync::heavy_fence,
+    error::inside, sync::heavy_fence,
 };
 
 /// Memory that peers can use by one-sided operations ([`RemoteRegion`](super::RemoteRegion)) if they
@@ -176,11 +176,7 @@ impl Region {
     }
 
     fn check(&self, offset: usize, len: usize) -> Result<()> {
-        let size = self.len();
-        if offset > size || len > size - offset {
-            let [offset, len, size] = [offset, len, size].map(|n| n as u64);
-            return Err(Error::OutOfBounds { offset, len, size });
-        }
+        inside(offset as u64, len as u64, self.len() as u64)?;
         if self.shared.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 }

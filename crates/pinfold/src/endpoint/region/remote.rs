@@ -23,6 +23,7 @@ use crate::{
         engine::{maps::Held, op::Done, regions::Lent},
         shared::Shared,
     },
+    error::inside,
 };
 
 /// A region of a peer, mapped here. A handle: clones are the same region, and can be used from many
@@ -192,10 +193,8 @@ impl Inner {
     /// The offset of bytes in the mapping, ready to be touched.
     #[inline]
     fn readable(&self, offset: u64, len: usize) -> Result<u64> {
-        let (size, len) = (self.lent.len, len as u64);
-        if offset > size || len > size - offset {
-            return Err(Error::OutOfBounds { offset, len, size });
-        }
+        let len = len as u64;
+        inside(offset, len, self.lent.len)?;
         if self.shared.is_forked() {
             return Err(Error::Forked);
         }

@@ -42,17 +42,8 @@ fn key(index: u32) -> OpKey {
 }
 
 fn dummy() -> crate::endpoint::engine::op::Op {
-    use crate::endpoint::{
-        engine::op::{Op, OpKind, RecvOp, RecvStage},
-        scatter::Scatter,
-    };
-    Op::new(OpKind::Recv(RecvOp {
-        memory: Scatter::empty(),
-        own: None,
-        as_message: true,
-        as_view: false,
-        stage: RecvStage::Moving,
-    }))
+    use crate::endpoint::engine::op::{Op, OpKind, RecvOp};
+    Op::new(OpKind::Recv(RecvOp::new(None)))
 }
 
 fn next(queues: &mut Queues) -> Option<(u32, u32)> {
