@@ -8,37 +8,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Endpoint, Error, TagMatch};
+use pinfold::Endpoint;
 use pinfold_tests::{
     Args, Baseline, Stage,
-    baseline::{Mapped, arenas, segments},
-    group::Group,
+    baseline::{Mapped, arenas},
     host::{peek, scribble, send_raw},
     role::{self, hear, say},
-    skip,
     stamp::{self, Random},
 };
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::{
-    HOSTILE, PATIENCE, RINGS, SLOT, SLOTS, consumed, is_cut_off, newest, odd_number, sockets, spin,
-};
+use super::{HOSTILE, RINGS, SLOT, SLOTS, is_cut_off, newest, odd_number, sockets, spin};
 
 /// Kinds of parcels.
-const EXTENT: u64 = 1;
+pub const EXTENT: u64 = 1;
 const GONE: u64 = 2;
-const WRITABLE: u64 = 1 << 32;
+pub const WRITABLE: u64 = 1 << 32;
 
 /// Kinds of descriptors.
-const RTS: u64 = 6;
+pub const RTS: u64 = 6;
 const FIN: u64 = 8;
 const WROTE: u64 = 9;
 
 const SMALL: u64 = 2 << 20;
-const LARGE: u64 = 1 << 30;
+pub const LARGE: u64 = 1 << 30;
 
 /// A file in memory, with `data` at its beginning.
-fn file(len: u64, seals: SealFlags, huge: bool, data: usize) -> Option<OwnedFd> {
+pub fn file(len: u64, seals: SealFlags, huge: bool, data: usize) -> Option<OwnedFd> {
     let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
     let flags = if huge { flags | MemfdFlags::HUGETLB } else { flags };
     let file = memfd_create("pinfold-arena", flags).ok()?;
@@ -49,12 +45,12 @@ fn file(len: u64, seals: SealFlags, huge: bool, data: usize) -> Option<OwnedFd> 
 }
 
 /// What an honest peer's file carries.
-fn right() -> SealFlags {
+pub fn right() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL | SealFlags::FUTURE_WRITE
 }
 
 /// A file with all that an arena should have, and no memory but for the first `data` bytes.
-fn good(len: u64, data: usize) -> OwnedFd {
+pub fn good(len: u64, data: usize) -> OwnedFd {
     file(len, right(), false, data).expect("a file in memory")
 }
 
@@ -87,7 +83,7 @@ fn gift(random: &mut Random) -> (Vec<OwnedFd>, u64) {
 }
 
 /// Hands something over on every socket there is.
-fn send_parcel(words: [u64; 3], fds: &[OwnedFd]) -> bool {
+pub fn send_parcel(words: [u64; 3], fds: &[OwnedFd]) -> bool {
     let bytes = words.map(u64::to_ne_bytes).concat();
     let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     let sent = sockets().into_iter().filter(|socket| send_raw(*socket, &bytes, &fds).is_ok());
@@ -112,7 +108,7 @@ pub fn add(segment: Mapped, kind: u64, aux: u64, body: &[u64]) {
 }
 
 /// The body of an announcement of `len` bytes in an arena.
-fn announcement(tag: u64, len: u64, extent: u64, offset: u64) -> [u64; 6] {
+pub fn announcement(tag: u64, len: u64, extent: u64, offset: u64) -> [u64; 6] {
     [tag, len, 0, 1, extent, offset]
 }
 
@@ -220,87 +216,5 @@ pub fn flooder(_: &Args) {
         }
     }
     say("flooded");
-    hear();
-}
-
-// Arenas without memory, and a victim that has none to spare.
-
-const LIMIT: u64 = 96 << 20;
-const ROOM: usize = 32 << 20;
-
-#[test]
-fn holes_take_no_memory_of_the_victim() {
-    let group = match Group::new(LIMIT) {
-        Ok(group) => group,
-        Err(error) => return skip(&format!("making a memory control group: {error}")),
-    };
-    let stage = Stage::new(120);
-    let mut poor = stage.role("poor").spawn();
-    poor.expect("begins");
-    if let Err(error) = group.add(poor.pid()) {
-        return skip(&format!("entering a memory control group: {error}"));
-    }
-    poor.say("go on");
-    poor.expect("ready");
-    let mut beggar = stage.role("beggar").spawn();
-    // What is announced is looked at only while its sender lives.
-    poor.expect("through");
-    beggar.say("go");
-    beggar.end_well();
-    poor.end_well();
-    assert_eq!(group.kills(), 0);
-}
-
-/// Takes whatever is offered, into memory that it has already.
-pub fn poor(_: &Args) {
-    say("begins");
-    hear();
-    let (endpoint, peer) = role::listen(Endpoint::builder(), "victim");
-    if let Some(why) = endpoint.peer(peer).and_then(|peer| peer.cma_refused) {
-        // It would wait for pieces that never come.
-        role::skip(format_args!("a message in a hole, without the cma path: {why}"));
-        say("through");
-        return;
-    }
-    let mut room = vec![1u8; ROOM];
-    let any = TagMatch::masked(HOSTILE, 0xffff);
-    for number in 0..LARGE as usize / ROOM * 2 {
-        match endpoint.recv_into(peer, any, &mut room) {
-            Err(Error::Transfer { .. }) => {}
-            other => panic!("message {number}: what is not there is an error: {other:?}"),
-        }
-    }
-    say("through");
-    let end = endpoint.recv_into(peer, any, &mut room).expect_err("nothing more is announced");
-    assert!(end.is_peer_gone(), "{end}");
-}
-
-/// Announces one gigabyte of nothing, twice: in a file that nobody can write, and in one that it
-/// could still take memory out of.
-pub fn beggar(_: &Args) {
-    let before = segments();
-    // Never driven again: the answers would be news to it.
-    let _connected = role::connect(Endpoint::builder(), "victim");
-    let segment = segments().into_iter().find(|segment| !before.contains(segment));
-    let segment = segment.expect("a segment");
-    let others = file(LARGE, right() - SealFlags::FUTURE_WRITE, false, 9000).expect("a file");
-    let all = LARGE / ROOM as u64;
-    for (extent, kind, file) in [(1, EXTENT, good(LARGE, 9000)), (2, EXTENT | WRITABLE, others)] {
-        send_parcel([kind, extent, LARGE], &[file]);
-        for part in 0..all {
-            let number = extent * all + part;
-            let body = announcement(HOSTILE | number, ROOM as u64, extent, part * ROOM as u64);
-            add(segment, RTS, 1000 + number, &body);
-            let end = Instant::now() + PATIENCE;
-            while consumed(segment) & 0xffff < newest(segment).0 {
-                sockets().into_iter().for_each(|socket| drop(send_raw(socket, &[1], &[])));
-                std::thread::sleep(Duration::from_micros(100));
-                if is_cut_off(segment) {
-                    return;
-                }
-                assert!(Instant::now() < end, "message {number} is not taken");
-            }
-        }
-    }
     hear();
 }

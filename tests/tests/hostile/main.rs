@@ -27,8 +27,12 @@ use rustix::net::{
 };
 
 mod gifts;
+mod holes;
 
-use self::gifts::{beggar, flooded, flooder, poor};
+use self::{
+    gifts::{flooded, flooder},
+    holes::{beggar, poor},
+};
 
 pinfold_tests::roles!(victim, honest, attacker, stranger, flooded, flooder, poor, beggar);
 

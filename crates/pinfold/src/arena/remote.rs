@@ -6,21 +6,23 @@
 //!
 //! A peer may send a file without memory in it. Whoever reads there takes memory for it, out of its
 //! own memory control group, which ends in that of a hostile peer's victim being killed. So nothing
-//! is read that the file does not have ([`Mapping::has_memory`]); and what is in a file that is
-//! sealed against writers stays there, for the same seal refuses holes. Before a part is first read
-//! the kernel is asked to map it ([`Mapping::prepare`]), which fails where touching it would be a
-//! `SIGBUS`.
+//! is touched that the file does not have ([`Mapping::prepare`]); and what is in a file that is
+//! sealed against writers stays there, for the same seal refuses holes. (Out of one that is not, its
+//! owner can take memory again; whoever uses it then gives what it touches anew.) When a part is
+//! first touched the kernel is asked to map it, which fails where touching it would be a `SIGBUS`.
 //!
 //! In a forked child the mapping is absent, and something else may lie at its addresses.
 
 use std::{
     io,
     mem::ManuallyDrop,
+    ops::Range,
     os::fd::BorrowedFd,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use pinfold_sys::{
@@ -34,6 +36,8 @@ use crate::{Error, Result};
 
 /// Bytes that are prepared at a time, as an exponent.
 const PART_SHIFT: u32 = 18;
+/// How long 256 KiB may take to come from where they were swapped out.
+const SWAP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A peer's extent.
 pub(crate) struct Mapping {
@@ -46,6 +50,22 @@ pub(crate) struct Mapping {
 enum Kind {
     ReadOnly(ReadOnlyMapping),
     Writable(SharedMapping),
+}
+
+impl Kind {
+    fn is_resident(&self, range: Range<usize>) -> io::Result<bool> {
+        match self {
+            Kind::ReadOnly(mapping) => mapping.is_resident(range),
+            Kind::Writable(mapping) => mapping.is_resident(range),
+        }
+    }
+
+    fn fetch(&self, range: Range<usize>) -> io::Result<()> {
+        match self {
+            Kind::ReadOnly(mapping) => mapping.fetch(range),
+            Kind::Writable(mapping) => mapping.fetch(range),
+        }
+    }
 }
 
 impl Mapping {
@@ -125,12 +145,7 @@ impl Mapping {
     fn is_resident(&self, start: u64, end: u64) -> bool {
         // By whole parts, since these are what is prepared.
         let end = end.next_multiple_of(1 << PART_SHIFT).min(self.len());
-        let range = start as usize..end as usize;
-        let resident = match &*self.kind {
-            Kind::ReadOnly(mapping) => mapping.is_resident(range),
-            Kind::Writable(mapping) => mapping.is_resident(range),
-        };
-        resident.unwrap_or(false)
+        self.kind.is_resident(start as usize..end as usize).unwrap_or(false)
     }
 
     #[inline]
@@ -140,10 +155,11 @@ impl Mapping {
     }
 
     /// Makes sure that the `len` bytes at `offset`, which lie inside, can be touched. The first
-    /// time that takes a system call for 256 KiB, later a load.
+    /// time that takes two system calls for 256 KiB, later a load.
     ///
     /// # Errors
-    /// `ENOMEM` or `EFAULT` where memory ran out; `EINVAL` if they do not lie inside.
+    /// `ENODATA` where the file has no memory, `ENOMEM` or `EFAULT` where there is none to map it;
+    /// `EINVAL` if they do not lie inside.
     #[inline]
     pub(crate) fn prepare(&self, offset: u64, len: u64) -> io::Result<()> {
         let end = offset.checked_add(len).filter(|end| *end <= self.len());
@@ -163,10 +179,27 @@ impl Mapping {
     fn populate(&self, part: u64) -> io::Result<()> {
         let start = (part << PART_SHIFT) as usize;
         let range = start..(start + (1 << PART_SHIFT)).min(self.len() as usize);
+        // Where the kernel does not tell, there is no other way to know.
+        if !self.kind.is_resident(range.clone()).unwrap_or(true) {
+            self.await_swap(range.clone())?;
+        }
         match &*self.kind {
             Kind::ReadOnly(mapping) => mapping.populate(range),
             Kind::Writable(mapping) => mapping.populate(range),
         }
+    }
+
+    /// Returns when what is missing of a range was read back from where it was swapped out.
+    fn await_swap(&self, range: Range<usize>) -> io::Result<()> {
+        self.kind.fetch(range.clone())?;
+        let end = Instant::now() + SWAP_PATIENCE;
+        while !self.kind.is_resident(range.clone())? {
+            if rustix::system::sysinfo().totalswap == 0 || Instant::now() >= end {
+                return Err(rustix::io::Errno::NODATA.into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Bytes mapped.

@@ -1,0 +1,149 @@
+//! Attackers that hand over arenas without memory, and a victim that has none to spare: whoever
+//! touches a hole of a file pays for it.
+
+use std::time::{Duration, Instant};
+
+use pinfold::{Endpoint, Error, Path, PeerId, TagMatch};
+use pinfold_tests::{
+    Args, Stage,
+    baseline::{Mapped, segments},
+    group::Group,
+    host::send_raw,
+    role::{self, hear, say},
+    skip,
+};
+use rustix::fs::SealFlags;
+
+use super::{
+    HOSTILE, PATIENCE, consumed,
+    gifts::{EXTENT, LARGE, RTS, WRITABLE, add, announcement, file, good, right, send_parcel},
+    is_cut_off, newest, sockets,
+};
+
+const LIMIT: u64 = 96 << 20;
+const ROOM: usize = 32 << 20;
+/// In an announcement, beside the number of its parts: the memory was given away.
+const GIVEN: u64 = 1 << 33;
+
+/// One victim that does `what` with what it is offered, under a limit.
+fn play(what: &str) {
+    let group = match Group::new(LIMIT) {
+        Ok(group) => group,
+        Err(error) => return skip(&format!("making a memory control group: {error}")),
+    };
+    let stage = Stage::new(120);
+    let mut poor = stage.role("poor").with("what", what).spawn();
+    poor.expect("begins");
+    if let Err(error) = group.add(poor.pid()) {
+        return skip(&format!("entering a memory control group: {error}"));
+    }
+    poor.say("go on");
+    poor.expect("ready");
+    let mut beggar = stage.role("beggar").with("what", what).spawn();
+    // What is announced is looked at only while its sender lives.
+    poor.expect("through");
+    beggar.say("go");
+    beggar.end_well();
+    poor.end_well();
+    assert_eq!(group.kills(), 0);
+}
+
+#[test]
+fn messages_in_holes_take_no_memory_of_the_victim() {
+    play("copy");
+}
+
+#[test]
+fn gifts_of_holes_take_no_memory_of_the_victim() {
+    play("look");
+}
+
+/// Takes whatever is offered, into memory that it has already.
+pub fn poor(args: &Args) {
+    say("begins");
+    hear();
+    let (endpoint, peer) = role::listen(Endpoint::builder(), "victim");
+    let any = TagMatch::masked(HOSTILE, 0xffff);
+    match args.text("what") {
+        "copy" => copy(&endpoint, peer, any),
+        _ => look(&endpoint, peer, any),
+    }
+    say("through");
+    let end = endpoint.recv(peer, any).expect_err("nothing more is announced");
+    assert!(end.is_peer_gone(), "{end}");
+}
+
+fn copy(endpoint: &Endpoint, peer: PeerId, any: TagMatch) {
+    if let Some(why) = endpoint.peer(peer).and_then(|peer| peer.cma_refused) {
+        // It would wait for pieces that never come.
+        return role::skip(format_args!("a message in a hole, without the cma path: {why}"));
+    }
+    let mut room = vec![1u8; ROOM];
+    for number in 0..LARGE as usize / ROOM * 2 {
+        match endpoint.recv_into(peer, any, &mut room) {
+            Err(Error::Transfer { .. }) => {}
+            other => panic!("message {number}: what is not there is an error: {other:?}"),
+        }
+    }
+}
+
+fn look(endpoint: &Endpoint, peer: PeerId, any: TagMatch) {
+    let mut room = vec![1u8; ROOM];
+    for number in 0..LARGE as usize / ROOM * 2 {
+        let view = endpoint.recv_view(peer, any).expect("a view");
+        assert_eq!(view.receipt().path, Path::Handoff);
+        for at in [ROOM - 4096, ROOM / 2 + 1] {
+            match view.read(at, &mut room[at..]) {
+                Err(Error::Os { source, .. }) => {
+                    assert_eq!(
+                        source.raw_os_error(),
+                        Some(rustix::io::Errno::NODATA.raw_os_error())
+                    );
+                }
+                other => panic!("gift {number}: what is not there is an error: {other:?}"),
+            }
+        }
+        assert!(view.to_vec().is_err());
+    }
+}
+
+/// Announces one gigabyte of nothing, twice: in a file that nobody can write, and in one that it
+/// could still take memory out of.
+pub fn beggar(args: &Args) {
+    let before = segments();
+    // Never driven again: the answers would be news to it.
+    let _connected = role::connect(Endpoint::builder(), "victim");
+    let segment = segments().into_iter().find(|segment| !before.contains(segment));
+    let segment = segment.expect("a segment");
+    let others = file(LARGE, right() - SealFlags::FUTURE_WRITE, false, 9000).expect("a file");
+    let all = LARGE / ROOM as u64;
+    let flags = if args.text("what") == "look" { GIVEN } else { 0 };
+    for (extent, kind, file) in [(1, EXTENT, good(LARGE, 9000)), (2, EXTENT | WRITABLE, others)] {
+        send_parcel([kind, extent, LARGE], &[file]);
+        for part in 0..all {
+            let number = extent * all + part;
+            let offset = part * ROOM as u64;
+            let mut body = announcement(HOSTILE | number, ROOM as u64, extent, offset);
+            body[3] |= flags;
+            add(segment, RTS, 1000 + number, &body);
+            if !is_taken(segment, number) {
+                return;
+            }
+        }
+    }
+    hear();
+}
+
+/// Waits until the victim has taken the last descriptor; whether it did not cut us off.
+fn is_taken(segment: Mapped, number: u64) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while consumed(segment) & 0xffff < newest(segment).0 {
+        sockets().into_iter().for_each(|socket| drop(send_raw(socket, &[1], &[])));
+        std::thread::sleep(Duration::from_micros(100));
+        if is_cut_off(segment) {
+            return false;
+        }
+        assert!(Instant::now() < end, "message {number} is not taken");
+    }
+    true
+}
