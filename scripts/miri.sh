@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The parts that need no kernel, under Miri: every unsafe step checked, atomics with all their
-# liberties.
+# What has unsafe steps or atomics and needs no kernel, under Miri: every step checked, atomics with
+# all their liberties.
 . "$(dirname "$0")/lib.sh"
 cargo +nightly miri --version > /dev/null 2>&1 ||
     skip "no Miri here; run: rustup toolchain install nightly --component miri,rust-src"
@@ -8,6 +8,5 @@ cargo +nightly miri --version > /dev/null 2>&1 ||
 export MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=8 CARGO_TARGET_DIR=$target/miri
 export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
 cargo +nightly miri test --locked --package pinfold --lib -- \
-    wire::descriptor wire::layout link::shm::bulk link::shm::model_tests \
-    arena::space arena::committed arena::demand arena::recent \
-    endpoint::matching route::choose route::cost route::learn "$@"
+    arena::cells endpoint::matching endpoint::scatter link::local::slots \
+    link::shm::bulk link::shm::model_tests sync::biased wire:: "$@"

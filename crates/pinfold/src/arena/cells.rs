@@ -4,6 +4,10 @@
 //! **Invariant.** No reference to plain bytes of [`Cells`] ever exists. They are reached by relaxed
 //! atomic loads and stores, eight bytes at a time where they are aligned, or as atomic words. What
 //! was read is a copy.
+//!
+//! Two who reach the same byte at once may do so in accesses of two sizes. The language says nothing
+//! of that (the memory model it borrows has none such); processors do what one expects, and compilers
+//! leave atomics as they are.
 
 use std::{
     ptr::NonNull,
@@ -138,3 +142,6 @@ enum Cell<'a> {
     Byte(&'a AtomicU8),
     Word(&'a AtomicU64),
 }
+
+#[cfg(test)]
+mod tests;

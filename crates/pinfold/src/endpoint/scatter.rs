@@ -475,3 +475,6 @@ impl Remote {
         out
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

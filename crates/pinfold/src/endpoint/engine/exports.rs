@@ -10,6 +10,8 @@ const REST_MAX: u32 = 1024;
 #[derive(Debug)]
 pub(crate) struct Exports {
     sent: FxHashSet<u64>,
+    /// One of them, asked for last: most messages lie in the same extent as the one before.
+    recent: Option<u64>,
     /// Messages still not to be offered.
     rest: u32,
     /// How many after the next failure.
@@ -18,7 +20,7 @@ pub(crate) struct Exports {
 
 impl Default for Exports {
     fn default() -> Exports {
-        Exports { sent: FxHashSet::default(), rest: 0, next_rest: REST_MIN }
+        Exports { sent: FxHashSet::default(), recent: None, rest: 0, next_rest: REST_MIN }
     }
 }
 
@@ -35,8 +37,11 @@ impl Exports {
 
     /// Whether the peer was sent extent `id`.
     #[inline]
-    pub(crate) fn has(&self, id: u64) -> bool {
-        self.sent.contains(&id)
+    pub(crate) fn has(&mut self, id: u64) -> bool {
+        if self.recent != Some(id) && self.sent.contains(&id) {
+            self.recent = Some(id);
+        }
+        self.recent == Some(id)
     }
 
     /// The peer was sent extent `id`.
@@ -53,12 +58,14 @@ impl Exports {
     /// Extent `id` could not be sent, or the peer has not, or no longer, mapped it.
     pub(crate) fn failed(&mut self, id: u64) {
         self.sent.remove(&id);
+        self.recent = None;
         self.rest = self.next_rest;
         self.next_rest = (2 * self.next_rest).min(REST_MAX);
     }
 
     /// Those extents the peer was sent that are `gone`; they are forgotten where `tell` says so.
     pub(crate) fn sweep(&mut self, gone: impl Fn(u64) -> bool, mut tell: impl FnMut(u64) -> bool) {
+        self.recent = None;
         self.sent.retain(|id| !(gone(*id) && tell(*id)));
     }
 }

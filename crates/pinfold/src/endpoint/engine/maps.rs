@@ -13,7 +13,7 @@ use std::{
     ptr::NonNull,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -41,6 +41,29 @@ pub(crate) struct Held {
     pub tie: Tie,
     /// Whether the peer is gone, as far as this side has noticed.
     pub orphaned: AtomicBool,
+    /// Loans out of it. This and `used` are written within the engine only.
+    loans: AtomicU32,
+    /// When it was last looked up, counted in look-ups.
+    used: AtomicU64,
+}
+
+impl Held {
+    fn loans(&self) -> u32 {
+        self.loans.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn add_loan(&self) {
+        self.loans.store(self.loans() + 1, Ordering::Relaxed);
+    }
+
+    /// How many are left.
+    #[inline]
+    fn end_loan(&self) -> u32 {
+        let left = self.loans().saturating_sub(1);
+        self.loans.store(left, Ordering::Relaxed);
+        left
+    }
 }
 
 /// A part of a peer's memory that is looked at here. No more than a note: it is given back by hand.
@@ -72,20 +95,21 @@ impl Loan {
     }
 }
 
-struct Entry {
-    held: Box<Held>,
-    /// When it was last looked up, counted in look-ups.
-    used: u64,
-    /// Loans out of it.
-    loans: u32,
+/// What was looked up last: most messages come out of the same extent as the one before.
+struct Recent {
+    peer: PeerId,
+    id: u64,
+    held: Arc<Held>,
 }
 
 /// What is mapped here, by peer and the peer's number for it.
 pub(crate) struct Maps {
     budget: Budget,
-    entries: FxHashMap<(PeerId, u64), Entry>,
+    entries: FxHashMap<(PeerId, u64), Arc<Held>>,
+    /// One of the entries.
+    recent: Option<Recent>,
     /// Removed, but lent out.
-    retired: Vec<Entry>,
+    retired: Vec<Arc<Held>>,
     /// What was let go of while it was being copied out of, and so still takes address space.
     lingering: Vec<(Weak<Mapping>, usize)>,
     turn: u64,
@@ -98,6 +122,7 @@ impl Maps {
         Maps {
             budget: Budget::new(bytes_max),
             entries: FxHashMap::default(),
+            recent: None,
             retired: Vec::new(),
             lingering: Vec::new(),
             turn: 0,
@@ -138,13 +163,14 @@ impl Maps {
         match mapping {
             Ok(mapping) => {
                 self.turn += 1;
-                let held = Box::new(Held {
+                let held = Held {
                     mapping: Arc::new(mapping),
                     tie,
                     orphaned: AtomicBool::new(false),
-                });
-                let entry = Entry { held, used: self.turn, loans: 0 };
-                self.entries.insert((peer, id), entry);
+                    loans: AtomicU32::new(0),
+                    used: AtomicU64::new(self.turn),
+                };
+                self.entries.insert((peer, id), Arc::new(held));
                 true
             }
             Err(error) => {
@@ -166,10 +192,20 @@ impl Maps {
     /// The mapping of a peer's extent.
     #[inline]
     pub(crate) fn get(&mut self, peer: PeerId, id: u64) -> Option<&Arc<Mapping>> {
+        self.find(peer, id).map(|held| &held.mapping)
+    }
+
+    #[inline]
+    fn find(&mut self, peer: PeerId, id: u64) -> Option<&Arc<Held>> {
+        let is_it = |recent: &Recent| (recent.peer, recent.id) == (peer, id);
+        if !self.recent.as_ref().is_some_and(is_it) {
+            let held = Arc::clone(self.entries.get(&(peer, id))?);
+            self.recent = Some(Recent { peer, id, held });
+        }
+        let held = self.recent.as_ref().map(|recent| &recent.held)?;
         self.turn += 1;
-        let entry = self.entries.get_mut(&(peer, id))?;
-        entry.used = self.turn;
-        Some(&entry.held.mapping)
+        held.used.store(self.turn, Ordering::Relaxed);
+        Some(held)
     }
 
     /// Lends the `len` bytes at `offset` of a peer's extent out, for message `sid`. `None`: it is not
@@ -177,47 +213,51 @@ impl Maps {
     #[inline]
     pub(crate) fn lend(&mut self, peer: PeerId, shelf: Shelf, len: u64, sid: u32) -> Option<Loan> {
         let Shelf { extent, offset } = shelf;
-        self.turn += 1;
-        let entry = self.entries.get_mut(&(peer, extent))?;
-        entry.held.mapping.get(offset, len)?;
-        entry.used = self.turn;
-        entry.loans += 1;
-        Some(Loan { held: NonNull::from(&*entry.held), extent, offset, sid, number: 0 })
+        let held = self.find(peer, extent)?;
+        held.mapping.get(offset, len)?;
+        held.add_loan();
+        Some(Loan { held: NonNull::from(&**held), extent, offset, sid, number: 0 })
     }
 
     /// Takes back what was lent to be looked at.
     #[inline]
     pub(crate) fn give_back(&mut self, peer: PeerId, loan: &Loan) {
-        let is_it = |entry: &Entry| NonNull::from(&*entry.held) == loan.held;
-        if let Some(entry) = self.entries.get_mut(&(peer, loan.extent))
-            && is_it(entry)
-        {
-            entry.loans -= 1;
-            return;
+        let is_it = |held: &Arc<Held>| NonNull::from(&**held) == loan.held;
+        match &self.recent {
+            Some(recent) if is_it(&recent.held) => _ = recent.held.end_loan(),
+            _ => self.give_other_back(peer, loan),
         }
-        let Some(at) = self.retired.iter().position(is_it) else { return };
-        self.retired[at].loans -= 1;
-        if self.retired[at].loans == 0 {
-            let entry = self.retired.swap_remove(at);
-            self.retire(entry);
+    }
+
+    #[cold]
+    fn give_other_back(&mut self, peer: PeerId, loan: &Loan) {
+        let is_it = |held: &Arc<Held>| NonNull::from(&**held) == loan.held;
+        if let Some(held) = self.entries.get(&(peer, loan.extent)).filter(|held| is_it(held)) {
+            held.end_loan();
+        } else if let Some(at) = self.retired.iter().position(is_it)
+            && self.retired[at].end_loan() == 0
+        {
+            let held = self.retired.swap_remove(at);
+            self.retire(held);
         }
     }
 
     /// Lets go of one; what is in use of it stays until that has ended.
     pub(crate) fn remove(&mut self, peer: PeerId, id: u64) {
-        if let Some(entry) = self.entries.remove(&(peer, id)) {
-            self.retire(entry);
+        self.recent = None;
+        if let Some(held) = self.entries.remove(&(peer, id)) {
+            self.retire(held);
         }
     }
 
-    fn retire(&mut self, entry: Entry) {
-        if entry.loans > 0 {
-            self.retired.push(entry);
+    fn retire(&mut self, held: Arc<Held>) {
+        if held.loans() > 0 {
+            self.retired.push(held);
             return;
         }
-        let len = entry.held.mapping.len() as usize;
-        let last = Arc::downgrade(&entry.held.mapping);
-        drop(entry);
+        let len = held.mapping.len() as usize;
+        let last = Arc::downgrade(&held.mapping);
+        drop(held);
         match last.strong_count() {
             0 => self.budget.give(len),
             _ => self.lingering.push((last, len)),
@@ -238,11 +278,12 @@ impl Maps {
 
     /// Lets go of all that are a peer's.
     pub(crate) fn drop_peer(&mut self, peer: PeerId) {
+        self.recent = None;
         let theirs = self.entries.extract_if(|(owner, _), _| *owner == peer);
-        let theirs: Vec<Entry> = theirs.map(|(_, entry)| entry).collect();
-        for entry in theirs {
-            entry.held.orphaned.store(true, Ordering::Relaxed);
-            self.retire(entry);
+        let theirs: Vec<_> = theirs.map(|(_, held)| held).collect();
+        for held in theirs {
+            held.orphaned.store(true, Ordering::Relaxed);
+            self.retire(held);
         }
         self.settle();
     }
@@ -253,8 +294,8 @@ impl Maps {
             .entries
             .iter()
             .filter(|((owner, _), _)| peer.is_none_or(|peer| *owner == peer))
-            .filter(|(_, entry)| entry.loans == 0 && Arc::strong_count(&entry.held.mapping) == 1)
-            .min_by_key(|(_, entry)| entry.used)
+            .filter(|(_, held)| held.loans() == 0 && Arc::strong_count(&held.mapping) == 1)
+            .min_by_key(|(_, held)| held.used.load(Ordering::Relaxed))
             .map(|(key, _)| *key);
         match oldest {
             Some((owner, id)) => {

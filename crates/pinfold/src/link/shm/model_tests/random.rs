@@ -184,11 +184,14 @@ fn cursor() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0u64..60, 1 => any::<u64>(), 1 => (0u64..3).prop_map(|i| u64::MAX - i)]
 }
 
+/// Steps of one case.
+const STEPS: usize = if cfg!(miri) { 40 } else { 400 };
+
 proptest! {
     #[test]
     fn a_ring_is_a_queue(
         capacity in 1u32..=4,
-        steps in proptest::collection::vec(step(), 1..400),
+        steps in proptest::collection::vec(step(), 1..STEPS),
     ) {
         let mut pair = Pair::new(capacity);
         for step in steps {
@@ -208,7 +211,7 @@ proptest! {
     #[test]
     fn a_cursor_that_lies_is_caught_or_harms_its_owner(
         capacity in 1u32..=8,
-        cursors in proptest::collection::vec((cursor(), any::<bool>()), 1..200),
+        cursors in proptest::collection::vec((cursor(), any::<bool>()), 1..STEPS / 2),
     ) {
         let memory = HeapRing::new(8);
         let mut tx = RingTx::new(memory.clone(), capacity);
@@ -234,7 +237,7 @@ proptest! {
 
     #[test]
     fn a_header_that_lies_leads_nowhere(
-        headers in proptest::collection::vec((any::<u64>(), any::<u64>(), 0u8..8), 1..200),
+        headers in proptest::collection::vec((any::<u64>(), any::<u64>(), 0u8..8), 1..STEPS / 2),
     ) {
         let memory = HeapRing::new(8);
         let mut rx = RingRx::new(memory.clone());
