@@ -206,6 +206,44 @@ fn memory_that_both_may_write() {
     assert_eq!(&six, b"from b");
 }
 
+/// What comes back out of order is told one by one, and counted later: a giver that looks at the count
+/// first is told of what has ended.
+#[test]
+fn in_any_order_while_their_giver_is_busy() {
+    const GIFTS: u64 = 40;
+    let (ours, to_them, theirs, to_us) = pair("handoff-order", builder(), builder());
+    let arena = Arena::new().unwrap();
+    let mut random = stamp::Random::new(11);
+    for round in 0..20 {
+        for seed in 0..GIFTS {
+            ours.give(to_them, seed, gift(&arena, 100, seed)).unwrap();
+        }
+        let mut views = Vec::new();
+        for seed in 0..GIFTS {
+            if (seed + round) % 7 == 6 {
+                // By other ways than by looking.
+                stamp::check(&theirs.recv(to_us, seed).unwrap(), seed);
+            } else {
+                views.push((seed, theirs.recv_view(to_us, seed).unwrap()));
+            }
+        }
+        // All but the first, in any order; then that, so that the count passes them all at once.
+        while views.len() > 1 {
+            let (seed, view) = views.swap_remove(1 + random.below(views.len() as u64 - 1) as usize);
+            check(&view, seed);
+        }
+        views.clear();
+        // The giver gives on without a look at what it was told.
+        for seed in 0..GIFTS {
+            ours.give(to_them, seed, gift(&arena, 100, seed)).unwrap();
+        }
+        (0..GIFTS).for_each(|seed| check(&theirs.recv_view(to_us, seed).unwrap(), seed));
+        theirs.send(to_us, 1, b"still there").unwrap();
+        assert_eq!(&*ours.recv(to_them, 1).unwrap(), b"still there");
+    }
+    wait_for_empty(&ours, &arena);
+}
+
 #[test]
 fn a_view_is_void_once_the_connection_is_closed() {
     for theirs in [true, false] {

@@ -12,7 +12,7 @@ use std::{
 use super::{
     Builder, Envelope, Gift, Handoff, Message, MessageRequest, OwnedBuf, OwnedBufMut, PeerInfo,
     Progress, Received, RecvRequest, Region, RegionKey, RemoteRegion, Rights, Scope, SendRequest,
-    Source, TagMatch, View, ViewRequest, borrowed, config::Config, handoff, scope, shared::Shared,
+    Source, TagMatch, View, ViewRequest, borrowed, config::Config, scope, shared::Shared,
 };
 use crate::{Counters, Error, Path, PeerId, Receipt, Result, link::local::Address};
 
@@ -331,7 +331,8 @@ impl Endpoint {
     /// As [`Endpoint::send`], as far as they show at once; the memory is then free again.
     #[inline]
     pub fn give(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Result<()> {
-        handoff::give(self.shared(), peer, tag, gift.into())
+        let gift = gift.into();
+        self.shared().enter()?.give_away(peer, tag, gift)
     }
 
     /// Waits for a matching message, which may stay where it is: if its sender gave its memory

@@ -74,7 +74,12 @@ impl Gift {
         }
     }
 
-    fn part(&self) -> Part {
+    /// Where it lies among what peers can map.
+    pub(super) fn shelf(&self) -> Shelf {
+        self.0.shelf
+    }
+
+    pub(super) fn part(&self) -> Part {
         let (ptr, len) = match &self.0.memory {
             Memory::Arena(buf) => (buf.as_ptr().cast_mut(), buf.len()),
             Memory::Shared(buf) => (buf.as_ptr(), buf.len()),
@@ -107,18 +112,6 @@ impl fmt::Debug for Gift {
     }
 }
 
-/// Gives memory away and does not ask for it again.
-pub(super) fn give(shared: &Shared, peer: PeerId, tag: u64, gift: Gift) -> Result<()> {
-    let mut engine = shared.enter()?;
-    let (memory, shelf) = (gift.part(), gift.0.shelf);
-    let mut given = Some(gift);
-    let key = engine.post_gift(peer, tag, memory, shelf, &mut given)?;
-    if let Some(gift) = given {
-        go_on(&mut engine, key, gift);
-    }
-    Ok(())
-}
-
 /// Lets it go its way.
 fn go_on(engine: &mut Engine, key: OpKey, gift: Gift) {
     engine.let_go(key, Keeps::Gift { _gift: gift });
@@ -134,8 +127,8 @@ pub struct Handoff {
 
 impl Handoff {
     pub(crate) fn post(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> Handoff {
-        let (memory, shelf) = (gift.part(), gift.0.shelf);
-        let post = |mut engine: Inside<'_>| engine.post_gift(peer, tag, memory, shelf, &mut None);
+        let (memory, shelf) = (gift.part(), gift.shelf());
+        let post = |mut engine: Inside<'_>| engine.hand_off(peer, tag, memory, shelf);
         let posted = shared.enter().and_then(post);
         let inner = Request::of(shared, posted, gift);
         Handoff { inner: inner.abandoned_by(go_on) }

@@ -16,7 +16,7 @@ use pinfold_sys::{clock, process};
 use super::{
     core::Core,
     maps::Loan,
-    op::{Arrived, Bytes, Done, OpKey, Pull, RecvStage, SendStage, SharedPull, Source, gone},
+    op::{Arrived, Bytes, OpKey, Pull, RecvStage, SharedPull, Source, gone},
     peer::{Inbound, Peer, Sink},
 };
 use crate::{
@@ -455,27 +455,6 @@ impl Core {
         if peer.returns.ended(sid) {
             peer.rx.say_returned(peer.returns.count());
         }
-    }
-
-    /// Ends the gifts that the peer says it has given back.
-    #[inline]
-    pub(crate) fn collect_gifts(&mut self, peer: &mut Peer) {
-        if peer.given.is_empty() {
-            return;
-        }
-        let count = peer.tx.returned();
-        while let Some(key) = peer.given.pop(count) {
-            self.gifts_out -= 1;
-            let Some(op) = self.ops.send_mut(key) else { continue };
-            if let SendStage::Waiting { .. } = op.stage {
-                peer.waiting = peer.waiting.saturating_sub(1);
-                peer.exports.worked();
-                let receipt = op.receipt;
-                peer.record.count_sent(Path::Handoff, receipt.bytes);
-                self.finish(key, Ok(Done::Sent(receipt)));
-            }
-        }
-        peer.note_waiting();
     }
 
     /// The sender has written its chunks.

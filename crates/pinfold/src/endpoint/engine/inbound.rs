@@ -11,6 +11,7 @@ use super::{
     core::{Core, Unexpected},
     op::{Arrived, Bytes, Done, OpKey, RecvStage, SendStage},
     peer::{Inbound, MESSAGE_COST, Peer, Sink},
+    returns,
 };
 use crate::{
     Error, Path, Receipt, Received, Refusal,
@@ -286,7 +287,7 @@ impl Core {
     /// The receiver of one of our messages says how it should come.
     fn answered(&mut self, peer: &mut Peer, sid: u32, body: &Body) -> Result<(), Violation> {
         let cts = Cts::read(body).ok_or(Violation("it answered in no known way"))?;
-        let key = self.our_send(peer, sid)?;
+        let Some(key) = self.our_send(peer, sid)? else { return Ok(()) };
         let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
         if !matches!(op.stage, SendStage::Waiting { .. }) {
             return Err(Violation("it answered a message twice"));
@@ -309,7 +310,7 @@ impl Core {
 
     /// The receiver of one of our messages has all of it.
     fn fetched(&mut self, peer: &mut Peer, sid: u32, fin: Fin) -> Result<(), Violation> {
-        let key = self.our_send(peer, sid)?;
+        let Some(key) = self.our_send(peer, sid)? else { return Ok(()) };
         let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
         let len = op.memory.len();
         let result = match &op.stage {
@@ -368,11 +369,14 @@ impl Core {
         Ok(())
     }
 
-    /// The open send of ours that a peer's stream number means.
-    fn our_send(&mut self, peer: &Peer, sid: u32) -> Result<OpKey, Violation> {
+    /// The open send of ours that a peer's stream number means; `None` if it has ended meanwhile.
+    fn our_send(&mut self, peer: &mut Peer, sid: u32) -> Result<Option<OpKey>, Violation> {
+        if returns::is_counted(sid) {
+            return self.gift_op(peer, sid);
+        }
         let key = self.ops.at(sid).ok_or(Violation("it answered a message that is not open"))?;
         match self.ops.send_mut(key) {
-            Some(op) if op.peer == peer.id => Ok(key),
+            Some(op) if op.peer == peer.id && op.stream.is_none() => Ok(Some(key)),
             _ => Err(Violation("it answered a message that is not its own")),
         }
     }

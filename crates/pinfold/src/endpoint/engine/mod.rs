@@ -25,6 +25,7 @@ pub(crate) mod core;
 mod exports;
 mod farewell;
 mod fetch;
+pub(crate) mod gifts;
 pub(crate) mod handling;
 mod inbound;
 pub(crate) mod links;

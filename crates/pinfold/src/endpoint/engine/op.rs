@@ -27,13 +27,6 @@ pub(crate) struct OpKey {
     generation: u32,
 }
 
-#[cfg(test)]
-impl OpKey {
-    pub(crate) fn for_test(index: u32) -> OpKey {
-        OpKey { index, generation: 0 }
-    }
-}
-
 /// What a finished receive hands out.
 #[derive(Debug)]
 pub(crate) struct Arrived {
@@ -83,6 +76,8 @@ pub(crate) struct SendOp {
     pub offered: Option<u64>,
     /// Whether the caller has given the memory away.
     pub given: bool,
+    /// The stream as which it is out, if that is not the operation's index.
+    pub stream: Option<u32>,
 }
 
 impl SendOp {
@@ -101,7 +96,13 @@ impl SendOp {
             required: None,
             offered: None,
             given: false,
+            stream: None,
         }
+    }
+
+    /// The number by which the receiver knows the message, if operation `key` is this.
+    pub(crate) fn sid(&self, key: OpKey) -> u32 {
+        self.stream.unwrap_or(key.index)
     }
 }
 

@@ -326,7 +326,7 @@ impl Core {
         let given = op.receipt.path == Path::Handoff;
         let rts = Rts { tag, len, place, stream, given, shelf, number: 0 };
         failpoint::hit(Point::BeforeAnnounce);
-        peer.tx.push(Header::new(Kind::Rts, op.verb as u8, key.index), &rts.body());
+        peer.tx.push(Header::new(Kind::Rts, op.verb as u8, op.sid(key)), &rts.body());
         failpoint::hit(Point::AfterAnnounce);
         peer.waiting += 1;
         op.started = clock::ticks();
@@ -337,6 +337,7 @@ impl Core {
 
     /// Writes pieces while there is room for them.
     fn stream(&mut self, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result<Step, Violation> {
+        let sid = op.sid(key);
         let SendStage::Streaming { at, end, announced } = &mut op.stage else {
             return Ok(Step::Announced);
         };
@@ -353,12 +354,12 @@ impl Core {
             if first {
                 let body = Eager { tag: op.tag, len, piece }.body();
                 failpoint::hit(Point::BeforeEager);
-                peer.tx.push(Header::new(Kind::Eager, op.verb as u8, key.index), &body);
+                peer.tx.push(Header::new(Kind::Eager, op.verb as u8, sid), &body);
                 peer.sent_cost += MESSAGE_COST + len;
                 first = false;
             } else {
                 failpoint::hit(Point::BeforePiece);
-                peer.tx.push(Header::new(Kind::Data, 0, key.index), &piece.body());
+                peer.tx.push(Header::new(Kind::Data, 0, sid), &piece.body());
             }
             failpoint::hit(Point::AfterPiece);
             *at += u64::from(piece.len);

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     exports::Exports,
+    gifts::Fate,
     op::OpKey,
     returns::{Given, Returns},
     two_way::TwoWay,
@@ -130,7 +131,7 @@ pub(crate) struct Peer {
     pub two_way: TwoWay,
     pub exports: Exports,
     /// What was given to it, and what of its gifts was given back, as far as that is counted.
-    pub given: Given,
+    pub given: Given<Fate>,
     pub returns: Returns,
     /// When the last message to it had gone, ticks.
     last_end: u64,

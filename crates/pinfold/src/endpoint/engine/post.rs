@@ -9,11 +9,9 @@ use super::{
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
-        Gift,
         matching::{Source, TagMatch},
-        scatter::{Part, Scatter},
+        scatter::Scatter,
     },
-    wire::descriptor::Shelf,
 };
 
 /// The header of a message that can be received.
@@ -41,25 +39,6 @@ impl Engine {
         let receipt = chosen.unwrap_or(Receipt::new(Path::Eager, memory.len()));
         let send = SendOp::new(id, tag, memory, receipt);
         self.post(SendOp { routed: chosen.is_some(), required, ..send })
-    }
-
-    /// Posts a send of memory that the caller gives away, at `shelf`. It ends when the receiver has
-    /// looked at it, or has copied it. Takes what is `given`, to keep it, if nobody has to ask for the
-    /// result and it goes at once.
-    #[inline]
-    pub(crate) fn post_gift(
-        &mut self,
-        id: PeerId,
-        tag: u64,
-        memory: Part,
-        shelf: Shelf,
-        given: &mut Option<Gift>,
-    ) -> Result<OpKey> {
-        if let Some(key) = self.gift_quick(id, tag, memory, shelf, given) {
-            return Ok(key);
-        }
-        let receipt = Receipt::new(Path::Handoff, memory.len());
-        self.post(SendOp { given: true, ..SendOp::new(id, tag, memory.into(), receipt) })
     }
 
     pub(super) fn post(&mut self, send: SendOp) -> Result<OpKey> {

@@ -27,8 +27,8 @@ impl Core {
         key: OpKey,
         push: Push,
     ) -> Result<(), Violation> {
-        let sid = key.index;
         let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
+        let sid = op.sid(key);
         if push.claim >= crate::wire::layout::CLAIMS
             || !(12..=30).contains(&push.chunk_shift)
             || push.want > op.memory.len()
@@ -91,11 +91,11 @@ impl Core {
                 return true;
             }
         }
-        let (done, copied) = (pushing.done, pushing.copied);
+        let (done, copied, sid) = (pushing.done, pushing.copied, op.sid(key));
         op.stage = SendStage::Pushed { copied };
         failpoint::hit(Point::BeforeWrote);
         // A receiver that claimed everything itself may be done already and ignores this.
-        self.answer(peer, Kind::Wrote, key.index, &Wrote { errno, chunks: done }.body());
+        self.answer(peer, Kind::Wrote, sid, &Wrote { errno, chunks: done }.body());
         failpoint::hit(Point::AfterWrote);
         true
     }

@@ -10,22 +10,20 @@ use super::{
     Engine, POLLS_A_CLOCK, PUBLISH_AFTER,
     core::Core,
     maps::Loan,
-    op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
     outbound::PIECE_WHOLE,
     peer::{MESSAGE_COST, Peer},
 };
 use crate::{
     Path, PeerId, Receipt, Result,
     endpoint::{
-        Gift,
         matching::{Source, TagMatch},
         message::Received,
-        scatter::{Part, Scatter},
+        scatter::Part,
     },
     failpoint::{self, Point},
     route::Why,
     status::Tally,
-    wire::descriptor::{Eager, Header, INLINE_MAX, Kind, Rts, Shelf},
+    wire::descriptor::{Eager, Header, INLINE_MAX, Kind, Rts},
 };
 
 /// Looks at a lane before a receive is posted: a message that is about to come needs no entry.
@@ -59,7 +57,7 @@ impl Took {
 
 impl Engine {
     #[inline(always)]
-    fn is_usable(&self) -> bool {
+    pub(super) fn is_usable(&self) -> bool {
         !self.closed
     }
 
@@ -202,63 +200,6 @@ impl Engine {
         peer.record.count_received(Path::Handoff, len);
         let receipt = Receipt::new(Path::Handoff, len);
         Some((Received { peer: id, tag: got_tag, len, receipt }, loan))
-    }
-
-    /// Sends memory that was given away, if the peer has the arena it lies in and nothing stands
-    /// before it. Takes what is `given` to keep it; then nobody will ask for the result, and the
-    /// return is counted.
-    #[inline]
-    pub(super) fn gift_quick(
-        &mut self,
-        id: PeerId,
-        tag: u64,
-        memory: Part,
-        shelf: Shelf,
-        given: &mut Option<Gift>,
-    ) -> Option<OpKey> {
-        if !self.is_usable() {
-            return None;
-        }
-        let (peer, core) = (self.peers.get_mut(id)?, &mut self.core);
-        if peer.given.is_long() {
-            core.collect_gifts(peer);
-        }
-        let goes = peer.is_clear()
-            && peer.permissions.may(Path::Handoff)
-            && peer.exports.has(shelf.extent)
-            && peer.waiting < peer.waiting_max
-            && peer.tx.has_room(&mut core.lane_budget) == Ok(true);
-        if !goes || !peer.exports.may_offer() {
-            return None;
-        }
-        let (scatter, len) = (Scatter::from(memory), memory.len());
-        let place = scatter.place();
-        let kept = given.take().map(|gift| Keeps::Gift { _gift: gift });
-        let counted = kept.is_some();
-        let key = core.ops.insert(Op::kept(
-            kept,
-            OpKind::Send(SendOp {
-                stage: SendStage::Waiting { cancelled: false },
-                routed: true,
-                offered: Some(shelf.extent),
-                given: true,
-                ..SendOp::new(id, tag, scatter, Receipt::new(Path::Handoff, len))
-            }),
-        ));
-        let mut number = 0;
-        if counted {
-            number = peer.given.add(key);
-            core.gifts_out += 1;
-        }
-        let shelf = Some(shelf);
-        let rts = Rts { tag, len, place, stream: false, given: true, shelf, number };
-        failpoint::hit(Point::BeforeAnnounce);
-        peer.tx.push(Header::new(Kind::Rts, 0, key.index), &rts.body());
-        failpoint::hit(Point::AfterAnnounce);
-        peer.waiting += 1;
-        peer.note_waiting();
-        core.ring(peer);
-        Some(key)
     }
 
     /// Receives the next message of a peer's lane into one part, if it is here already, matches, is

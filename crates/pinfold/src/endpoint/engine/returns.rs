@@ -10,24 +10,31 @@ use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
 
-use super::op::OpKey;
-
 /// Given memory that a sender has out before it looks for the count at each gift.
 const LOOK_FROM: usize = 16;
 
-/// The sender's account.
-#[derive(Debug, Default)]
-pub(crate) struct Given {
+/// In a stream's number: it stands for a counted gift, whose number has these as its other bits.
+const COUNTED: u32 = 1 << 31;
+
+/// The sender's account of gifts, each with what is kept of it until it has ended.
+#[derive(Debug)]
+pub(crate) struct Given<T> {
     /// Those after the first `done` numbers, in order.
-    out: VecDeque<OpKey>,
+    out: VecDeque<T>,
     done: u64,
 }
 
-impl Given {
+impl<T> Default for Given<T> {
+    fn default() -> Given<T> {
+        Given { out: VecDeque::new(), done: 0 }
+    }
+}
+
+impl<T> Given<T> {
     /// The number of a gift that goes now; never 0.
     #[inline]
-    pub(crate) fn add(&mut self, key: OpKey) -> u64 {
-        self.out.push_back(key);
+    pub(crate) fn add(&mut self, gift: T) -> u64 {
+        self.out.push_back(gift);
         self.done + self.out.len() as u64
     }
 
@@ -48,16 +55,39 @@ impl Given {
         self.out.is_empty()
     }
 
-    /// The next operation that a count of `count` ends. A count beyond what was given ends that.
+    /// The next gift that a count of `count` ends. A count beyond what was given ends that.
     #[inline]
-    pub(crate) fn pop(&mut self, count: u64) -> Option<OpKey> {
+    pub(crate) fn pop(&mut self, count: u64) -> Option<T> {
         if self.done >= count {
             return None;
         }
-        let key = self.out.pop_front()?;
+        let gift = self.out.pop_front()?;
         self.done += 1;
-        Some(key)
+        Some(gift)
     }
+
+    /// The gift that is out as stream `sid`.
+    pub(crate) fn at_mut(&mut self, sid: u32) -> Option<&mut T> {
+        let place = sid.wrapping_sub(stream(self.done + 1)) & !COUNTED;
+        self.out.get_mut(place as usize)
+    }
+
+    /// Whether a gift that was out as stream `sid` has been ended by the count, not long ago.
+    pub(crate) fn has_ended(&self, sid: u32) -> bool {
+        let ago = stream(self.done).wrapping_sub(sid) & !COUNTED;
+        u64::from(ago) < self.done.min(u64::from(COUNTED / 2))
+    }
+}
+
+/// The stream as which gift `number` goes. No two that are out have the same.
+#[inline]
+pub(crate) fn stream(number: u64) -> u32 {
+    number as u32 | COUNTED
+}
+
+/// Whether a stream's number stands for a counted gift.
+pub(crate) fn is_counted(sid: u32) -> bool {
+    sid & COUNTED != 0
 }
 
 /// The receiver's account.
@@ -111,17 +141,13 @@ mod tests {
 
     use super::*;
 
-    fn key(index: u32) -> OpKey {
-        OpKey::for_test(index)
-    }
-
     proptest! {
         /// Whatever the order of ends, each gift ends once: by the count or by a word of its own.
         #[test]
         fn each_ends_once(order in Just((0..40u64).collect::<Vec<_>>()).prop_shuffle()) {
             let (mut given, mut returns) = (Given::default(), Returns::default());
             for index in 0..40 {
-                prop_assert_eq!(given.add(key(index)), u64::from(index) + 1);
+                prop_assert_eq!(given.add(index), u64::from(index) + 1);
             }
             let mut told = BTreeSet::new();
             let mut counted = BTreeSet::new();
@@ -138,19 +164,45 @@ mod tests {
                     told.insert(index as u32);
                 }
                 if turn % 4 == 0 {
-                    while let Some(key) = given.pop(returns.count()) {
-                        counted.insert(key.index);
+                    while let Some(gift) = given.pop(returns.count()) {
+                        counted.insert(gift);
+                    }
+                    for index in 0..40u32 {
+                        let sid = stream(u64::from(index) + 1);
+                        let out = !counted.contains(&index);
+                        prop_assert_eq!(given.at_mut(sid).copied(), out.then_some(index));
+                        prop_assert_eq!(given.has_ended(sid), !out);
                     }
                 }
             }
-            while let Some(key) = given.pop(u64::MAX) {
-                counted.insert(key.index);
+            while let Some(gift) = given.pop(u64::MAX) {
+                counted.insert(gift);
             }
             prop_assert_eq!(returns.count(), 40);
             prop_assert!(returns.ahead.is_empty() && returns.others.is_empty());
             prop_assert_eq!(counted.len(), 40);
             prop_assert!(told.is_subset(&counted));
         }
+    }
+
+    #[test]
+    fn streams_are_told_apart_beyond_what_fits() {
+        let far = (1 << 40) - 3;
+        let mut given = Given { out: VecDeque::from([1, 2, 3, 4, 5]), done: far };
+        for (place, gift) in (1..=5).enumerate() {
+            let sid = stream(far + 1 + place as u64);
+            assert!(is_counted(sid) && !given.has_ended(sid));
+            assert_eq!(given.at_mut(sid), Some(&mut gift.clone()));
+        }
+        for number in [far, far - 1, far - 1000] {
+            assert!(given.at_mut(stream(number)).is_none() && given.has_ended(stream(number)));
+        }
+        for number in [far + 6, far + 1000] {
+            assert!(given.at_mut(stream(number)).is_none() && !given.has_ended(stream(number)));
+        }
+        let mut none = Given::<u8>::default();
+        assert!(none.at_mut(stream(1)).is_none() && !none.has_ended(stream(0)));
+        assert!(!none.has_ended(stream(1)) && !none.has_ended(u32::MAX));
     }
 
     #[test]

@@ -1,0 +1,172 @@
+//! Memory that is given away: sending it, and its return.
+//!
+//! What is given for good (`Endpoint::give`) goes without an operation: it is kept in the account of
+//! its peer until the count of returns ends it. Only if its receiver wants anything else than to look
+//! at it, it becomes an operation like any other.
+
+use super::{
+    Engine,
+    core::Core,
+    op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
+    peer::Peer,
+    returns,
+};
+use crate::{
+    Path, PeerId, Receipt, Result,
+    endpoint::{
+        Gift,
+        scatter::{Part, Scatter},
+    },
+    failpoint::{self, Point},
+    link::shm::ring::Violation,
+    wire::descriptor::{Header, Kind, Rts, Shelf},
+};
+
+/// What became of a counted gift.
+pub(crate) enum Fate {
+    /// It is on its way, or looked at.
+    Out { gift: Gift, tag: u64 },
+    /// It is a send.
+    Op(OpKey),
+}
+
+impl Engine {
+    /// Posts a send of memory that the caller gives away, at `shelf`. It ends when the receiver has
+    /// looked at it, or has copied it.
+    #[inline]
+    pub(crate) fn hand_off(
+        &mut self,
+        id: PeerId,
+        tag: u64,
+        memory: Part,
+        shelf: Shelf,
+    ) -> Result<OpKey> {
+        if let Some((peer, core)) = self.open_way(id, shelf) {
+            let send = gift_send(id, tag, memory, shelf);
+            let key = core.ops.insert(Op::new(OpKind::Send(send)));
+            core.announce_gift(peer, key.index, rts(tag, memory, shelf, 0));
+            return Ok(key);
+        }
+        self.post_gift(id, tag, memory)
+    }
+
+    /// Gives memory away for good.
+    ///
+    /// # Errors
+    /// As for any send, as far as that is known at once.
+    #[inline]
+    pub(crate) fn give_away(&mut self, id: PeerId, tag: u64, gift: Gift) -> Result<()> {
+        let (memory, shelf) = (gift.part(), gift.shelf());
+        if let Some((peer, core)) = self.open_way(id, shelf) {
+            let number = peer.given.add(Fate::Out { gift, tag });
+            core.gifts_out += 1;
+            core.announce_gift(peer, returns::stream(number), rts(tag, memory, shelf, number));
+            return Ok(());
+        }
+        let key = self.post_gift(id, tag, memory)?;
+        self.let_go(key, Keeps::Gift { _gift: gift });
+        Ok(())
+    }
+
+    fn post_gift(&mut self, id: PeerId, tag: u64, memory: Part) -> Result<OpKey> {
+        let receipt = Receipt::new(Path::Handoff, memory.len());
+        self.post(SendOp { given: true, ..SendOp::new(id, tag, memory.into(), receipt) })
+    }
+
+    /// The peer, if it has the extent that a gift lies in and nothing stands before the gift.
+    #[inline]
+    fn open_way(&mut self, id: PeerId, shelf: Shelf) -> Option<(&mut Peer, &mut Core)> {
+        if !self.is_usable() {
+            return None;
+        }
+        let (peer, core) = (self.peers.get_mut(id)?, &mut self.core);
+        if peer.given.is_long() {
+            core.collect_gifts(peer);
+        }
+        let goes = peer.is_clear()
+            && peer.permissions.may(Path::Handoff)
+            && peer.exports.has(shelf.extent)
+            && peer.waiting < peer.waiting_max
+            && peer.tx.has_room(&mut core.lane_budget) == Ok(true)
+            && peer.exports.may_offer();
+        goes.then_some((peer, core))
+    }
+}
+
+impl Core {
+    #[inline]
+    fn announce_gift(&mut self, peer: &mut Peer, sid: u32, rts: Rts) {
+        failpoint::hit(Point::BeforeAnnounce);
+        peer.tx.push(Header::new(Kind::Rts, 0, sid), &rts.body());
+        failpoint::hit(Point::AfterAnnounce);
+        peer.waiting += 1;
+        peer.note_waiting();
+        self.ring(peer);
+    }
+
+    /// Ends the gifts that the peer says it has given back.
+    #[inline]
+    pub(crate) fn collect_gifts(&mut self, peer: &mut Peer) {
+        if peer.given.is_empty() {
+            return;
+        }
+        let count = peer.tx.returned();
+        while let Some(fate) = peer.given.pop(count) {
+            self.gifts_out -= 1;
+            // One that is a send ends as such, or has.
+            let Fate::Out { gift, .. } = fate else { continue };
+            peer.waiting = peer.waiting.saturating_sub(1);
+            peer.exports.worked();
+            peer.record.count_sent(Path::Handoff, gift.len() as u64);
+        }
+        peer.note_waiting();
+    }
+
+    /// The operation that counted gift `sid` is, from now on. `None`: the count has ended it, and
+    /// what the peer says of it was said before.
+    #[cold]
+    pub(super) fn gift_op(
+        &mut self,
+        peer: &mut Peer,
+        sid: u32,
+    ) -> Result<Option<OpKey>, Violation> {
+        let Some(fate) = peer.given.at_mut(sid) else {
+            return match peer.given.has_ended(sid) {
+                true => Ok(None),
+                false => Err(Violation("it answered a gift that it was not given")),
+            };
+        };
+        let (gift, tag) = match fate {
+            Fate::Out { gift, tag } => (gift.clone(), *tag),
+            Fate::Op(key) => {
+                let open = self.ops.send_mut(*key).is_some();
+                return open.then_some(Some(*key)).ok_or(Violation("it ended a gift twice"));
+            }
+        };
+        let send = gift_send(peer.id, tag, gift.part(), gift.shelf());
+        let send = OpKind::Send(SendOp { stream: Some(sid), ..send });
+        let key = self.ops.insert(Op::kept(Some(Keeps::Gift { _gift: gift }), send));
+        *fate = Fate::Op(key);
+        Ok(Some(key))
+    }
+}
+
+/// A send of memory that was given away and is announced.
+#[inline(always)]
+fn gift_send(peer: PeerId, tag: u64, memory: Part, shelf: Shelf) -> SendOp {
+    let receipt = Receipt::new(Path::Handoff, memory.len());
+    SendOp {
+        stage: SendStage::Waiting { cancelled: false },
+        routed: true,
+        offered: Some(shelf.extent),
+        given: true,
+        ..SendOp::new(peer, tag, memory.into(), receipt)
+    }
+}
+
+#[inline(always)]
+fn rts(tag: u64, memory: Part, shelf: Shelf, number: u64) -> Rts {
+    let place = Scatter::from(memory).place();
+    let (len, shelf) = (memory.len(), Some(shelf));
+    Rts { tag, len, place, stream: false, given: true, shelf, number }
+}
