@@ -347,6 +347,7 @@ impl Core {
                 _ if op.given => Refusal::Declined,
                 // It could not be handed over after all.
                 Path::Mapped => Refusal::NotMapped,
+                Path::Cma => Refusal::Declined,
                 _ => Refusal::NoCredit,
             };
             if let Some(id) = op.offered {

@@ -17,6 +17,7 @@ use super::{
     peer::Peer,
 };
 use crate::{
+    Path,
     endpoint::scatter::{Remote, Scatter},
     failpoint::{self, Point},
     link::shm::{
@@ -51,6 +52,8 @@ impl Core {
         {
             return Err(Violation("it asked for a copy that makes no sense"));
         }
+        // Whoever insists on the kernel has it.
+        let shelf = shelf.filter(|_| op.required.is_none_or(|path| path == Path::Mapped));
         let mapped = match shelf {
             Some(shelf) => self.find_room(peer, shelf, want)?,
             None => None,
