@@ -25,20 +25,20 @@ use super::{
 };
 
 /// Kinds of parcels.
-const EXTENT: u64 = 1;
+pub const EXTENT: u64 = 1;
 const GONE: u64 = 2;
-const WRITABLE: u64 = 1 << 32;
+pub const WRITABLE: u64 = 1 << 32;
 
 /// Kinds of descriptors.
-const RTS: u64 = 6;
-const FIN: u64 = 8;
-const WROTE: u64 = 9;
+pub const RTS: u64 = 6;
+pub const FIN: u64 = 8;
+pub const WROTE: u64 = 9;
 
-const SMALL: u64 = 2 << 20;
-const LARGE: u64 = 1 << 30;
+pub const SMALL: u64 = 2 << 20;
+pub const LARGE: u64 = 1 << 30;
 
 /// A file in memory, with `data` at its beginning.
-fn file(len: u64, seals: SealFlags, huge: bool, data: usize) -> Option<OwnedFd> {
+pub fn file(len: u64, seals: SealFlags, huge: bool, data: usize) -> Option<OwnedFd> {
     let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
     let flags = if huge { flags | MemfdFlags::HUGETLB } else { flags };
     let file = memfd_create("pinfold-arena", flags).ok()?;
@@ -49,12 +49,12 @@ fn file(len: u64, seals: SealFlags, huge: bool, data: usize) -> Option<OwnedFd> 
 }
 
 /// What an honest peer's file carries.
-fn right() -> SealFlags {
+pub fn right() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL | SealFlags::FUTURE_WRITE
 }
 
 /// A file with all that an arena should have, and no memory but for the first `data` bytes.
-fn good(len: u64, data: usize) -> OwnedFd {
+pub fn good(len: u64, data: usize) -> OwnedFd {
     file(len, right(), false, data).expect("a file in memory")
 }
 
@@ -87,7 +87,7 @@ fn gift(random: &mut Random) -> (Vec<OwnedFd>, u64) {
 }
 
 /// Hands something over on every socket there is.
-fn send_parcel(words: [u64; 3], fds: &[OwnedFd]) -> bool {
+pub fn send_parcel(words: [u64; 3], fds: &[OwnedFd]) -> bool {
     let bytes = words.map(u64::to_ne_bytes).concat();
     let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     let sent = sockets().into_iter().filter(|socket| send_raw(*socket, &bytes, &fds).is_ok());

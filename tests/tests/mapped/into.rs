@@ -302,6 +302,7 @@ fn take_together(endpoint: &Endpoint, peer: PeerId, arena: &SharedArena) {
 
 const LEN: usize = 6 * MIB;
 const ROUNDS: u64 = 60;
+const KILLED: u32 = 40;
 const FINAL: u64 = u64::MAX - 9;
 
 /// New memory like that which was just let go of, marked.
@@ -431,10 +432,11 @@ fn senders_that_are_killed() {
     let mut heir = cast("heir").spawn();
     heir.expect("ready");
     let mut random = Random::new(5);
-    for _ in 0..40 {
+    for _ in 0..KILLED {
         let mut doomed = cast("doomed").spawn();
         doomed.expect("pours");
-        std::thread::sleep(Duration::from_micros(random.below(40_000)));
+        heir.expect("has one");
+        std::thread::sleep(Duration::from_micros(random.below(6000)));
         doomed.kill();
         assert!(doomed.was_killed());
         heir.expect("heard of it");
@@ -465,7 +467,10 @@ pub fn heir(args: &Args) {
             Err(Error::Timeout(_)) => continue,
             Err(error) => panic!("{error}"),
         };
-        loop {
+        for number in 0.. {
+            if number == 1 {
+                say("has one");
+            }
             let (result, buf) = endpoint.recv_owned(peer, 1, arena.alloc(LEN).unwrap()).wait();
             match result {
                 Ok(received) => {
@@ -489,8 +494,7 @@ pub fn heir(args: &Args) {
         is_untouched(&kept, "its sender is dead");
         say("heard of it");
     }
-    role::note(format_args!("{pushed} messages were written here by those that died later"));
-    assert!(pushed > 0);
+    assert!(pushed >= KILLED, "{pushed} messages were written here by those that died later");
     drop(arena);
     before.returns(PATIENCE);
 }
