@@ -31,11 +31,11 @@ mod rooms;
 
 use self::{
     gifts::{beggar, flooded, flooder, poor},
-    rooms::{giver, taker},
+    rooms::{giver, judge, liar, taker},
 };
 
 pinfold_tests::roles!(
-    victim, honest, attacker, stranger, flooded, flooder, poor, beggar, giver, taker
+    victim, honest, attacker, stranger, flooded, flooder, poor, beggar, giver, taker, judge, liar
 );
 
 /// The tags of attackers have this bit; what the honest peer says is never matched with theirs.

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Endpoint, Path, PathSet};
+use pinfold::{Endpoint, Path, PathSet, SharedArena};
 use pinfold_tests::{
     Args, Stage,
     baseline::{Mapped, segments},
@@ -196,6 +196,40 @@ pub fn taker(args: &Args) {
         ring();
     }
     std::thread::sleep(Duration::from_millis(100));
+}
+
+#[test]
+fn reports_that_do_not_add_up() {
+    let stage = Stage::new(60);
+    stage.play(["judge", "liar"].map(|role| stage.role(role)));
+}
+
+/// Leaves it to a sender to write, which says that it has.
+pub fn judge(_: &Args) {
+    let (endpoint, peer) = role::listen(builder(), "giver");
+    let arena = SharedArena::builder().build_shared().unwrap();
+    let mut request = endpoint.recv_owned(peer, 0, arena.alloc(LEN as usize).unwrap());
+    let (ended, _) = request.wait_timeout(PATIENCE).expect("it ends");
+    let error = ended.unwrap_err();
+    assert!(error.to_string().contains("broke the protocol"), "{error}");
+}
+
+pub fn liar(_: &Args) {
+    let before = segments();
+    let (endpoint, peer) = role::connect(builder(), "giver");
+    // So that there is one to add to.
+    endpoint.send(peer, 1, b"").unwrap();
+    let segment = segments().into_iter().find(|segment| !before.contains(segment));
+    let segment = segment.expect("a segment");
+    let stream = 77;
+    add(segment, RTS, stream, &[0, LEN, 8, 1, 0, 0, 0]);
+    let end = Instant::now() + PATIENCE;
+    assert_eq!(await_newest(segment, CTS, end), stream);
+    add(segment, WROTE, stream, &[5 << 32]);
+    while !is_cut_off(segment) {
+        ring();
+        assert!(Instant::now() < end, "nobody minds");
+    }
 }
 
 /// Wakes the other side.

@@ -39,7 +39,7 @@ const SHARED_FROM: u64 = 64 << 10;
 const MAPPED_SHARED_FROM: u64 = 2 << 20;
 /// Those that the receiver reads out of a mapping and the sender writes to one: the sender's half is
 /// as cheap as the receiver's, but for the question and the answer.
-const BOTH_MAPPED_FROM: u64 = 256 << 10;
+const BOTH_MAPPED_FROM: u64 = 2 << 20;
 /// Those whose receiver says whether they go to memory that peers may write.
 pub(super) const SAID_FROM: u64 = SHARED_FROM;
 /// Bytes one side copies alone before it looks at anything else.
