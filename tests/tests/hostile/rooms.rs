@@ -50,7 +50,9 @@ fn push(want: u64, line: u64, generation: u64, extent: u64, offset: u64) -> [u64
 fn heard(segment: Mapped, kind: u64) -> impl Iterator<Item = u64> {
     let ring = segment.at + RINGS[0];
     let headers = (0..SLOTS).map(move |slot| peek(ring + slot * SLOT));
-    headers.filter(move |header| header >> 16 & 0xf == kind && header & 0xffff != 0).map(|h| h >> 32)
+    headers
+        .filter(move |header| header >> 16 & 0xf == kind && header & 0xffff != 0)
+        .map(|h| h >> 32)
 }
 
 /// Asks for whatever is announced, at places of all kinds, until it is cut off or time is up.

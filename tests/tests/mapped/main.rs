@@ -13,7 +13,7 @@ use pinfold_tests::{role, stamp};
 
 use self::{
     denied::{reader, writer},
-    into::{cut_off, cutting, doomed, dropping, heir, landing, pouring, putting},
+    into::{cramped, cut_off, cutting, doomed, dropping, heir, hoping, landing, pouring, putting},
     limits::{narrow, offering},
     memory::{churning, giving, keeping, sweeping},
     ways::{forking, many_ways, mirror, of_many_ways, owner, twin},
@@ -42,6 +42,8 @@ pinfold_tests::roles!(
     cut_off,
     heir,
     doomed,
+    cramped,
+    hoping,
 );
 
 const MIB: usize = 1 << 20;

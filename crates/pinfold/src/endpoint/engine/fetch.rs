@@ -34,12 +34,10 @@ use crate::{
 
 /// Messages at least this long are copied by both sides.
 const SHARED_FROM: u64 = 64 << 10;
-/// Those that the receiver reads out of a mapping, and the sender can only write through the
-/// kernel, which does not pay as long as the bytes lie in the caches.
+/// Those that the receiver reads out of a mapping. As long as the bytes lie in the caches, it is
+/// done with them before help is worth the question and the wait for the last chunk, whether the
+/// sender writes to a mapping or through the kernel.
 const MAPPED_SHARED_FROM: u64 = 2 << 20;
-/// Those that the receiver reads out of a mapping and the sender writes to one: the sender's half is
-/// as cheap as the receiver's, but for the question and the answer.
-const BOTH_MAPPED_FROM: u64 = 2 << 20;
 /// Those whose receiver says whether they go to memory that peers may write.
 pub(super) const SAID_FROM: u64 = SHARED_FROM;
 /// Bytes one side copies alone before it looks at anything else.
@@ -119,8 +117,7 @@ impl Core {
         let to = op.memory.place();
         let mapped = self.find_shelf(peer, &rts, want)?;
         let room = self.note_room(peer, key, len);
-        let is_reachable =
-            mapped.is_some() || peer.we_read || peer.peer_writes || room.is_some();
+        let is_reachable = mapped.is_some() || peer.we_read || peer.peer_writes || room.is_some();
         if !rts.stream
             && is_reachable
             && let Some(pull) = self.begin_pull(peer, sid, &rts, want, mapped, (to, room))
@@ -271,11 +268,7 @@ impl Core {
         let mut errno = 0;
         let mut shared = None;
         let helps = if reads {
-            let from = match (&mapped, &room) {
-                (Some(_), Some(_)) => BOTH_MAPPED_FROM,
-                (Some(_), None) => MAPPED_SHARED_FROM,
-                (None, _) => SHARED_FROM,
-            };
+            let from = if mapped.is_some() { MAPPED_SHARED_FROM } else { SHARED_FROM };
             !peer.two_way.pull(started) && want >= from
         } else {
             // A sender that writes all of it must not need to read the list of our parts.
@@ -305,8 +298,7 @@ impl Core {
             {
                 claim::open(peer.rx.claim_word(line), generation);
                 let place = to;
-                let push =
-                    Push { want, place, shelf, claim: line, generation, chunk_shift: shift };
+                let push = Push { want, place, shelf, claim: line, generation, chunk_shift: shift };
                 failpoint::hit(Point::BeforePushAnswer);
                 self.answer(peer, Kind::Cts, sid, &Cts::Push(push).body());
                 failpoint::hit(Point::AfterPushAnswer);
