@@ -14,7 +14,7 @@ use std::{
     sync::Mutex,
 };
 
-use pinfold::{ArenaBuf, OwnedBuf, OwnedBufMut};
+use pinfold::{ArenaBuf, OwnedBuf, OwnedBufMut, SharedBuf};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 /// A part of some memory that operations can own.
@@ -87,6 +87,43 @@ unsafe impl OwnedBufMut for Bytes {
     fn bytes_mut(&mut self) -> (*mut u8, usize) {
         let len = self.len;
         (self.get_mut().as_mut_ptr(), len)
+    }
+}
+
+/// Part of a buffer that peers may write, to be handed to an operation.
+pub struct SharedPart {
+    buf: SharedBuf,
+    at: usize,
+    len: usize,
+}
+
+impl SharedPart {
+    /// `len` bytes of `buf` from `at` on.
+    ///
+    /// # Panics
+    /// If they are not all inside.
+    pub fn new(buf: SharedBuf, at: usize, len: usize) -> SharedPart {
+        assert!(at <= buf.len() && len <= buf.len() - at);
+        SharedPart { buf, at, len }
+    }
+
+    /// All of the buffer.
+    pub fn into_buf(self) -> SharedBuf {
+        self.buf
+    }
+}
+
+// SAFETY: a part, inside by construction, of a buffer whose bytes do not move with it.
+unsafe impl OwnedBuf for SharedPart {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.buf.bytes().0.wrapping_add(self.at), self.len)
+    }
+}
+
+// SAFETY: as above.
+unsafe impl OwnedBufMut for SharedPart {
+    fn bytes_mut(&mut self) -> (*mut u8, usize) {
+        (self.buf.bytes_mut().0.wrapping_add(self.at), self.len)
     }
 }
 

@@ -136,7 +136,7 @@ pub fn connect(builder: Builder, name: &str) -> (Endpoint, PeerId) {
 }
 
 /// The tag of a word that one role may go on.
-const GO: u64 = u64::MAX;
+pub const GO: u64 = u64::MAX;
 
 /// Waits for word from the other side.
 ///

@@ -3,7 +3,7 @@
 
 use std::{thread, time::Duration};
 
-use pinfold::{Arena, Endpoint, Error, Path, PeerId, Result};
+use pinfold::{Arena, Endpoint, Error, Path, PeerId, Result, SharedArena};
 use pinfold_tests::{
     Args,
     role::{self, say},
@@ -38,10 +38,12 @@ pub fn exchange(
 ) -> Result<()> {
     let mut random = Random::new(seed + u64::from(is_first));
     let mut arena = Arena::new()?;
+    let mut open = SharedArena::builder().build_shared()?;
     endpoint.handle(ECHO, |active| drop(active.reply(active.payload())))?;
     for round in 0..rounds {
         if round % 3 == 2 {
             arena = Arena::new()?;
+            open = SharedArena::builder().build_shared()?;
         }
         for (i, (len, by, high)) in ROUND.into_iter().enumerate() {
             let tag = high << 32 | i as u64;
@@ -54,7 +56,7 @@ pub fn exchange(
                     send(endpoint, peer, by, tag, &arena, (len, stamp))?;
                 } else {
                     pause(&mut random);
-                    let bytes = receive(endpoint, peer, tag, len, &mut random)?;
+                    let bytes = receive(endpoint, peer, tag, len, (&open, &mut random))?;
                     stamp::check(&bytes, stamp);
                 }
             }
@@ -121,17 +123,21 @@ fn receive(
     peer: PeerId,
     tag: u64,
     len: usize,
-    random: &mut Random,
+    (open, random): (&SharedArena, &mut Random),
 ) -> Result<Vec<u8>> {
-    match random.below(3) {
+    match random.below(4) {
         0 => endpoint.recv(peer, tag).map(pinfold::Message::into_vec),
         1 => {
             let mut bytes = vec![0; len];
             endpoint.recv_into(peer, tag, &mut bytes).map(|_| bytes)
         }
-        _ => {
+        2 => {
             let (result, bytes) = endpoint.recv_owned(peer, tag, vec![0; len]).wait();
             result.map(|_| bytes)
+        }
+        _ => {
+            let (result, buf) = endpoint.recv_owned(peer, tag, open.alloc(len)?).wait();
+            result.map(|_| buf.to_vec())
         }
     }
 }

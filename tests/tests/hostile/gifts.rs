@@ -27,10 +27,10 @@ pub const WRITABLE: u64 = 1 << 32;
 
 /// Kinds of descriptors.
 pub const RTS: u64 = 6;
-const FIN: u64 = 8;
-const WROTE: u64 = 9;
+pub const FIN: u64 = 8;
+pub const WROTE: u64 = 9;
 
-const SMALL: u64 = 2 << 20;
+pub const SMALL: u64 = 2 << 20;
 pub const LARGE: u64 = 1 << 30;
 
 /// A file in memory, with `data` at its beginning.

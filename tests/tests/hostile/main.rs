@@ -28,13 +28,17 @@ use rustix::net::{
 
 mod gifts;
 mod holes;
+mod rooms;
 
 use self::{
     gifts::{flooded, flooder},
     holes::{beggar, poor},
+    rooms::{giver, judge, liar, taker},
 };
 
-pinfold_tests::roles!(victim, honest, attacker, stranger, flooded, flooder, poor, beggar);
+pinfold_tests::roles!(
+    victim, honest, attacker, stranger, flooded, flooder, poor, beggar, giver, taker, judge, liar
+);
 
 /// The tags of attackers have this bit; what the honest peer says is never matched with theirs.
 const HOSTILE: u64 = 1 << 63;
@@ -50,9 +54,9 @@ const ATTACK: Duration = Duration::from_millis(120);
 /// How long an honest answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const ATTACKS: [&str; 11] = [
+const ATTACKS: [&str; 12] = [
     "anywhere", "control", "rings", "headers", "forge", "claims", "closed", "socket", "silence",
-    "arenas", "shelves",
+    "arenas", "shelves", "rooms",
 ];
 
 fn play(attacks: &[&str], how: &str) {
@@ -302,6 +306,7 @@ fn assault(how: &str, random: &mut Random, end: Instant) {
         }
         "socket" => garble_socket(random, end),
         "silence" => thread::sleep(ATTACK),
+        "rooms" => rooms::offer(random, segment, end),
         "arenas" | "shelves" => gifts::give(how, random, segment, end),
         "claims" => {
             // Ordinary traffic, while another thread plays with what both sides share.
@@ -360,7 +365,11 @@ fn consumed(segment: Mapped) -> u64 {
 
 /// The number of the last descriptor towards the victim, and its slot.
 fn newest(segment: Mapped) -> (u64, usize) {
-    let ring = segment.at + RINGS[1];
+    newest_in(segment.at + RINGS[1])
+}
+
+/// The same of any ring.
+fn newest_in(ring: usize) -> (u64, usize) {
     let slots = (0..SLOTS).map(|slot| (peek(ring + slot * SLOT) & 0xffff, slot));
     slots.max().expect("there are slots")
 }

@@ -1,7 +1,9 @@
-//! Messages that are copied out of the receiver's mapping of the sender's arena: what becomes of the
-//! memory, where the mapping cannot be had, and in all ways to send and to receive.
+//! Messages that are copied out of the receiver's mapping of the sender's arena, or into the sender's of
+//! the receiver's: what becomes of the memory, where the mapping cannot be had, and in all ways to send
+//! and to receive.
 
 mod denied;
+mod into;
 mod limits;
 mod memory;
 mod ways;
@@ -11,6 +13,7 @@ use pinfold_tests::{role, stamp};
 
 use self::{
     denied::{reader, writer},
+    into::{cramped, cut_off, cutting, doomed, dropping, heir, hoping, landing, pouring, putting},
     limits::{narrow, offering},
     memory::{churning, giving, keeping, sweeping},
     ways::{forking, many_ways, mirror, of_many_ways, owner, twin},
@@ -31,6 +34,16 @@ pinfold_tests::roles!(
     mirror,
     owner,
     forking,
+    landing,
+    putting,
+    dropping,
+    pouring,
+    cutting,
+    cut_off,
+    heir,
+    doomed,
+    cramped,
+    hoping,
 );
 
 const MIB: usize = 1 << 20;

@@ -107,6 +107,11 @@ impl Arena {
 /// bytes. Its buffers are [`SharedBuf`]s, which copy in and out. Peers that may write can also take
 /// the memory away again, so using it can fail later, by a signal, if they mean harm and memory is
 /// short.
+///
+/// Requests can send its buffers and receive into them
+/// ([`send_owned`](crate::Endpoint::send_owned), [`recv_owned`](crate::Endpoint::recv_owned)). A
+/// long message that is received into one is copied there by its sender, alone or beside the
+/// receiver. From then on that sender can read and write all that lies beside it, too.
 #[derive(Clone)]
 pub struct SharedArena {
     pub(super) heap: Arc<Heap>,

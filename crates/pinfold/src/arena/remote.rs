@@ -7,9 +7,11 @@
 //! A peer may send a file without memory in it. Whoever reads there takes memory for it, out of its
 //! own memory control group, which ends in that of a hostile peer's victim being killed. So nothing
 //! is touched that the file does not have ([`Mapping::prepare`]); and what is in a file that is
-//! sealed against writers stays there, for the same seal refuses holes. (Out of one that is not, its
-//! owner can take memory again; whoever uses it then gives what it touches anew.) When a part is
-//! first touched the kernel is asked to map it, which fails where touching it would be a `SIGBUS`.
+//! sealed against writers stays there, for the same seal refuses holes. Where peers may write, the
+//! owner can make holes at any time: there each copy that it asks for looks anew
+//! ([`Mapping::prepare_copy`]), so that an owner which makes one in the midst of a chunk has that
+//! chunk's memory of the copier, at most. When a part is first touched the kernel is asked to map it,
+//! which fails where touching it would be a `SIGBUS`.
 //!
 //! In a forked child the mapping is absent, and something else may lie at its addresses.
 
@@ -131,13 +133,14 @@ impl Mapping {
     }
 
     /// Whether the file has memory for the `len` bytes at `offset`, of which as many as lie inside
-    /// count. A load for 256 KiB that were prepared before; else 50 ns a page. Memory that is
-    /// swapped out does not count.
+    /// count. A load for 256 KiB that were prepared before and whose owner cannot take them away; else
+    /// up to 50 ns a page. Memory that is swapped out does not count.
     #[inline]
     pub(crate) fn has_memory(&self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len).min(self.len());
+        let fickle = self.is_fickle();
         let first = (offset >> PART_SHIFT..=end.saturating_sub(1) >> PART_SHIFT)
-            .find(|part| offset < end && !self.is_prepared(*part));
+            .find(|part| offset < end && (fickle || !self.is_prepared(*part)));
         first.is_none_or(|part| self.is_resident(part << PART_SHIFT, end))
     }
 
@@ -152,6 +155,18 @@ impl Mapping {
     fn is_prepared(&self, part: u64) -> bool {
         let word = self.prepared[part as usize / 64].load(Ordering::Relaxed);
         word & 1 << (part % 64) != 0
+    }
+
+    /// As [`Mapping::prepare`], for a copy that its owner has asked for; of memory that the owner can
+    /// take away it first sees that it is there.
+    ///
+    /// # Errors
+    /// As for [`Mapping::prepare`]; `ENODATA` if it is not.
+    pub(crate) fn prepare_copy(&self, offset: u64, len: u64) -> io::Result<()> {
+        if self.is_fickle() && !self.has_memory(offset, len) {
+            return Err(rustix::io::Errno::NODATA.into());
+        }
+        self.prepare(offset, len)
     }
 
     /// Makes sure that the `len` bytes at `offset`, which lie inside, can be touched. The first

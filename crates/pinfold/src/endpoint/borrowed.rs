@@ -12,6 +12,7 @@ use std::{
 
 use super::{
     engine::{
+        calling::Short,
         op::{Arrived, Done, OpKey},
         post,
         quick::Sent,
@@ -25,7 +26,7 @@ use crate::{
     Error, Path, PeerId, Receipt, Result,
     route::Why,
     wire::{
-        active::{ACTIVE_MAX, Label, Verb},
+        active::{Label, Verb},
         descriptor::INLINE_MAX,
     },
 };
@@ -75,10 +76,10 @@ pub(crate) fn send(shared: &Arc<Shared>, peer: PeerId, tag: u64, data: &[u8]) ->
 #[inline]
 pub(crate) fn call(shared: &Arc<Shared>, peer: PeerId, id: u32, data: &[u8]) -> Result<Receipt> {
     let label = Label { verb: Verb::Call, id, token: 0 };
-    if data.len() <= ACTIVE_MAX {
+    if let Some(short) = Short::of(data) {
         let gone = match shared.quick() {
-            Some(mut engine) => engine.call_at_once(peer, label, data),
-            None => shared.enter()?.call_at_once(peer, label, data),
+            Some(mut engine) => engine.call_at_once(peer, label, short),
+            None => shared.enter()?.call_at_once(peer, label, short),
         };
         if gone {
             return Ok(Receipt::copied(Path::Inline, data.len() as u64, Why::NOT_ASKED));

@@ -4,17 +4,20 @@
 //! **Invariant.** Implementors of [`OwnedBuf`] and [`OwnedBufMut`] promise that the bytes they
 //! name stay where they are when the buffer itself is moved or leaked. The library reads or writes
 //! them, and lets a peer do so, until the operation has ended, and touches the buffer meanwhile
-//! only to move it.
+//! only to move it. It reaches the bytes by the pointer alone and forms no reference to them, since
+//! those of a [`SharedBuf`] can be written by peers at any time: what such a peer changes in the
+//! midst of a transfer arrives as it was before, or after, or in parts.
 
 use std::sync::Arc;
 
-use crate::{ArenaBuf, Message};
+use crate::{ArenaBuf, Message, SharedBuf};
 
 /// A buffer to send from whose bytes do not move with it.
 ///
 /// # Safety
 /// [`OwnedBuf::bytes`] returns the same memory every time, valid for reads until the buffer is
-/// dropped, wherever the buffer is moved to; nothing writes it while the buffer is not used.
+/// dropped, wherever the buffer is moved to; nothing in this process writes it while the buffer is
+/// not used. Other processes may.
 pub unsafe trait OwnedBuf: Send + 'static {
     /// Its first byte and its length.
     fn bytes(&self) -> (*const u8, usize);
@@ -24,7 +27,8 @@ pub unsafe trait OwnedBuf: Send + 'static {
 ///
 /// # Safety
 /// [`OwnedBufMut::bytes_mut`] returns the same memory every time, valid for reads and writes until
-/// the buffer is dropped, wherever the buffer is moved to; nobody else reaches it.
+/// the buffer is dropped, wherever the buffer is moved to; nobody else in this process reaches it.
+/// Other processes may.
 pub unsafe trait OwnedBufMut: Send + 'static {
     /// Its first byte and its length.
     fn bytes_mut(&mut self) -> (*mut u8, usize);
@@ -77,6 +81,21 @@ unsafe impl OwnedBuf for ArenaBuf {
 unsafe impl OwnedBufMut for ArenaBuf {
     fn bytes_mut(&mut self) -> (*mut u8, usize) {
         (self.as_mut_ptr(), self.len())
+    }
+}
+
+// SAFETY: the bytes of a shared arena's buffer do not move with it, and nobody else in this process
+// has a way to them but what peers have, too: a mapping of their file.
+unsafe impl OwnedBuf for SharedBuf {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.as_ptr(), self.len())
+    }
+}
+
+// SAFETY: as above.
+unsafe impl OwnedBufMut for SharedBuf {
+    fn bytes_mut(&mut self) -> (*mut u8, usize) {
+        (self.as_ptr(), self.len())
     }
 }
 

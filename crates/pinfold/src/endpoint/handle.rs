@@ -296,6 +296,10 @@ impl Endpoint {
     }
 
     /// Posts a receive that owns its buffer. Never waits.
+    ///
+    /// Into a [`SharedBuf`](crate::SharedBuf) a long message is copied by its sender, too, which is
+    /// handed the arena for that: the fastest way from ordinary memory, and one that takes none of the
+    /// calls that containers deny.
     pub fn recv_owned<B: OwnedBufMut>(
         &self,
         from: impl Into<Source>,

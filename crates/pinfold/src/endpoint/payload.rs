@@ -8,8 +8,8 @@ use std::{any::Any, sync::Arc};
 
 use super::{
     buffers::OwnedBuf,
-    engine::{active::Act, peer::MESSAGE_COST},
-    scatter::Scatter,
+    engine::{active::Act, calling::Short, peer::MESSAGE_COST},
+    scatter::{Part, Scatter},
     shared::Shared,
 };
 use crate::{PeerId, Result, wire::active::Label};
@@ -21,8 +21,8 @@ struct Kept<B>(#[allow(dead_code, reason = "kept for its drop")] B);
 pub(super) trait Payload {
     type Buf: OwnedBuf;
 
-    /// Its bytes, to be looked at before it is kept.
-    fn bytes(&self) -> &[u8];
+    /// What there is of it, before it is kept, if it is short enough to go at once.
+    fn short(&self) -> Option<Short>;
 
     fn into_buf(self) -> Self::Buf;
 }
@@ -33,8 +33,8 @@ pub(super) struct Borrowed<'a>(pub &'a [u8]);
 impl Payload for Borrowed<'_> {
     type Buf = Vec<u8>;
 
-    fn bytes(&self) -> &[u8] {
-        self.0
+    fn short(&self) -> Option<Short> {
+        Short::of(self.0)
     }
 
     fn into_buf(self) -> Vec<u8> {
@@ -48,14 +48,11 @@ pub(super) struct Owned<B>(pub B);
 impl<B: OwnedBuf> Payload for Owned<B> {
     type Buf = B;
 
-    fn bytes(&self) -> &[u8] {
+    fn short(&self) -> Option<Short> {
         let (ptr, len) = self.0.bytes();
-        if len == 0 {
-            return &[];
-        }
-        // SAFETY: `OwnedBuf` promises that they can be read, and that nobody writes them while the
-        // buffer is not used.
-        unsafe { std::slice::from_raw_parts(ptr, len) }
+        // SAFETY: `OwnedBuf` promises that they can be read as long as the buffer is there, which
+        // this outlives by nothing.
+        Short::of_part(unsafe { Part::new(ptr.cast_mut(), len) })
     }
 
     fn into_buf(self) -> B {
@@ -80,8 +77,9 @@ pub(super) fn say(
     label: Label,
     payload: impl Payload,
 ) -> Result<()> {
-    let bytes = payload.bytes();
-    if shared.enter()?.call_at_once(to, label, bytes) {
+    if let Some(short) = payload.short()
+        && shared.enter()?.call_at_once(to, label, short)
+    {
         return Ok(());
     }
     // Outside the engine: what a buffer does is the user's code.

@@ -79,11 +79,11 @@ fn post_request(
     id: u32,
     payload: impl Payload,
 ) -> Result<OpKey> {
-    let bytes = payload.bytes();
+    let short = payload.short();
     let mut engine = shared.enter()?;
     let answer = engine.expect_answer(peer, id)?;
     let label = Label { verb: Verb::Request, id, token: answer.index };
-    if engine.call_at_once(peer, label, bytes) {
+    if short.is_some_and(|short| engine.call_at_once(peer, label, short)) {
         return Ok(answer);
     }
     drop(engine);

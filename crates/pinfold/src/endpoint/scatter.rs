@@ -317,7 +317,7 @@ impl Scatter {
         at: u64,
         len: u64,
     ) -> io::Result<u64> {
-        mapping.prepare(offset, len)?;
+        mapping.prepare_copy(offset, len)?;
         let mut done = 0;
         while done < len {
             let parts = self.range(at + done, len - done);
@@ -330,6 +330,38 @@ impl Scatter {
                 // SAFETY: `from` lies in the mapping, which has memory there; the part is writable
                 // by the invariant. A mapping of a peer's file is never memory of a caller.
                 unsafe { std::ptr::copy_nonoverlapping(from, part.ptr, part.len) };
+                done += part.len as u64;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Copies the `len` bytes at `at` of this to `offset` of a peer's arena.
+    ///
+    /// # Errors
+    /// As [`Scatter::copy_out_of`]; `EINVAL` also if the arena is not for peers to write.
+    pub(crate) fn copy_into(
+        &self,
+        mapping: &Mapping,
+        offset: u64,
+        at: u64,
+        len: u64,
+    ) -> io::Result<u64> {
+        mapping.prepare_copy(offset, len)?;
+        let mut done = 0;
+        while done < len {
+            let parts = self.range(at + done, len - done);
+            if parts.is_empty() {
+                break;
+            }
+            for part in parts {
+                let to = mapping.get_mut(offset + done, part.len as u64);
+                let to = to.ok_or(rustix::io::Errno::INVAL)?;
+                // SAFETY: `to` lies in the mapping, which is writable and has memory there; the part
+                // is readable by the invariant. A mapping of a peer's file is never memory of a
+                // caller. The peer named these bytes for the purpose, and waits for word of the end
+                // before it uses them otherwise.
+                unsafe { std::ptr::copy_nonoverlapping(part.ptr, to, part.len) };
                 done += part.len as u64;
             }
         }

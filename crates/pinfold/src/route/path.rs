@@ -13,8 +13,10 @@ pub enum Path {
     /// One copy by the kernel, `process_vm_readv(2)` or `process_vm_writev(2)`; any memory,
     /// where the pair of processes may.
     Cma = 2,
-    /// One copy by the processor, out of the sender's memory as the receiver has it mapped; the
-    /// message lies in an arena.
+    /// One copy by the processor: out of the sender's arena as the receiver has it mapped, or into
+    /// the receiver's [`SharedArena`](crate::SharedArena) as the sender has it mapped, or both at
+    /// once. A part of it may have been copied by the kernel at the other side, which had nothing to
+    /// map.
     Mapped = 3,
     /// No copy: the sender gives the memory away, in an arena, and the receiver looks at it there.
     Handoff = 4,

@@ -8,7 +8,9 @@ use super::{Path, Refusal, refusal::Code};
 /// was refused.
 ///
 /// Bytes are counted on the side that holds the receipt: an eager message of *n* bytes is
-/// *n* `copied_user` at the sender (into the ring) and *n* again at the receiver (out of it).
+/// *n* `copied_user` at the sender (into the ring) and *n* again at the receiver (out of it). What
+/// both sides copy at once, each counts for its part: by `cma` and `mapped` the counts of both
+/// receipts add up to the bytes received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The path that was taken.

@@ -22,7 +22,8 @@ pub enum Refusal {
     NoCredit,
     /// The receiver asked for the message by another path.
     Declined,
-    /// The message does not lie in an arena, in one part.
+    /// The message does not lie in an arena, in one part; nor, as far as the receiver has said, does
+    /// it go to one that peers may write.
     NotShareable,
     /// The sender keeps the memory of its message.
     Kept,

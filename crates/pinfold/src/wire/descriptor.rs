@@ -257,16 +257,26 @@ pub(crate) struct Shelf {
     pub offset: u64,
 }
 
+impl Shelf {
+    const fn words(shelf: Option<Shelf>) -> [u64; 2] {
+        match shelf {
+            Some(shelf) => [shelf.extent, shelf.offset],
+            None => [0, 0],
+        }
+    }
+
+    const fn read(extent: u64, offset: u64) -> Option<Shelf> {
+        if extent == 0 { None } else { Some(Shelf { extent, offset }) }
+    }
+}
+
 const STREAM: u64 = 1 << 32;
 const GIVEN: u64 = 1 << 33;
 
 impl Rts {
     pub(crate) const fn body(self) -> [u64; 7] {
         let flags = if self.stream { STREAM } else { 0 } | if self.given { GIVEN } else { 0 };
-        let (extent, offset) = match self.shelf {
-            Some(shelf) => (shelf.extent, shelf.offset),
-            None => (0, 0),
-        };
+        let [extent, offset] = Shelf::words(self.shelf);
         let parts = self.place.parts as u64 | flags;
         [self.tag, self.len, self.place.at, parts, extent, offset, self.number]
     }
@@ -278,10 +288,7 @@ impl Rts {
             place: Place { at: body[2], parts: body[3] as u32 },
             stream: body[3] & STREAM != 0,
             given: body[3] & GIVEN != 0,
-            shelf: match body[4] {
-                0 => None,
-                extent => Some(Shelf { extent, offset: body[5] }),
-            },
+            shelf: Shelf::read(body[4], body[5]),
             number: body[6],
         }
     }
@@ -303,6 +310,9 @@ pub(crate) struct Push {
     pub want: u64,
     /// Where they go, in the receiver's memory.
     pub place: Place,
+    /// Where that lies in an arena of the receiver's that the sender may write, if the sender was
+    /// sent that.
+    pub shelf: Option<Shelf>,
     /// The claim line, its generation, and the bytes of a claimed chunk (a power of two, as
     /// an exponent).
     pub claim: u32,
@@ -311,16 +321,21 @@ pub(crate) struct Push {
 }
 
 impl Cts {
-    pub(crate) const fn body(self) -> [u64; 5] {
+    pub(crate) const fn body(self) -> [u64; 7] {
         match self {
-            Cts::Stream { want } => [1, want, 0, 0, 0],
-            Cts::Push(push) => [
-                2,
-                push.want,
-                push.place.at,
-                push.place.parts as u64 | (push.claim as u64) << 32,
-                push.generation as u64 | (push.chunk_shift as u64) << 16,
-            ],
+            Cts::Stream { want } => [1, want, 0, 0, 0, 0, 0],
+            Cts::Push(push) => {
+                let [extent, offset] = Shelf::words(push.shelf);
+                [
+                    2,
+                    push.want,
+                    push.place.at,
+                    push.place.parts as u64 | (push.claim as u64) << 32,
+                    push.generation as u64 | (push.chunk_shift as u64) << 16,
+                    extent,
+                    offset,
+                ]
+            }
         }
     }
 
@@ -330,6 +345,7 @@ impl Cts {
             2 => Some(Cts::Push(Push {
                 want: body[1],
                 place: Place { at: body[2], parts: body[3] as u32 },
+                shelf: Shelf::read(body[5], body[6]),
                 claim: (body[3] >> 32) as u32,
                 generation: body[4] as u16,
                 chunk_shift: (body[4] >> 16) as u8,
@@ -352,18 +368,29 @@ pub(crate) struct Fin {
     pub by: By,
 }
 
-/// How a receiver took a message out of its sender's memory.
+/// How one side came at memory of the other: the receiver at the sender's, or the other way round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum By {
     /// Through the kernel.
     Kernel = 0,
-    /// Out of its mapping of the sender's arena.
+    /// In its mapping of the other's arena.
     Mapping = 1,
-    /// Through the kernel, since it has no mapping of the arena that was named.
+    /// Through the kernel, or not at all, since it has no mapping of the arena that was named.
     NoMapping = 2,
-    /// It looked at them where they are.
+    /// It looked at it where it is.
     View = 3,
+}
+
+impl By {
+    const fn read(bits: u64) -> By {
+        match bits {
+            1 => By::Mapping,
+            2 => By::NoMapping,
+            3 => By::View,
+            _ => By::Kernel,
+        }
+    }
 }
 
 const CANCELLED: u64 = 1 << 32;
@@ -380,12 +407,7 @@ impl Fin {
             errno: body[0] as u32,
             took_ns: body[1],
             cancelled: body[0] & CANCELLED != 0,
-            by: match body[0] >> BY_SHIFT {
-                1 => By::Mapping,
-                2 => By::NoMapping,
-                3 => By::View,
-                _ => By::Kernel,
-            },
+            by: By::read(body[0] >> BY_SHIFT),
         }
     }
 }
@@ -397,15 +419,33 @@ pub(crate) struct Wrote {
     pub errno: u32,
     /// Chunks it claimed and wrote, counted from the back.
     pub chunks: u32,
+    /// How it wrote them.
+    pub by: By,
+    /// It cannot write there, or no further: the receiver has to get the message in another way.
+    pub short: bool,
 }
+
+/// Chunks of one transfer, at most.
+pub(crate) const CHUNKS_MAX: u64 = 0xff_ffff;
+const CHUNKS_SHIFT: u32 = 32;
+const WROTE_BY_SHIFT: u32 = 56;
+const WROTE_BY_MASK: u64 = 3;
+const SHORT: u64 = 1 << 58;
 
 impl Wrote {
     pub(crate) const fn body(self) -> [u64; 1] {
-        [self.errno as u64 | (self.chunks as u64) << 32]
+        let short = if self.short { SHORT } else { 0 };
+        let chunks = (self.chunks as u64 & CHUNKS_MAX) << CHUNKS_SHIFT;
+        [self.errno as u64 | chunks | (self.by as u64) << WROTE_BY_SHIFT | short]
     }
 
     pub(crate) const fn read(body: &Body) -> Wrote {
-        Wrote { errno: body[0] as u32, chunks: (body[0] >> 32) as u32 }
+        Wrote {
+            errno: body[0] as u32,
+            chunks: (body[0] >> CHUNKS_SHIFT & CHUNKS_MAX) as u32,
+            by: By::read(body[0] >> WROTE_BY_SHIFT & WROTE_BY_MASK),
+            short: body[0] & SHORT != 0,
+        }
     }
 }
 
@@ -533,8 +573,9 @@ mod tests {
             let shelf = (c != 0 && i).then_some(Shelf { extent: c, offset: a });
             let rts = Rts { tag: a, len: b, place, stream: h, given: i, shelf, number: c };
             prop_assert_eq!(Rts::read(&padded(&rts.body())), rts);
-            let push = Push { want: a, place, claim: e, generation: f, chunk_shift: g };
-            for cts in [Cts::Stream { want: a }, Cts::Push(push)] {
+            let push = Push { want: a, place, shelf, claim: e, generation: f, chunk_shift: g };
+            let bare = Push { shelf: None, ..push };
+            for cts in [Cts::Stream { want: a }, Cts::Push(push), Cts::Push(bare)] {
                 prop_assert_eq!(Cts::read(&padded(&cts.body())), Some(cts));
             }
             let by = [By::Kernel, By::Mapping, By::NoMapping, By::View][usize::from(g % 4)];
@@ -548,14 +589,15 @@ mod tests {
             for opened in [Opened::Unknown, Opened::Unshared, Opened::Here(site)] {
                 prop_assert_eq!(Opened::read(&padded(&opened.body())), Some(opened));
             }
-            let wrote = Wrote { errno: d, chunks: e };
+            let wrote = Wrote { errno: d, chunks: e & 0xff_ffff, by, short: h };
             prop_assert_eq!(Wrote::read(&padded(&wrote.body())), wrote);
         }
 
         #[test]
         fn a_cts_of_any_words_is_read_without_panic(words: [u64; 7]) {
-            let _ = Cts::read(&words);
-            let _ = Opened::read(&words);
+            let _ = (Cts::read(&words), Opened::read(&words));
+            let wrote = Wrote::read(&words);
+            prop_assert!(u64::from(wrote.chunks) <= CHUNKS_MAX);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
-    endpoint::scatter::Scatter,
+    endpoint::scatter::{Part, Scatter},
     failpoint::{self, Point},
     link::shm::ring::Violation,
     wire::{
@@ -18,14 +18,34 @@ use crate::{
     },
 };
 
-fn words_of(bytes: &[u8]) -> [u64; ACTIVE_MAX / 8] {
-    let mut words = [0; ACTIVE_MAX / 8];
-    for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
-        let mut eight = [0; 8];
-        eight[..chunk.len()].copy_from_slice(chunk);
-        *word = u64::from_ne_bytes(eight);
+/// A message that fits a descriptor, copied out of its buffer.
+#[derive(Clone, Copy)]
+pub(crate) struct Short {
+    len: usize,
+    words: [u64; ACTIVE_MAX / 8],
+}
+
+impl Short {
+    /// `None`: it does not fit.
+    #[inline]
+    pub(crate) fn of(bytes: &[u8]) -> Option<Short> {
+        if bytes.len() > ACTIVE_MAX {
+            return None;
+        }
+        let mut words = [0; ACTIVE_MAX / 8];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
+            let mut eight = [0; 8];
+            eight[..chunk.len()].copy_from_slice(chunk);
+            *word = u64::from_ne_bytes(eight);
+        }
+        Some(Short { len: bytes.len(), words })
     }
-    words
+
+    /// The same of memory that peers may write.
+    pub(crate) fn of_part(part: Part) -> Option<Short> {
+        let len = part.len() as usize;
+        (len <= ACTIVE_MAX).then(|| Short { len, words: Scatter::from(part).read_words() })
+    }
 }
 
 impl Core {
@@ -75,15 +95,14 @@ impl Core {
 impl Engine {
     /// Writes a short one at once, if nothing stands before it.
     #[inline]
-    pub(crate) fn call_at_once(&mut self, id: PeerId, label: Label, bytes: &[u8]) -> bool {
-        let len = bytes.len();
+    pub(crate) fn call_at_once(&mut self, id: PeerId, label: Label, short: Short) -> bool {
+        let Short { len, words } = short;
         let (core, Some(peer)) = (&mut self.core, self.peers.get_mut(id)) else { return false };
         let clear = peer.is_clear() || label.verb.is_answer() && peer.leaving.is_none();
         let goes = !self.closed
-            && len <= ACTIVE_MAX
             && clear
             && peer.permissions.may(Path::Inline)
-            && core.send_active(peer, label, len, &words_of(bytes)) == Ok(true);
+            && core.send_active(peer, label, len, &words) == Ok(true);
         if goes {
             peer.record.count_sent(Path::Inline, len as u64);
             core.ring(peer);

@@ -3,8 +3,9 @@
 //! One that lies in an arena which is mapped here is copied out of it. Else, where the pair may,
 //! the receiver reads it out (`process_vm_readv`). A long one is copied by
 //! both sides at once: each claims chunks from its own end until they meet, so that two cores
-//! copy, and a sender that does not run delays nothing. Where only the sender may reach the
-//! receiver, the sender writes all of it. Where neither may, it comes through the ring.
+//! copy, and a sender that does not run delays nothing. The sender copies it into the receiver's
+//! arena, if it goes to one that peers may write, or has the kernel write it. Where only the sender
+//! may reach the receiver, the sender writes all of it. Where neither may, it comes through the ring.
 
 use std::sync::{
     Arc,
@@ -16,25 +17,29 @@ use pinfold_sys::{clock, process};
 use super::{
     core::Core,
     maps::Loan,
-    op::{Arrived, Bytes, OpKey, Pull, RecvStage, SharedPull, Source, gone},
+    op::{Arrived, Bytes, OpKey, Pull, RecvStage, SharedPull, There, gone},
     peer::{Inbound, Peer, Sink},
 };
 use crate::{
     Error, Path, Receipt, Refusal,
-    endpoint::scatter::{Landing, Remote},
+    arena::ArenaRef,
+    endpoint::scatter::{Landing, Part, Remote},
     failpoint::{self, Point},
     link::shm::{
         claim::{self, End},
         ring::Violation,
     },
-    wire::descriptor::{By, Cts, Fin, Kind, Place, Push, Rts, Shelf, Wrote},
+    wire::descriptor::{By, CHUNKS_MAX, Cts, Fin, Kind, Place, Push, Rts, Shelf, Wrote},
 };
 
 /// Messages at least this long are copied by both sides.
 const SHARED_FROM: u64 = 64 << 10;
-/// Those that one side reads out of a mapping: the sender can only help through the kernel, which
-/// does not pay as long as the bytes lie in the caches.
+/// Those that the receiver reads out of a mapping. As long as the bytes lie in the caches, it is
+/// done with them before help is worth the question and the wait for the last chunk, whether the
+/// sender writes to a mapping or through the kernel.
 const MAPPED_SHARED_FROM: u64 = 2 << 20;
+/// Those whose receiver says whether they go to memory that peers may write.
+pub(super) const SAID_FROM: u64 = SHARED_FROM;
 /// Bytes one side copies alone before it looks at anything else.
 const ALONE_STEP: u64 = 1 << 20;
 
@@ -110,23 +115,37 @@ impl Core {
         };
         let (want, offered) = (len.min(op.memory.len()), rts.shelf.is_some());
         let to = op.memory.place();
-        let mapped = self.find_shelf(peer, &rts, want)?.filter(Source::is_steady);
-        let is_reachable = mapped.is_some() || peer.we_read || peer.peer_writes;
+        let mapped = self.find_shelf(peer, &rts, want)?;
+        let room = self.note_room(peer, key, len);
+        let is_reachable = mapped.is_some() || peer.we_read || peer.peer_writes || room.is_some();
         if !rts.stream
             && is_reachable
-            && let Some(pull) = self.begin_pull(peer, sid, &rts, want, mapped, to)
+            && let Some(pull) = self.begin_pull(peer, sid, &rts, want, mapped, (to, room))
         {
             op_stage(self, key, RecvStage::Pulling(Box::new(pull)));
             self.pulls.push_back(key);
             return self.pull_step(peer, key).map(|_| ());
         }
-        if peer.inbound_at(sid).is_some() {
-            return Err(Violation("it began a stream twice"));
-        }
         if want == 0 {
             self.fin(peer, sid, 0, 0, By::Kernel);
             self.complete(key, peer, (tag, len), 0, offered);
             return Ok(());
+        }
+        self.begin_stream(peer, key, sid, (tag, len), want, offered)
+    }
+
+    /// Has the sender of an announced message send it through the ring.
+    fn begin_stream(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        sid: u32,
+        (tag, len): (u64, u64),
+        want: u64,
+        offered: bool,
+    ) -> Result<(), Violation> {
+        if peer.inbound_at(sid).is_some() {
+            return Err(Violation("it began a stream twice"));
         }
         op_stage(self, key, RecvStage::Streaming { peer: peer.id });
         peer.inbound.push(Inbound {
@@ -184,6 +203,35 @@ impl Core {
         }
     }
 
+    /// Where a receive's memory lies in an arena that the peer may write, if it does. Whether it does
+    /// the peer is told, if the message is long: one that would go through the ring otherwise is
+    /// then announced.
+    pub(super) fn note_room(
+        &mut self,
+        peer: &Peer,
+        key: OpKey,
+        len: u64,
+    ) -> Option<(ArenaRef, u64)> {
+        if !peer.permissions.may(Path::Mapped) {
+            return None;
+        }
+        let memory = self.ops.recv_mut(key)?.memory.part();
+        let place = memory.and_then(Part::locate);
+        let room = place.filter(|(extent, _)| extent.peers_may_write());
+        if len >= SAID_FROM {
+            peer.rx.say_open_memory(room.is_some());
+        }
+        room
+    }
+
+    /// As [`Core::note_room`], of a receive that was only just posted.
+    pub(super) fn note_open_memory(&mut self, peer: &Peer, key: OpKey) {
+        let memory = self.ops.recv_mut(key).map_or(0, |op| op.memory.len());
+        if memory >= SAID_FROM && self.note_room(peer, key, 0).is_some() {
+            peer.rx.say_open_memory(true);
+        }
+    }
+
     /// The message as it is mapped here, if its sender has put it where it can be, and the first
     /// `want` bytes have memory.
     fn find_shelf(
@@ -191,7 +239,7 @@ impl Core {
         peer: &mut Peer,
         rts: &Rts,
         want: u64,
-    ) -> Result<Option<Source>, Violation> {
+    ) -> Result<Option<There>, Violation> {
         let Some(Shelf { extent, offset }) = rts.shelf else { return Ok(None) };
         self.await_extent(peer, extent)?;
         let Some(mapping) = self.maps.get(peer.id, extent) else { return Ok(None) };
@@ -201,18 +249,19 @@ impl Core {
         if !mapping.has_memory(offset, want) {
             return Ok(None);
         }
-        Ok(Some(Source::Mapped { mapping: Arc::clone(mapping), offset }))
+        Ok(Some(There::Mapped { mapping: Arc::clone(mapping), offset }))
     }
 
-    /// Decides who copies what, and asks the sender for its part. `None`: the pair cannot.
+    /// Decides who copies what, and asks the sender for its part. `to` is where it goes, `room` the
+    /// same in an arena that the sender may write. `None`: the pair cannot.
     fn begin_pull(
         &mut self,
         peer: &mut Peer,
         sid: u32,
         rts: &Rts,
         want: u64,
-        mapped: Option<Source>,
-        to: Place,
+        mapped: Option<There>,
+        (to, room): (Place, Option<(ArenaRef, u64)>),
     ) -> Option<Pull> {
         let reads = mapped.is_some() || peer.we_read;
         let started = clock::ticks();
@@ -225,8 +274,9 @@ impl Core {
             // A sender that writes all of it must not need to read the list of our parts.
             want > 0 && to.parts <= 1
         };
+        let may_help = peer.peer_writes || room.is_some();
         let source = mapped.unwrap_or_else(|| {
-            Source::Remote(match Remote::fetch(peer.info.pid, rts.place, rts.len) {
+            There::Remote(match Remote::fetch(peer.info.pid, rts.place, rts.len) {
                 Ok(remote) => remote,
                 // A sender that cannot be read writes all of it; its parts are not needed here.
                 Err(_) if !reads => Remote::none(),
@@ -236,14 +286,19 @@ impl Core {
                 }
             })
         });
-        if errno == 0 && peer.peer_writes && helps {
+        if errno == 0 && may_help && helps {
+            let shelf = room
+                .filter(|_| peer.exports.may_offer())
+                .and_then(|(extent, offset)| self.shelve_at(peer, &extent, offset));
             let shift = chunk_shift(want);
             let chunks = want.div_ceil(1 << shift);
-            if chunks <= claim::CHUNKS_MAX
+            if chunks <= CHUNKS_MAX
+                && (shelf.is_some() || peer.peer_writes)
                 && let Some((line, generation)) = peer.take_claim()
             {
                 claim::open(peer.rx.claim_word(line), generation);
-                let push = Push { want, place: to, claim: line, generation, chunk_shift: shift };
+                let place = to;
+                let push = Push { want, place, shelf, claim: line, generation, chunk_shift: shift };
                 failpoint::hit(Point::BeforePushAnswer);
                 self.answer(peer, Kind::Cts, sid, &Cts::Push(push).body());
                 failpoint::hit(Point::AfterPushAnswer);
@@ -255,6 +310,7 @@ impl Core {
                     mine: 0,
                     theirs: None,
                     wrote: None,
+                    offered: shelf.map(|shelf| shelf.extent),
                 });
             }
         }
@@ -274,6 +330,7 @@ impl Core {
             shared,
             reads,
             errno,
+            again: false,
         })
     }
 
@@ -286,15 +343,16 @@ impl Core {
             return Ok(false);
         };
         let mut moved = false;
+        let tampered = Violation("it tampered with a shared transfer");
         let pid = peer.info.pid;
         let range = match &mut pull.shared {
-            None if pull.errno == 0 && pull.copied < pull.want => {
+            None if pull.errno == 0 && !pull.again && pull.copied < pull.want => {
                 Some((pull.copied, (pull.want - pull.copied).min(ALONE_STEP)))
             }
             None => None,
             Some(shared) if shared.theirs.is_none() => {
                 let word = peer.rx.claim_word(shared.claim);
-                let taken = if pull.reads && pull.errno == 0 {
+                let taken = if pull.reads && pull.errno == 0 && !pull.again {
                     claim::take(word, shared.generation, shared.chunks, End::Front)
                 } else {
                     None
@@ -304,7 +362,8 @@ impl Core {
                         failpoint::hit(Point::ChunkClaimed);
                         let at = chunk << shared.chunk_shift;
                         if at >= pull.want {
-                            return Err(Violation("it tampered with a shared transfer"));
+                            op.stage = RecvStage::Pulling(pull);
+                            return Err(tampered);
                         }
                         shared.mine += 1;
                         Some((at, (pull.want - at).min(1 << shared.chunk_shift)))
@@ -330,14 +389,18 @@ impl Core {
             while done < len {
                 let (at, len) = (at + done, len - done);
                 let copied = match &pull.source {
-                    Source::Remote(remote) => op.memory.pull(at, pid, remote, len),
-                    Source::Mapped { mapping, offset } => {
+                    There::Remote(remote) => op.memory.pull(at, pid, remote, len),
+                    There::Mapped { mapping, offset } => {
                         op.memory.copy_out_of(mapping, offset + at, at, len)
                     }
                 };
-                match copied {
-                    Ok(bytes) => done += bytes,
-                    Err(error) => {
+                match (copied, &pull.source) {
+                    (Ok(bytes), _) => done += bytes,
+                    (Err(_), There::Mapped { mapping, .. }) if mapping.is_fickle() => {
+                        pull.again = true;
+                        break;
+                    }
+                    (Err(error), _) => {
                         pull.errno = errno_of(&error);
                         break;
                     }
@@ -347,14 +410,20 @@ impl Core {
             pull.copied += done;
         }
         let over = match &pull.shared {
-            None => pull.errno != 0 || pull.copied == pull.want,
+            None => pull.errno != 0 || pull.again || pull.copied == pull.want,
             Some(shared) => match (shared.theirs, shared.wrote) {
                 (Some(0), None) => true,
+                (Some(theirs), Some(wrote)) if wrote.short => {
+                    pull.again |= theirs > 0 || !pull.reads;
+                    true
+                }
                 (Some(theirs), Some(wrote)) => {
-                    if u64::from(wrote) != theirs
-                        || pull.errno == 0 && shared.mine + theirs != shared.chunks
-                    {
-                        return Err(Violation("it tampered with a shared transfer"));
+                    let stopped = pull.errno != 0 || pull.again;
+                    let adds_up = u64::from(wrote.chunks) == theirs
+                        && (stopped || shared.mine + theirs == shared.chunks);
+                    if !adds_up && peer.leaving.is_none() {
+                        op.stage = RecvStage::Pulling(pull);
+                        return Err(tampered);
                     }
                     true
                 }
@@ -362,8 +431,7 @@ impl Core {
             },
         };
         if over {
-            self.end_pull(peer, key, *pull);
-            return Ok(true);
+            return self.end_pull(peer, key, *pull).map(|()| true);
         }
         op.stage = RecvStage::Pulling(pull);
         Ok(moved)
@@ -391,21 +459,27 @@ impl Core {
     }
 
     /// Ends a pull: tells both sides.
-    fn end_pull(&mut self, peer: &mut Peer, key: OpKey, pull: Pull) {
+    fn end_pull(&mut self, peer: &mut Peer, key: OpKey, pull: Pull) -> Result<(), Violation> {
         if let Some(shared) = pull.shared {
             peer.give_claim(shared.claim);
         }
         self.pulls.retain(|other| *other != key);
         if let Some(how) = peer.leaving {
             self.finish(key, Err(gone(&peer.info.name, how)));
-            return;
+            return Ok(());
         }
         // The sender closed in mid-transfer: what was read may be no more what it sent. Bytes that
         // were copied here were copied before this look; of the kernel's that goes without saying.
         fence(Ordering::Acquire);
         if peer.rx.is_closed() {
             op_stage(self, key, RecvStage::Streaming { peer: peer.id });
-            return;
+            return Ok(());
+        }
+        let Pull { sid, tag, len, want, .. } = pull;
+        let offered = pull.shared.is_some_and(|shared| shared.offered.is_some());
+        if pull.again && pull.errno == 0 {
+            let offered = pull.offered || offered;
+            return self.begin_stream(peer, key, sid, (tag, len), want, offered);
         }
         if pull.errno != 0 {
             // A peer that died in mid-transfer is reported as that, when its end is noticed.
@@ -413,32 +487,37 @@ impl Core {
                 && !process::pidfd_alive(&peer.pidfd)
             {
                 op_stage(self, key, RecvStage::Streaming { peer: peer.id });
-                return;
+                return Ok(());
             }
-            self.fin(peer, pull.sid, pull.errno, 0, By::Kernel);
+            self.fin(peer, sid, pull.errno, 0, By::Kernel);
             let source = std::io::Error::from_raw_os_error(pull.errno as i32);
             let error = Error::Transfer { peer: peer.info.name.clone(), source };
             self.finish(key, Err(error));
-            return;
+            return Ok(());
         }
         let ns = peer.pull_lap_ns(pull.started);
-        let (path, by) = match pull.source {
-            Source::Mapped { .. } => (Path::Mapped, By::Mapping),
-            Source::Remote(_) if pull.offered => (Path::Cma, By::NoMapping),
-            Source::Remote(_) => (Path::Cma, By::Kernel),
+        let by = match pull.source {
+            There::Mapped { .. } => By::Mapping,
+            There::Remote(_) if pull.offered => By::NoMapping,
+            There::Remote(_) => By::Kernel,
         };
-        self.fin(peer, pull.sid, 0, ns.max(1), by);
-        let mut receipt = peer.receipt(path, pull.want, pull.len);
+        // What the sender did, it knows.
+        self.fin(peer, sid, 0, ns.max(1), by);
+        let wrote = pull.shared.and_then(|shared| shared.wrote).map(|wrote| wrote.by);
+        let theirs = pull.shared.and_then(|shared| shared.theirs).unwrap_or(0);
+        let pushed = theirs > 0 && wrote == Some(By::Mapping);
+        let path = if by == By::Mapping || pushed { Path::Mapped } else { Path::Cma };
+        let mut receipt = peer.receipt(path, want, len);
         match by {
             By::Mapping => receipt.copied_user = pull.copied,
             _ => receipt.copied_kernel = pull.copied,
         }
-        if by == By::NoMapping {
+        if path == Path::Cma && (by == By::NoMapping || wrote == Some(By::NoMapping)) {
             receipt.refuse(Path::Mapped, Refusal::NotMapped);
         }
-        let bytes = self.own_bytes(key, pull.want);
-        let Pull { tag, len, .. } = pull;
+        let bytes = self.own_bytes(key, want);
         self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
+        Ok(())
     }
 
     pub(super) fn fin(&mut self, peer: &mut Peer, sid: u32, errno: u32, took_ns: u64, by: By) {
@@ -477,8 +556,13 @@ impl Core {
             && let RecvStage::Pulling(pull) = &mut op.stage
             && let Some(shared) = &mut pull.shared
         {
-            if shared.wrote.replace(wrote.chunks).is_some() {
+            if shared.wrote.replace(wrote).is_some() {
                 return Err(Violation("it reported its part twice"));
+            }
+            match (shared.offered, wrote.by) {
+                (Some(_), By::Mapping) => peer.exports.worked(),
+                (Some(id), By::NoMapping) => peer.exports.failed(id),
+                _ => {}
             }
             if wrote.errno != 0 {
                 pull.errno = wrote.errno;

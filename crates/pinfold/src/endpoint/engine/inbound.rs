@@ -9,7 +9,7 @@ use super::{
     Engine,
     active::not_fetched,
     core::{Core, Unexpected},
-    op::{Arrived, Bytes, Done, OpKey, RecvStage, SendStage},
+    op::{Arrived, Bytes, Copied, Done, OpKey, RecvStage, SendStage},
     peer::{Inbound, MESSAGE_COST, Peer, Sink},
     returns,
 };
@@ -160,6 +160,7 @@ impl Core {
                 failpoint::hit(Point::Matched);
                 peer.rx.release(cost);
                 self.make_room(key, len);
+                self.note_room(peer, key, len);
                 if let Some(op) = self.ops.recv_mut(key) {
                     op.stage = RecvStage::Streaming { peer: peer.id };
                 }
@@ -289,10 +290,12 @@ impl Core {
         let cts = Cts::read(body).ok_or(Violation("it answered in no known way"))?;
         let Some(key) = self.our_send(peer, sid)? else { return Ok(()) };
         let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
-        if !matches!(op.stage, SendStage::Waiting { .. }) {
-            return Err(Violation("it answered a message twice"));
+        match (&op.stage, cts) {
+            (SendStage::Waiting { .. }, _) => peer.waiting = peer.waiting.saturating_sub(1),
+            // What was to be written, or read, could not be.
+            (SendStage::Pushed(_), Cts::Stream { .. }) => {}
+            _ => return Err(Violation("it answered a message twice")),
         }
-        peer.waiting = peer.waiting.saturating_sub(1);
         let len = op.memory.len();
         match cts {
             Cts::Stream { want } => {
@@ -316,10 +319,10 @@ impl Core {
         let result = match &op.stage {
             SendStage::Waiting { .. } => {
                 peer.waiting = peer.waiting.saturating_sub(1);
-                Ok(0)
+                Ok(Copied::default())
             }
             SendStage::Pushing(pushing) => Ok(pushing.copied),
-            SendStage::Pushed { copied } => Ok(*copied),
+            SendStage::Pushed(copied) => Ok(*copied),
             _ => Err(Violation("it ended a message that it did not ask for")),
         };
         let copied = result?;
@@ -335,14 +338,17 @@ impl Core {
                 By::View if op.receipt.path != Path::Handoff => {
                     return Err(Violation("it kept memory that was not given away"));
                 }
+                // The one or the other side used a mapping of the other's.
                 By::Mapping => Path::Mapped,
                 By::View => Path::Handoff,
+                _ if copied.user > 0 => Path::Mapped,
                 By::Kernel | By::NoMapping => Path::Cma,
             };
             let mut why_not = match op.receipt.path {
                 _ if op.given => Refusal::Declined,
                 // It could not be handed over after all.
                 Path::Mapped => Refusal::NotMapped,
+                Path::Cma => Refusal::Declined,
                 _ => Refusal::NoCredit,
             };
             if let Some(id) = op.offered {
@@ -360,9 +366,10 @@ impl Core {
                 peer.two_way.fetch(op.started, clock::ticks());
             }
             op.receipt.took(path, why_not);
-            op.receipt.copied_kernel = copied;
+            (op.receipt.copied_user, op.receipt.copied_kernel) = (copied.user, copied.kernel);
             peer.record.count_sent(path, len);
-            self.status.copied_kernel.add(copied);
+            self.status.copied_user.add(copied.user);
+            self.status.copied_kernel.add(copied.kernel);
             Ok(Done::Sent(op.receipt))
         };
         self.finish(key, result);

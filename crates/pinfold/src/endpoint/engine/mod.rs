@@ -20,7 +20,7 @@
 //! [`Wakes`](op::Wakes) and run once the lock is free.
 
 pub(crate) mod active;
-mod calling;
+pub(crate) mod calling;
 pub(crate) mod core;
 mod exports;
 mod farewell;

@@ -14,7 +14,10 @@ use crate::{
         message::Received,
         scatter::{Landing, Remote, Scatter},
     },
-    wire::active::Verb,
+    wire::{
+        active::Verb,
+        descriptor::{Place, Wrote},
+    },
 };
 
 /// The bytes of a message that the library holds.
@@ -118,18 +121,31 @@ pub(crate) enum SendStage {
     /// The receiver may be reading, and this side writes what it can claim.
     Pushing(Box<Pushing>),
     /// This side has written its part; the receiver says when it has the rest.
-    Pushed { copied: u64 },
+    Pushed(Copied),
 }
 
 /// A copy into the receiver's memory.
 pub(crate) struct Pushing {
     pub want: u64,
-    pub remote: Remote,
+    /// Where it goes, as the receiver said.
+    pub place: Place,
+    pub to: There,
+    /// Whether the receiver took it to be mapped here.
+    pub offered: bool,
     pub claim: u32,
     pub generation: u16,
     pub chunk_shift: u8,
     pub done: u32,
-    pub copied: u64,
+    pub copied: Copied,
+}
+
+/// What this side has copied of a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Copied {
+    /// Bytes at user level.
+    pub user: u64,
+    /// Bytes by the kernel.
+    pub kernel: u64,
 }
 
 /// A receive, posted or matched.
@@ -180,7 +196,7 @@ pub(crate) struct Pull {
     pub len: u64,
     /// Bytes wanted: the length, or the room if that is less.
     pub want: u64,
-    pub source: Source,
+    pub source: There,
     /// Whether the sender took it to be mapped here.
     pub offered: bool,
     /// Bytes this side has copied.
@@ -192,6 +208,9 @@ pub(crate) struct Pull {
     pub reads: bool,
     /// What stopped it, once something has.
     pub errno: u32,
+    /// Whether memory of an arena was not there that should have been: then all of it comes again,
+    /// through the ring.
+    pub again: bool,
 }
 
 impl Pull {
@@ -201,22 +220,12 @@ impl Pull {
     }
 }
 
-/// Where the bytes of a message are that is still its sender's.
-pub(crate) enum Source {
-    /// In memory that the kernel reaches.
+/// Memory of the other side: where a message is, or where it goes.
+pub(crate) enum There {
+    /// Memory that the kernel reaches.
     Remote(Remote),
-    /// In the sender's arena, mapped here, from `offset` on.
+    /// In an arena of the peer's, mapped here, from `offset` on.
     Mapped { mapping: Arc<Mapping>, offset: u64 },
-}
-
-impl Source {
-    /// Whether what the bytes lie in cannot be taken away while they are copied here.
-    pub(crate) fn is_steady(&self) -> bool {
-        match self {
-            Source::Remote(_) => true,
-            Source::Mapped { mapping, .. } => !mapping.is_fickle(),
-        }
-    }
 }
 
 /// A pull that the sender helps with.
@@ -231,7 +240,9 @@ pub(crate) struct SharedPull {
     /// Whether this side found nothing more to claim, and what the sender had claimed.
     pub theirs: Option<u64>,
     /// What the sender reported.
-    pub wrote: Option<u32>,
+    pub wrote: Option<Wrote>,
+    /// The extent that the sender was told it can write the message to.
+    pub offered: Option<u64>,
 }
 
 pub(crate) enum OpKind {

@@ -9,6 +9,7 @@ use pinfold_sys::clock;
 
 use super::{
     core::Core,
+    fetch::SAID_FROM,
     op::{Done, OpKey, SendOp, SendStage},
     peer::{MESSAGE_COST, Peer},
 };
@@ -244,6 +245,7 @@ impl Core {
                         let shelf = self.shelve(peer, memory);
                         shelf.is_none().then_some(Refusal::NotMapped)
                     }
+                    _ if peer.tx.goes_to_open_memory() => None,
                     _ => Some(Refusal::NotShareable),
                 },
                 Path::Handoff => Some(Refusal::Kept),
@@ -286,10 +288,14 @@ impl Core {
         let may_pay = len >= peer.learner.from(Path::Mapped) || !peer.permissions.may(Path::Eager);
         let may_map = may_pay && peer.permissions.may(Path::Mapped);
         let place = memory.filter(|_| may_map).and_then(Part::locate);
-        let shareable = place.is_some() && peer.exports.may_offer();
+        // The one or the other side can map the other's memory.
+        let goes_to_open = may_map && len >= SAID_FROM && peer.tx.goes_to_open_memory();
+        let place = place.filter(|_| peer.exports.may_offer());
+        let shareable = place.is_some() || goes_to_open;
         let choice =
             choose(len, shareable, &peer.permissions, &mut peer.learner).map_err(refused)?;
         if choice.receipt.path != Path::Mapped
+            || goes_to_open
             || place.is_some_and(|(extent, at)| self.shelve_at(peer, &extent, at).is_some())
         {
             return Ok(choice.receipt);
@@ -312,8 +318,8 @@ impl Core {
             return Ok(Step::Stuck);
         }
         // What would have gone at once but for credit may come by any path the pair has.
-        let stream = op.receipt.path == Path::Eager
-            && (op.required.is_some() || !peer.permissions.may(Path::Cma));
+        let may_copy = [Path::Cma, Path::Mapped].iter().any(|path| peer.permissions.may(*path));
+        let stream = op.receipt.path == Path::Eager && (op.required.is_some() || !may_copy);
         if matches!(op.receipt.path, Path::Inline | Path::Eager) {
             peer.record.credit_stalls.add(1);
         }

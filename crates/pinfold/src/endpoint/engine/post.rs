@@ -87,6 +87,11 @@ impl Engine {
                 }
             }
             None => {
+                if let Source::Peer(id) = from
+                    && let Some(peer) = self.peers.get_mut(id)
+                {
+                    self.core.note_open_memory(peer, key);
+                }
                 let posted = self.core.matcher.post(from, tag, key);
                 if let Some(op) = self.core.ops.recv_mut(key) {
                     op.stage = RecvStage::Posted(posted);

@@ -1,23 +1,39 @@
 //! The sender's part in a message that is copied out of its memory: it writes chunks from the back,
-//! as far as it can claim them (`process_vm_writev`).
+//! as far as it can claim them.
+//!
+//! Where the receiver's memory lies in an arena that is mapped here writable, it copies them there;
+//! else the kernel does (`process_vm_writev`). Where neither can be, or memory that should be there
+//! is not, it says so, and the receiver gets the message in another way.
+
+use std::sync::Arc;
 
 use pinfold_sys::process;
+use rustix::io::Errno;
 
 use super::{
     core::Core,
     fetch::errno_of,
-    op::{OpKey, Pushing, SendStage},
+    op::{Copied, OpKey, Pushing, SendStage, There},
     peer::Peer,
 };
 use crate::{
-    endpoint::scatter::Remote,
+    Path,
+    endpoint::scatter::{Remote, Scatter},
     failpoint::{self, Point},
     link::shm::{
         claim::{self, End},
         ring::Violation,
     },
-    wire::descriptor::{Kind, Push, Wrote},
+    wire::descriptor::{By, Kind, Push, Shelf, Wrote},
 };
+
+/// Why a chunk was not written.
+enum Stop {
+    /// The receiver cannot have it any more.
+    Errno(u32),
+    /// It has to come in another way.
+    Short,
+}
 
 impl Core {
     /// The receiver of one of our messages asks us to copy, alone or beside it.
@@ -27,76 +43,149 @@ impl Core {
         key: OpKey,
         push: Push,
     ) -> Result<(), Violation> {
+        let Push { want, place, shelf, claim, generation, chunk_shift } = push;
         let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
         let sid = op.sid(key);
-        if push.claim >= crate::wire::layout::CLAIMS
-            || !(12..=30).contains(&push.chunk_shift)
-            || push.want > op.memory.len()
+        if claim >= crate::wire::layout::CLAIMS
+            || !(12..=30).contains(&chunk_shift)
+            || want > op.memory.len()
         {
             return Err(Violation("it asked for a copy that makes no sense"));
         }
-        match Remote::fetch(peer.info.pid, push.place, push.want) {
-            Ok(remote) => {
-                op.stage = SendStage::Pushing(Box::new(Pushing {
-                    want: push.want,
-                    remote,
-                    claim: push.claim,
-                    generation: push.generation,
-                    chunk_shift: push.chunk_shift,
-                    done: 0,
-                    copied: 0,
-                }));
-                self.pushes.push_back(key);
-            }
+        // Whoever insists on the kernel has it.
+        let shelf = shelf.filter(|_| op.required.is_none_or(|path| path == Path::Mapped));
+        let mapped = match shelf {
+            Some(shelf) => self.find_room(peer, shelf, want)?,
+            None => None,
+        };
+        let to = mapped.or_else(|| {
+            let remote = peer.we_write.then(|| Remote::fetch(peer.info.pid, place, want))?;
             // The list of its parts cannot be read here. A receiver that can read goes on alone.
-            Err(error) => {
-                tracing::debug!(%error, "a peer's list of parts cannot be read");
-                op.stage = SendStage::Pushed { copied: 0 };
-                self.answer(peer, Kind::Wrote, sid, &Wrote { errno: 0, chunks: 0 }.body());
-            }
-        }
+            remote
+                .inspect_err(|error| tracing::debug!(%error, "a peer's list of parts"))
+                .ok()
+                .map(There::Remote)
+        });
+        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
+        let Some(to) = to else {
+            op.stage = SendStage::Pushed(Copied::default());
+            let by = if shelf.is_some() { By::NoMapping } else { By::Kernel };
+            let wrote = Wrote { errno: 0, chunks: 0, by, short: true };
+            self.answer(peer, Kind::Wrote, sid, &wrote.body());
+            return Ok(());
+        };
+        op.stage = SendStage::Pushing(Box::new(Pushing {
+            want,
+            place,
+            to,
+            offered: shelf.is_some(),
+            claim,
+            generation,
+            chunk_shift,
+            done: 0,
+            copied: Copied::default(),
+        }));
+        self.pushes.push_back(key);
         Ok(())
+    }
+
+    /// The receiver's memory as it is mapped here, if all of it has memory.
+    fn find_room(
+        &mut self,
+        peer: &mut Peer,
+        shelf: Shelf,
+        want: u64,
+    ) -> Result<Option<There>, Violation> {
+        let Shelf { extent, offset } = shelf;
+        self.await_extent(peer, extent)?;
+        let Some(mapping) = self.maps.get(peer.id, extent) else { return Ok(None) };
+        if mapping.get_mut(offset, want).is_none() {
+            return Err(Violation("it wants a message where its arena cannot be written"));
+        }
+        if !mapping.has_memory(offset, want) {
+            return Ok(None);
+        }
+        Ok(Some(There::Mapped { mapping: Arc::clone(mapping), offset }))
     }
 
     /// Writes the next chunk of a push. Whether it did anything.
     pub(crate) fn push_step(&mut self, peer: &mut Peer, key: OpKey) -> bool {
-        let pid = peer.info.pid;
         let Some(op) = self.ops.send_mut(key) else { return false };
         let SendStage::Pushing(pushing) = &mut op.stage else { return false };
         let chunks = pushing.want.div_ceil(1 << pushing.chunk_shift);
         let word = peer.tx.claim_word(pushing.claim);
         let taken = claim::take(word, pushing.generation, chunks, End::Back);
-        let mut errno = 0;
+        let mut stopped = None;
         if let Some(chunk) = taken
             && let Some(index) = chunks.checked_sub(chunk + 1)
         {
             let at = index << pushing.chunk_shift;
             let len = (pushing.want - at).min(1 << pushing.chunk_shift);
-            let mut done = 0;
             // The kernel knows the receiver by a number that another process gets one day; and a
             // receiver that closed wants its memory back.
-            if !process::pidfd_alive(&peer.pidfd) || peer.rx.is_closed() {
-                errno = rustix::io::Errno::SRCH.raw_os_error().unsigned_abs();
-            }
-            while errno == 0 && done < len {
-                match op.memory.push(at + done, pid, &pushing.remote, len - done) {
-                    Ok(bytes) => done += bytes,
-                    Err(error) => errno = errno_of(&error),
-                }
-            }
+            let done = if !process::pidfd_alive(&peer.pidfd) || peer.rx.is_closed() {
+                Err(Stop::Errno(Errno::SRCH.raw_os_error().unsigned_abs()))
+            } else {
+                pushing.write(&op.memory, peer, at, len)
+            };
             failpoint::hit(Point::ChunkWritten);
-            pushing.done += 1;
-            pushing.copied += done;
-            if errno == 0 {
-                return true;
+            // Whatever became of it, it was claimed; but what did not go counts for nothing.
+            pushing.done += u32::from(!matches!(done, Err(Stop::Short)));
+            match done {
+                Ok(()) => return true,
+                Err(stop) => stopped = Some(stop),
             }
         }
-        let (done, copied, sid) = (pushing.done, pushing.copied, op.sid(key));
-        op.stage = SendStage::Pushed { copied };
+        let (errno, short) = match stopped {
+            None => (0, false),
+            Some(Stop::Errno(errno)) => (errno, false),
+            Some(Stop::Short) => (0, true),
+        };
+        let by = match &pushing.to {
+            There::Mapped { .. } => By::Mapping,
+            There::Remote(_) if pushing.copied.user > 0 => By::Mapping,
+            There::Remote(_) if pushing.offered => By::NoMapping,
+            There::Remote(_) => By::Kernel,
+        };
+        let wrote = Wrote { errno, chunks: pushing.done, by, short };
+        let (copied, sid) = (pushing.copied, op.sid(key));
+        op.stage = SendStage::Pushed(copied);
         failpoint::hit(Point::BeforeWrote);
         // A receiver that claimed everything itself may be done already and ignores this.
-        self.answer(peer, Kind::Wrote, sid, &Wrote { errno, chunks: done }.body());
+        self.answer(peer, Kind::Wrote, sid, &wrote.body());
         failpoint::hit(Point::AfterWrote);
         true
+    }
+}
+
+impl Pushing {
+    /// Writes the `len` bytes at `at`.
+    fn write(&mut self, memory: &Scatter, peer: &Peer, at: u64, len: u64) -> Result<(), Stop> {
+        let pid = peer.info.pid;
+        if let There::Mapped { mapping, offset } = &self.to {
+            match memory.copy_into(mapping, offset + at, at, len) {
+                Ok(bytes) => {
+                    self.copied.user += bytes;
+                    return Ok(());
+                }
+                Err(error) => tracing::debug!(%error, "a peer's arena lacks memory"),
+            }
+            // The kernel takes none of ours for it.
+            let remote = peer.we_write.then(|| Remote::fetch(pid, self.place, self.want).ok());
+            self.to = There::Remote(remote.flatten().ok_or(Stop::Short)?);
+        }
+        let There::Remote(remote) = &self.to else { return Err(Stop::Short) };
+        let mut done = 0;
+        while done < len {
+            match memory.push(at + done, pid, remote, len - done) {
+                Ok(bytes) => done += bytes,
+                Err(error) => {
+                    self.copied.kernel += done;
+                    return Err(Stop::Errno(errno_of(&error)));
+                }
+            }
+        }
+        self.copied.kernel += len;
+        Ok(())
     }
 }

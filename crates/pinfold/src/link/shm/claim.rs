@@ -13,13 +13,15 @@
 //! The other side can write anything here. Each side counts its own claims privately, and the
 //! receiver finally checks that the two counts add up; a liar spoils its own message.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::{
+    sync::{AtomicU64, Ordering},
+    wire::descriptor::CHUNKS_MAX,
+};
 
 const COUNT_BITS: u32 = 24;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
-/// Chunks a transfer may have.
-pub(crate) const CHUNKS_MAX: u64 = COUNT_MASK;
+const _: () = assert!(CHUNKS_MAX == COUNT_MASK);
 
 /// Which end of the message a side works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

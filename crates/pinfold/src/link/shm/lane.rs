@@ -26,6 +26,7 @@ use crate::{
 const RELEASED_AT: usize = 8;
 const SPEED_AT: usize = 16;
 const RETURNED_AT: usize = 24;
+const OPEN_AT: usize = 32;
 
 /// How long a consumer that is behind is waited for before more bulk bytes come into use, µs: about
 /// as long as a far core takes to copy all that are in use.
@@ -285,6 +286,11 @@ impl LaneTx {
         self.segment.word64(self.way.cursor_at() + SPEED_AT).load(Ordering::Relaxed)
     }
 
+    /// Whether the receiver last said that long messages go to memory which this side may write.
+    pub(crate) fn goes_to_open_memory(&self) -> bool {
+        self.segment.word64(self.way.cursor_at() + OPEN_AT).load(Ordering::Relaxed) != 0
+    }
+
     /// The word by which both sides share out transfer `claim` of this direction.
     pub(crate) fn claim_word(&self, claim: u32) -> &AtomicU64 {
         self.segment.word64(self.way.claim_at(claim))
@@ -430,6 +436,16 @@ impl LaneRx {
     pub(crate) fn say_eager_speed(&self, ns_per_mib: u64) {
         let word = self.segment.word64(self.way.cursor_at() + SPEED_AT);
         word.store(ns_per_mib, Ordering::Relaxed);
+    }
+
+    /// Says whether long messages go to memory that the sender may write. A hint; it says so again
+    /// only if that has changed.
+    pub(crate) fn say_open_memory(&self, open: bool) {
+        let word = self.segment.word64(self.way.cursor_at() + OPEN_AT);
+        let open = u64::from(open);
+        if word.load(Ordering::Relaxed) != open {
+            word.store(open, Ordering::Relaxed);
+        }
     }
 
     /// Says how many numbered gifts were given back, from the first on.
