@@ -2,15 +2,19 @@
 //! the receiver, also where no `process_vm_*` can be called. Receivers that give up a transfer, and
 //! peers that go in the midst of one, leave nobody who writes to memory that means something else.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 use pinfold::{
-    Arena, Endpoint, Error, Path, PeerId, Receipt, Received, Refusal, SharedArena, SharedBuf,
+    Arena, Endpoint, Error, OwnedBuf, Path, PeerId, Receipt, Received, Refusal, SharedArena,
+    SharedBuf,
 };
 use pinfold_tests::{
     Aligned, Args, Baseline, Stage,
     filter::{CMA, deny},
-    host::SharedPart,
+    host::{SharedPart, peek},
     role::{self, PATIENCE, await_go, go, hear, say},
     stamp::{self, Random},
 };
@@ -345,6 +349,7 @@ pub fn hoping(args: &Args) {
 // Receivers that give up, and peers that go.
 
 const LEN: usize = 6 * MIB;
+const PAGE: usize = 4096;
 const ROUNDS: u64 = 60;
 const KILLED: u32 = 40;
 const FINAL: u64 = u64::MAX - 9;
@@ -363,8 +368,8 @@ fn is_untouched(buf: &SharedBuf, what: &str) {
 }
 
 /// Lets some progress happen.
-fn linger(endpoint: &Endpoint, random: &mut Random) {
-    let end = Instant::now() + Duration::from_micros(random.below(1500));
+fn linger(endpoint: &Endpoint, us: u64) {
+    let end = Instant::now() + Duration::from_micros(us);
     while Instant::now() < end {
         endpoint.progress().unwrap();
     }
@@ -385,7 +390,7 @@ pub fn dropping(args: &Args) {
     for round in 0..ROUNDS {
         let request = endpoint.recv_owned(peer, round, arena.alloc(LEN).unwrap());
         go(&endpoint, peer);
-        linger(&endpoint, &mut random);
+        linger(&endpoint, random.below(1500));
         drop(request);
         let kept = marked(&arena);
         // What was not matched before it was dropped is still there.
@@ -403,8 +408,9 @@ pub fn dropping(args: &Args) {
 pub fn pouring(args: &Args) {
     let (endpoint, peer) = role::connect(args.builder(), "drop");
     for round in 0..ROUNDS {
+        let bytes = stamp::bytes(LEN, round);
         await_go(&endpoint, peer);
-        let request = endpoint.send_owned(peer, round, stamp::bytes(LEN, round));
+        let request = endpoint.send_owned(peer, round, bytes);
         await_go(&endpoint, peer);
         request.wait().0.unwrap();
         endpoint.send(peer, FINAL, b"").unwrap();
@@ -427,11 +433,24 @@ pub fn cutting(args: &Args) {
     let mut before = None;
     for round in 0..ROUNDS {
         let peer = endpoint.accept_timeout(PATIENCE).unwrap();
-        let request = endpoint.recv_owned(peer, 1, arena.alloc(LEN).unwrap());
+        let buf = arena.alloc(LEN).unwrap();
+        let last = OwnedBuf::bytes(&buf).0.addr() + LEN - 8;
+        let request = endpoint.recv_owned(peer, 1, buf);
         go(&endpoint, peer);
-        linger(&endpoint, &mut random);
+        // Until the sender has begun, at the end, and a little longer.
+        let end = Instant::now() + Duration::from_millis(20);
+        while peek(last) == 0 && Instant::now() < end {
+            endpoint.progress().unwrap();
+        }
+        linger(&endpoint, random.below(400));
         endpoint.disconnect(peer);
         let (result, buf) = request.wait();
+        // A word of each page, which is faster than any copy: the rest of a chunk would be seen.
+        let words = || (0..LEN / PAGE).map(|page| buf.word64(page * PAGE).expect("inside"));
+        let sample = || words().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<u64>>();
+        let first = sample();
+        std::thread::sleep(Duration::from_millis(4));
+        assert!(sample() == first, "it is written after its receive has ended");
         if result.is_ok() {
             stamp::check(&buf.to_vec(), round);
         }
@@ -454,8 +473,9 @@ pub fn cut_off(args: &Args) {
     for round in 0..ROUNDS {
         let endpoint = args.builder().build().unwrap();
         let peer = endpoint.connect_wait("local:cut", PATIENCE).unwrap();
+        let bytes = stamp::bytes(LEN, round);
         if endpoint.recv(peer, role::GO).is_ok() {
-            let (result, _) = endpoint.send_owned(peer, 1, stamp::bytes(LEN, round)).wait();
+            let (result, _) = endpoint.send_owned(peer, 1, bytes).wait();
             if let Err(error) = result {
                 assert!(error.is_peer_gone(), "{error}");
             }
