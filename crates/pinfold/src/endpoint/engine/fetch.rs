@@ -11,7 +11,7 @@ use std::sync::{
     atomic::{Ordering, fence},
 };
 
-use pinfold_sys::{clock, process};
+use pinfold_sys::clock;
 
 use super::{
     core::Core,
@@ -111,7 +111,7 @@ impl Core {
         let (want, offered) = (len.min(op.memory.len()), rts.shelf.is_some());
         let to = op.memory.place();
         let mapped = self.find_shelf(peer, &rts, want)?.filter(Source::is_steady);
-        let is_reachable = mapped.is_some() || peer.we_read || peer.peer_writes;
+        let is_reachable = mapped.is_some() || peer.reach.we_read.is_ok() || peer.reach.peer_writes.is_ok();
         if !rts.stream
             && is_reachable
             && let Some(pull) = self.begin_pull(peer, sid, &rts, want, mapped, to)
@@ -214,7 +214,7 @@ impl Core {
         mapped: Option<Source>,
         to: Place,
     ) -> Option<Pull> {
-        let reads = mapped.is_some() || peer.we_read;
+        let reads = mapped.is_some() || peer.reach.we_read.is_ok();
         let started = clock::ticks();
         let mut errno = 0;
         let mut shared = None;
@@ -236,7 +236,7 @@ impl Core {
                 }
             })
         });
-        if errno == 0 && peer.peer_writes && helps {
+        if errno == 0 && peer.reach.peer_writes.is_ok() && helps {
             let shift = chunk_shift(want);
             let chunks = want.div_ceil(1 << shift);
             if chunks <= claim::CHUNKS_MAX
@@ -410,7 +410,7 @@ impl Core {
         if pull.errno != 0 {
             // A peer that died in mid-transfer is reported as that, when its end is noticed.
             if pull.errno == rustix::io::Errno::SRCH.raw_os_error().unsigned_abs()
-                && !process::pidfd_alive(&peer.pidfd)
+                && !peer.reach.is_alive()
             {
                 op_stage(self, key, RecvStage::Streaming { peer: peer.id });
                 return;

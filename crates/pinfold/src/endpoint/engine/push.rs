@@ -1,8 +1,6 @@
 //! The sender's part in a message that is copied out of its memory: it writes chunks from the back,
 //! as far as it can claim them (`process_vm_writev`).
 
-use pinfold_sys::process;
-
 use super::{
     core::Core,
     fetch::errno_of,
@@ -75,7 +73,7 @@ impl Core {
             let mut done = 0;
             // The kernel knows the receiver by a number that another process gets one day; and a
             // receiver that closed wants its memory back.
-            if !process::pidfd_alive(&peer.pidfd) || peer.rx.is_closed() {
+            if !peer.reach.is_alive() || peer.rx.is_closed() {
                 errno = rustix::io::Errno::SRCH.raw_os_error().unsigned_abs();
             }
             while errno == 0 && done < len {
