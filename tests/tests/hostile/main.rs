@@ -27,10 +27,16 @@ use rustix::net::{
 };
 
 mod gifts;
+mod regions;
 
-use self::gifts::{beggar, flooded, flooder, poor};
+use self::{
+    gifts::{beggar, flooded, flooder, poor},
+    regions::{asked, asker, guesser, liar},
+};
 
-pinfold_tests::roles!(victim, honest, attacker, stranger, flooded, flooder, poor, beggar);
+pinfold_tests::roles!(
+    victim, honest, attacker, stranger, flooded, flooder, poor, beggar, asker, liar, asked, guesser
+);
 
 /// The tags of attackers have this bit; what the honest peer says is never matched with theirs.
 const HOSTILE: u64 = 1 << 63;

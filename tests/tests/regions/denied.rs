@@ -5,9 +5,7 @@ use pinfold_tests::{
     Args, Stage,
     baseline::status_bytes,
     filter::{CMA, deny},
-    pair,
-    role,
-    skip,
+    pair, role, skip,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -14,7 +14,7 @@ mod revoked;
 
 use self::{
     atomics::{counted, counter},
-    denied::{filtered, limited, lender},
+    denied::{filtered, lender, limited},
     ends::{churned, churner, dies, forker, outlives},
     operations::{owner, user},
     parked::{keeper, lingerer},

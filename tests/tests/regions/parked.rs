@@ -110,7 +110,9 @@ pub fn keeper(args: &Args) {
     say("kept");
     while hear() != "end" {
         // Nobody need ask for it: whoever uses the endpoint sees to it, also from its sleep.
-        if endpoint.recv_timeout(peer, 5, Duration::from_millis(300)).is_err_and(|e| e.is_peer_gone())
+        if endpoint
+            .recv_timeout(peer, 5, Duration::from_millis(300))
+            .is_err_and(|e| e.is_peer_gone())
         {
             for _ in 0..200 {
                 endpoint.progress().unwrap();

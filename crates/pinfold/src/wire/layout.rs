@@ -48,7 +48,8 @@ const _: () = assert!(RING_SLOTS_MIN as usize * DESCRIPTOR_BYTES == PAGE);
 const _: () = assert!(BULK_BYTES_MIN as usize == PAGE);
 const _: () = assert!(BULK_AT.is_multiple_of(PAGE) && SEGMENT_BYTES.is_multiple_of(PAGE));
 const VISITS_AT: usize = (3 + CLAIMS as usize) * LINE;
-const WITHDRAWALS_AT: usize = VISITS_AT + (VISITS as usize * size_of::<u64>()).next_multiple_of(LINE);
+const WITHDRAWALS_AT: usize =
+    VISITS_AT + (VISITS as usize * size_of::<u64>()).next_multiple_of(LINE);
 const _: () = assert!(WITHDRAWALS_AT + LINE <= DIRECTION_CONTROL);
 
 /// Which way a lane carries messages.

@@ -111,7 +111,8 @@ impl Core {
         let (want, offered) = (len.min(op.memory.len()), rts.shelf.is_some());
         let to = op.memory.place();
         let mapped = self.find_shelf(peer, &rts, want)?.filter(Source::is_steady);
-        let is_reachable = mapped.is_some() || peer.reach.we_read.is_ok() || peer.reach.peer_writes.is_ok();
+        let is_reachable =
+            mapped.is_some() || peer.reach.we_read.is_ok() || peer.reach.peer_writes.is_ok();
         if !rts.stream
             && is_reachable
             && let Some(pull) = self.begin_pull(peer, sid, &rts, want, mapped, to)

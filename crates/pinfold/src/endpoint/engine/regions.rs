@@ -206,7 +206,8 @@ impl Engine {
 impl Core {
     /// Whether a region of a peer's that cannot be mapped can be used through the kernel.
     fn check_reach(&self, peer: &Peer, why_not_mapped: Refusal, writable: bool) -> Result<()> {
-        let by_choice = [Refusal::SwitchedOff, Refusal::SwitchedOffByPeer].contains(&why_not_mapped);
+        let by_choice =
+            [Refusal::SwitchedOff, Refusal::SwitchedOffByPeer].contains(&why_not_mapped);
         if self.strict && !by_choice {
             return Err(Error::PathRefused { path: Path::Mapped, why: why_not_mapped });
         }
@@ -349,7 +350,8 @@ impl Core {
         spot: Spot,
         why_not_mapped: Refusal,
     ) -> Result<Result<Way>, Violation> {
-        let fits = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= i64::MAX as u64);
+        let fits =
+            |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= i64::MAX as u64);
         if !fits(spot.memory, spot.len) || !fits(spot.flag, 8) || spot.stamp == 0 {
             return Err(Violation("it named memory that no process can have"));
         }

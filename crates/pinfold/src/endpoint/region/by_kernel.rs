@@ -233,10 +233,7 @@ fn stands(read: &io::Result<usize>, word: [u8; 8], stamp: u64) -> bool {
 }
 
 /// What of some parts, less the first `skip` bytes, goes in one call.
-fn batch(
-    parts: &[Part],
-    skip: usize,
-) -> (SmallVec<[Segment; 4]>, SmallVec<[RemoteSegment; 4]>) {
+fn batch(parts: &[Part], skip: usize) -> (SmallVec<[Segment; 4]>, SmallVec<[RemoteSegment; 4]>) {
     let (mut here, mut there) = (SmallVec::new(), SmallVec::new());
     let (mut skip, mut left) = (skip, BYTES_A_CALL);
     for part in parts {

@@ -29,10 +29,7 @@ pub(crate) fn withdraw(withdrawals: &AtomicU64, count: u64) {
 }
 
 /// Whether a thread is at `region`, which was withdrawn, or the whole connection with it.
-pub(crate) fn is_visited<'a>(
-    words: impl IntoIterator<Item = &'a AtomicU64>,
-    region: u64,
-) -> bool {
+pub(crate) fn is_visited<'a>(words: impl IntoIterator<Item = &'a AtomicU64>, region: u64) -> bool {
     fence(Ordering::SeqCst);
     words.into_iter().any(|word| word.load(Ordering::Acquire) == region)
 }
