@@ -1,13 +1,17 @@
 //! Those who leave, and those who have no part.
 
+use std::mem::ManuallyDrop;
+
 use pinfold::{Endpoint, Error, Path, PathSet, RegionKey, RemoteRegion, Rights};
 use pinfold_tests::{
     Args, Baseline, Stage,
-    host::{Ended, fork},
+    baseline::segments,
+    host::{Ended, fork, scribble},
     pair,
     role::{self, PATIENCE, hear, say},
 };
 
+use super::parked::{VISIT, number};
 use super::{hand_over, is_barred, key_from, open, path, play_both_ways, reach, serve};
 
 #[test]
@@ -128,7 +132,7 @@ pub fn forker(_: &Args) {
         let theirs = Endpoint::builder();
         let without = PathSet::all().without(Path::Mapped);
         let theirs = if by_kernel { theirs.paths(without) } else { theirs };
-        let (a, _, b, to_a) = pair("fork", Endpoint::builder(), theirs);
+        let (a, _, b, to_a) = pair(&format!("fork-{by_kernel}"), Endpoint::builder(), theirs);
         if let Some(why) = b.peer(to_a).and_then(|peer| peer.cma_refused).filter(|_| by_kernel) {
             return role::skip(format_args!("regions by the kernel: {why}"));
         }
@@ -150,9 +154,18 @@ pub fn forker(_: &Args) {
         assert_eq!(ended, Ended::Code(0));
         remote.write(2, b"parent").unwrap();
         assert_eq!(&region.to_vec().unwrap()[2..8], b"parent");
-        // All of it goes in the child, too.
+        // All of it goes in the child, too, also what is kept since a thread is at it.
+        if by_kernel {
+            let region = a.region(10, Rights::ReadWrite).unwrap();
+            open(&a, &b, to_a, &region);
+            scribble(segments()[0].at + VISIT, number(&region.key().unwrap()));
+            drop(region);
+            assert!(a.region_bytes_kept() > 0);
+        }
+        // The child has its own of all that it drops.
+        let all = ManuallyDrop::new((remote, region, a, b));
         let ended = fork(move || {
-            drop((remote, region, a, b));
+            drop(ManuallyDrop::into_inner(all));
             0
         });
         assert_eq!(ended, Ended::Code(0));

@@ -19,7 +19,7 @@ use super::{hand_over, is_barred, key_from, open, reach, revoked, serve};
 
 /// Where a connecting side says at which region its second thread is: its
 /// first is at work.
-const VISIT: usize = 1024 + 11 * 64 + 8;
+pub const VISIT: usize = 1024 + 11 * 64 + 8;
 /// Regions that are kept for one peer before it gets no more.
 const KEPT_MAX: u64 = 16;
 const BYTES: usize = 300 << 10;
@@ -33,8 +33,16 @@ fn lingers(how: &str) {
     if lingerer.hear() == "barred" {
         return;
     }
+    if how == "closed before" {
+        lingerer.say("close");
+        lingerer.expect("closed");
+    }
     keeper.expect("kept");
     match how {
+        "closed before" => {
+            lingerer.say("end");
+            lingerer.end_well();
+        }
         "killed" => {
             lingerer.kill();
             lingerer.end();
@@ -78,6 +86,11 @@ fn it_is_kept_when_the_peer_closes_and_is_still_there() {
     lingers("closed");
 }
 
+#[test]
+fn it_is_kept_when_the_peer_closed_before_and_is_still_there() {
+    lingers("closed before");
+}
+
 fn is_mapped(there: Mapped) -> bool {
     arenas().iter().any(|arena| arena.at <= there.at && there.at < arena.at + arena.len)
 }
@@ -100,13 +113,16 @@ pub fn keeper(args: &Args) {
     }
     idle.revoke().unwrap();
     assert_eq!(endpoint.region_bytes_kept(), 0);
+    if args.text("how") == "closed before" {
+        assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());
+    }
     region.revoke().unwrap();
     assert!(endpoint.region_bytes_kept() >= BYTES as u64);
     assert!(is_mapped(there));
     assert_eq!(&region.to_vec().unwrap()[..8], b"contents");
     // Nor does it matter that the region is gone.
     drop(region);
-    endpoint.send(peer, 2, b"revoked").unwrap();
+    let _ = endpoint.send(peer, 2, b"revoked");
     say("kept");
     while hear() != "end" {
         // Nobody need ask for it: whoever uses the endpoint sees to it, also from its sleep.
@@ -146,8 +162,10 @@ pub fn lingerer(args: &Args) {
     region.write(9, b"x").unwrap();
     scribble(segment.at + VISIT, number);
     endpoint.send(peer, 99, b"").unwrap();
-    endpoint.recv(peer, 2).unwrap();
-    revoked(&region);
+    if args.text("how") != "closed before" {
+        endpoint.recv(peer, 2).unwrap();
+        revoked(&region);
+    }
     match hear().as_str() {
         "close" => {
             endpoint.close();
@@ -159,7 +177,7 @@ pub fn lingerer(args: &Args) {
 }
 
 /// The number of the region that a key is of.
-fn number(key: &RegionKey) -> u64 {
+pub fn number(key: &RegionKey) -> u64 {
     u64::from_le_bytes(key.to_bytes()[..8].try_into().unwrap())
 }
 
@@ -198,4 +216,40 @@ fn what_is_kept_for_one_peer_is_bounded() {
     open(&a, &b, to_a, &region).write(0, b"x").unwrap();
     (0..KEPT_MAX).for_each(|index| scribble(word(index), 0));
     assert_eq!(a.region_bytes_kept(), 0);
+}
+
+/// Closing waits for it, not for ever; and what is there then is never given back.
+#[test]
+fn an_owner_that_closes_leaves_it_where_it_is() {
+    Stage::new(60).role("closer").spawn().end_well();
+}
+
+pub fn closer(_: &Args) {
+    let without = Endpoint::builder().paths(PathSet::all().without(Path::Mapped));
+    let (a, _, b, to_a) = pair("closer", Endpoint::builder(), without);
+    if let Some(why) = b.peer(to_a).and_then(|peer| peer.cma_refused) {
+        return role::skip(format_args!("regions by the kernel: {why}"));
+    }
+    let segment = segments()[0];
+    let there = [VISIT, VISIT + 8].map(|word| {
+        let had = arenas();
+        let region = a.region(BYTES, Rights::ReadWrite).unwrap();
+        let there = *arenas().iter().find(|arena| !had.contains(arena)).unwrap();
+        let remote = open(&a, &b, to_a, &region);
+        remote.write(0, b"x").unwrap();
+        scribble(segment.at + word, number(&region.key().unwrap()));
+        drop(region);
+        (there, remote)
+    });
+    // One is left while it closes.
+    let leaves = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        scribble(segment.at + VISIT, 0);
+    });
+    drop(a);
+    leaves.join().unwrap();
+    let [(left, _), (still, remote)] = there;
+    assert!(!is_mapped(left), "nobody is there any more");
+    assert!(is_mapped(still), "somebody is there");
+    assert!(matches!(remote.write(0, b"x"), Err(Error::Withdrawn)));
 }

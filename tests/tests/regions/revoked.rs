@@ -1,6 +1,9 @@
 //! Regions that are revoked in mid-use.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use pinfold::{Endpoint, Error, PeerId, RegionKey, Rights};
 use pinfold_tests::{
@@ -144,6 +147,8 @@ pub fn scribbler(_: &Args) {
 
 const REUSES: u64 = 150;
 const REUSED: usize = 1 << 20;
+/// Threads that write all of a region at the same time.
+const LATE: usize = 6;
 
 #[test]
 fn who_is_late_does_not_write_to_what_lies_there_next() {
@@ -204,7 +209,12 @@ pub fn filler(args: &Args) {
     while let Ok(key) = RegionKey::from_bytes(&endpoint.recv(peer, 1).unwrap()) {
         let region = endpoint.open_region(peer, &key).unwrap();
         endpoint.send(peer, 8, b"").unwrap();
-        while region.write(0, &data).is_ok() {}
+        // Some are always there, asleep in the middle of a copy.
+        thread::scope(|s| {
+            for _ in 0..LATE {
+                s.spawn(|| while region.write(0, &data).is_ok() {});
+            }
+        });
         endpoint.send(peer, 9, b"").unwrap();
     }
 }

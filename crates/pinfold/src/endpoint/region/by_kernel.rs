@@ -64,8 +64,28 @@ impl ByKernel {
         self.reached.spot.writable
     }
 
+    /// The error of what can be done with mapped memory only.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn not_mapped(&self) -> Error {
+        Error::PathRefused { path: Path::Mapped, why: self.why_not_mapped() }
+    }
+
     pub(super) fn why_not_mapped(&self) -> Refusal {
         self.reached.why_not_mapped
+    }
+
+    // Out of the way of those that are mapped.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn write_one(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
+        self.write(&[(offset, data)])
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn read_one(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
+        self.read(&mut [(offset, into)])
     }
 
     pub(super) fn write(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {

@@ -41,7 +41,7 @@ fn receipt(len: usize) -> Receipt {
 }
 
 impl Mapped {
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
         let at = self.writable(offset, data.len())?;
         self.put(at, data);
@@ -49,7 +49,7 @@ impl Mapped {
         Ok(receipt(data.len()))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
         let at = self.readable(offset, into.len())?;
         self.get(at, into);

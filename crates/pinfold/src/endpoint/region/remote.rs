@@ -121,7 +121,7 @@ impl RemoteRegion {
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
         match &*self.0 {
             Here(mapped) => mapped.write(offset, data),
-            Kernel(region) => region.write(&[(offset, data)]),
+            Kernel(region) => region.write_one(offset, data),
         }
     }
 
@@ -134,7 +134,7 @@ impl RemoteRegion {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
         match &*self.0 {
             Here(mapped) => mapped.read(offset, into),
-            Kernel(region) => region.read(&mut [(offset, into)]),
+            Kernel(region) => region.read_one(offset, into),
         }
     }
 
@@ -190,9 +190,7 @@ impl RemoteRegion {
     pub(super) fn mapped(&self) -> Result<&Mapped> {
         match &*self.0 {
             Here(mapped) => Ok(mapped),
-            Kernel(region) => {
-                Err(Error::PathRefused { path: Path::Mapped, why: region.why_not_mapped() })
-            }
+            Kernel(region) => Err(region.not_mapped()),
         }
     }
 }
