@@ -154,7 +154,7 @@ fn use_it(region: &pinfold::RemoteRegion, writable: bool, is_huge: bool) {
         assert!(matches!(read, Err(Error::Os { call: "process_vm_readv", .. })), "{read:?}");
         let far = region.read((1 << 46) - 64, &mut bytes[MARGIN..MARGIN + 64]);
         assert!(matches!(far, Err(Error::Os { .. })), "{far:?}");
-        let written = region.write(0, &vec![0; 0]);
+        let written = region.write(0, &[]);
         assert!(written.is_ok(), "{written:?}");
     } else {
         assert!(matches!(read, Err(Error::OutOfBounds { .. })), "{read:?}");

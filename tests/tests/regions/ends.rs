@@ -132,10 +132,12 @@ pub fn forker(_: &Args) {
         let theirs = Endpoint::builder();
         let without = PathSet::all().without(Path::Mapped);
         let theirs = if by_kernel { theirs.paths(without) } else { theirs };
+        let before = segments();
         let (a, _, b, to_a) = pair(&format!("fork-{by_kernel}"), Endpoint::builder(), theirs);
         if let Some(why) = b.peer(to_a).and_then(|peer| peer.cma_refused).filter(|_| by_kernel) {
             return role::skip(format_args!("regions by the kernel: {why}"));
         }
+        let segment = segments().into_iter().find(|segment| !before.contains(segment)).unwrap();
         let region = a.region(10, Rights::ReadWrite).unwrap();
         let remote = open(&a, &b, to_a, &region);
         let (theirs, ours) = (remote.clone(), &region);
@@ -158,7 +160,7 @@ pub fn forker(_: &Args) {
         if by_kernel {
             let region = a.region(10, Rights::ReadWrite).unwrap();
             open(&a, &b, to_a, &region);
-            scribble(segments()[0].at + VISIT, number(&region.key().unwrap()));
+            scribble(segment.at + VISIT, number(&region.key().unwrap()));
             drop(region);
             assert!(a.region_bytes_kept() > 0);
         }

@@ -17,13 +17,13 @@ use self::{
     denied::{filtered, lender, limited},
     ends::{churned, churner, dies, forker, outlives},
     operations::{owner, user},
-    parked::{closer, keeper, lingerer},
+    parked::{closer, comer, keeper, lingerer},
     revoked::{filler, reuser, revoker, scribbler, writer},
 };
 
 pinfold_tests::roles!(
     owner, user, counted, counter, revoker, writer, scribbler, dies, outlives, forker, churner,
-    churned, reuser, filler, keeper, lingerer, closer, lender, limited, filtered
+    churned, reuser, filler, keeper, lingerer, closer, comer, lender, limited, filtered
 );
 
 /// Sends a region's key to a peer.

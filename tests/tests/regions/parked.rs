@@ -9,7 +9,7 @@ use pinfold::{Endpoint, Error, Path, PathSet, Refusal, RegionKey, Rights};
 use pinfold_tests::{
     Args, Baseline, Stage,
     baseline::{Mapped, arenas, segments},
-    host::scribble,
+    host::{occupy, peek, scribble},
     pair,
     role::{self, PATIENCE, hear, say},
     skip,
@@ -56,8 +56,10 @@ fn lingers(how: &str) {
             lingerer.end_well();
         }
         _ => {
-            lingerer.say("leave");
+            // Once it sleeps.
             keeper.say("look");
+            thread::sleep(Duration::from_millis(300));
+            lingerer.say("leave");
             keeper.expect("freed");
             lingerer.say("end");
             lingerer.end_well();
@@ -243,13 +245,42 @@ pub fn closer(_: &Args) {
     });
     // One is left while it closes.
     let leaves = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(500));
         scribble(segment.at + VISIT, 0);
     });
+    assert!(is_mapped(there[0].0) && is_mapped(there[1].0));
     drop(a);
     leaves.join().unwrap();
     let [(left, _), (still, remote)] = there;
     assert!(!is_mapped(left), "nobody is there any more");
     assert!(is_mapped(still), "somebody is there");
     assert!(matches!(remote.write(0, b"x"), Err(Error::Withdrawn)));
+    assert!(matches!(remote.flush(), Err(Error::Withdrawn)));
+}
+
+/// Where nobody is, nothing is kept; who comes then finds that out before it does anything.
+#[test]
+fn who_comes_after_the_end_touches_nothing() {
+    Stage::new(60).role("comer").spawn().end_well();
+}
+
+pub fn comer(_: &Args) {
+    let without = Endpoint::builder().paths(PathSet::all().without(Path::Mapped));
+    let (a, _, b, to_a) = pair("comer", Endpoint::builder(), without);
+    if let Some(why) = b.peer(to_a).and_then(|peer| peer.cma_refused) {
+        return role::skip(format_args!("regions by the kernel: {why}"));
+    }
+    let had = arenas();
+    let region = a.region(BYTES, Rights::ReadWrite).unwrap();
+    let there = *arenas().iter().find(|arena| !had.contains(arena)).unwrap();
+    let remote = open(&a, &b, to_a, &region);
+    // Seen to stand, so that nothing but its end is a reason to look again.
+    remote.write(0, b"x").unwrap();
+    drop(region);
+    assert!(!is_mapped(there));
+    occupy(there.at);
+    assert!(matches!(remote.write(0, &[0xff; BYTES]), Err(Error::Revoked)));
+    for word in 0..512 {
+        assert_eq!(peek(there.at + 8 * word), 0, "it was written to");
+    }
 }
