@@ -128,10 +128,7 @@ pub fn keeper(args: &Args) {
     say("kept");
     while hear() != "end" {
         // Nobody need ask for it: whoever uses the endpoint sees to it, also from its sleep.
-        if endpoint
-            .recv_timeout(peer, 5, Duration::from_millis(300))
-            .is_err_and(|e| e.is_peer_gone())
-        {
+        if endpoint.recv_timeout(peer, 5, Duration::from_secs(2)).is_err_and(|e| e.is_peer_gone()) {
             for _ in 0..200 {
                 endpoint.progress().unwrap();
                 thread::sleep(Duration::from_millis(1));
@@ -233,6 +230,8 @@ pub fn closer(_: &Args) {
         return role::skip(format_args!("regions by the kernel: {why}"));
     }
     let segment = segments()[0];
+    // What all regions share is there before.
+    drop(a.region(1, Rights::Read).unwrap());
     let there = [VISIT, VISIT + 8].map(|word| {
         let had = arenas();
         let region = a.region(BYTES, Rights::ReadWrite).unwrap();
@@ -270,6 +269,8 @@ pub fn comer(_: &Args) {
     if let Some(why) = b.peer(to_a).and_then(|peer| peer.cma_refused) {
         return role::skip(format_args!("regions by the kernel: {why}"));
     }
+    // What all regions share is there before.
+    let _first = a.region(1, Rights::Read).unwrap();
     let had = arenas();
     let region = a.region(BYTES, Rights::ReadWrite).unwrap();
     let there = *arenas().iter().find(|arena| !had.contains(arena)).unwrap();
