@@ -184,6 +184,16 @@ pub enum Error {
         /// The reason.
         why: Refusal,
     },
+    /// A region can be used neither as mapped memory nor through the kernel.
+    #[error(
+        "the region cannot be reached: not mapped ({mapped}), and not by the kernel ({cma}); allow one of the two"
+    )]
+    OutOfReach {
+        /// Why not [`Path::Mapped`].
+        mapped: Refusal,
+        /// Why not [`Path::Cma`].
+        cma: Refusal,
+    },
     /// The memory of the other side could not be read or written in mid-transfer.
     #[error("the transfer with {peer} failed: {source}")]
     Transfer {

@@ -28,16 +28,33 @@ use rustix::net::{
 
 mod gifts;
 mod holes;
+mod regions;
 mod rooms;
 
 use self::{
     gifts::{flooded, flooder},
     holes::{beggar, poor},
+    regions::{asked, asker, false_owner, guesser},
     rooms::{giver, judge, liar, taker},
 };
 
 pinfold_tests::roles!(
-    victim, honest, attacker, stranger, flooded, flooder, poor, beggar, giver, taker, judge, liar
+    victim,
+    honest,
+    attacker,
+    stranger,
+    flooded,
+    flooder,
+    poor,
+    beggar,
+    giver,
+    taker,
+    judge,
+    liar,
+    asker,
+    false_owner,
+    asked,
+    guesser,
 );
 
 /// The tags of attackers have this bit; what the honest peer says is never matched with theirs.

@@ -387,12 +387,25 @@ impl Endpoint {
 
     /// The region of a peer that has this key. Asks its owner, which answers while it makes progress.
     ///
+    /// It is mapped here. If it cannot be, by a limit or since one side has switched `mapped` off, the
+    /// kernel reads and writes it where it is ([`RemoteRegion::path`] says which).
+    ///
     /// # Errors
-    /// [`Error::BadKey`]; [`Error::PathRefused`] if it cannot be mapped here, or one side has switched
-    /// `mapped` off; [`Error::PeerGone`], [`Error::UnknownPeer`], [`Error::Closed`],
-    /// [`Error::Forked`].
+    /// [`Error::BadKey`]; [`Error::OutOfReach`] with both reasons if neither is possible;
+    /// [`Error::PathRefused`] if it cannot be mapped although no side has switched that off, and the
+    /// endpoint is [`strict`](crate::Builder::strict); [`Error::PeerGone`], [`Error::UnknownPeer`],
+    /// [`Error::Closed`], [`Error::Forked`].
     pub fn open_region(&self, peer: PeerId, key: &RegionKey) -> Result<RemoteRegion> {
         RemoteRegion::open(self.shared(), peer, key)
+    }
+
+    /// Bytes of address space, with or without memory, of regions that were revoked or dropped while
+    /// peers were at them through the kernel. They are kept until those have left or ended: for
+    /// peers that keep to the rules, as long as a copy of 1 MiB takes. In a forked child: 0.
+    pub fn region_bytes_kept(&self) -> u64 {
+        let Ok(mut engine) = self.shared().enter() else { return 0 };
+        engine.core.regions.parked.look();
+        engine.core.regions.parked.bytes()
     }
 
     /// The message that a receive would take now, left where it is. Never waits.

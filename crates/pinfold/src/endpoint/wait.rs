@@ -146,6 +146,9 @@ impl Engine {
             let left = Duration::from_nanos(at.saturating_sub(clock::now_ns()));
             timeout = Some(timeout.map_or(left, |timeout| timeout.min(left)));
         }
+        if let Some(pause) = self.core.regions.parked.pause() {
+            timeout = Some(timeout.map_or(pause, |timeout| timeout.min(pause)));
+        }
         Next::Sleep { timeout }
     }
 

@@ -30,6 +30,8 @@ pub enum Refusal {
     /// The memory could not be handed to the peer, or the peer could not map it: limits on
     /// descriptors, mappings or memory, at either side.
     NotMapped,
+    /// The peer's threads are still in the memory of too many regions that were taken back.
+    NotLeft,
     /// The trial read or wrote the wrong memory: the process id means another process there.
     WrongProcess,
 }
@@ -38,6 +40,15 @@ impl Refusal {
     /// Whether the machine, not the cost model or the caller, ruled the path out.
     pub const fn is_denial(self) -> bool {
         matches!(self, Refusal::Denied(_) | Refusal::WrongProcess)
+    }
+
+    /// The same as the other side of the pair sees it.
+    pub(crate) const fn mirrored(self) -> Refusal {
+        match self {
+            Refusal::SwitchedOff => Refusal::SwitchedOffByPeer,
+            Refusal::SwitchedOffByPeer => Refusal::SwitchedOff,
+            same => same,
+        }
     }
 
     /// It as a number, not 0: the same in every process of this version.
@@ -66,6 +77,9 @@ impl fmt::Display for Refusal {
             }
             Refusal::NotShareable => f.write_str("the message does not lie in an arena"),
             Refusal::Kept => f.write_str("the sender keeps the message's memory"),
+            Refusal::NotLeft => {
+                f.write_str("its user is still at memory of regions that were taken back")
+            }
             Refusal::NotMapped => f.write_str("the peer has not mapped the message's arena"),
             Refusal::WrongProcess => {
                 f.write_str("the peer's process id names another process in this namespace")
@@ -96,6 +110,7 @@ impl Code {
             Refusal::NotShareable => 8,
             Refusal::Kept => 9,
             Refusal::NotMapped => 10,
+            Refusal::NotLeft => 11,
             // Linux has none beyond 4095 (include/linux/err.h).
             Refusal::Denied(errno) => DENIED | (errno & 0xfff) as u16,
         })
@@ -113,6 +128,7 @@ impl Code {
             8 => Refusal::NotShareable,
             9 => Refusal::Kept,
             10 => Refusal::NotMapped,
+            11 => Refusal::NotLeft,
             code if code >= DENIED => Refusal::Denied((code - DENIED) as i32),
             _ => return None,
         })
@@ -143,6 +159,7 @@ mod tests {
             Refusal::NotShareable,
             Refusal::Kept,
             Refusal::NotMapped,
+            Refusal::NotLeft,
             Refusal::Denied(0),
             Refusal::Denied(1),
             Refusal::Denied(4095),

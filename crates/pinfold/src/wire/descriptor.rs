@@ -454,51 +454,79 @@ impl Wrote {
 pub(crate) struct Open {
     pub id: u64,
     pub secret: [u64; 2],
+    /// Where it lies in the owner's memory is asked for, not to be handed it.
+    pub by_kernel: bool,
 }
 
 impl Open {
-    pub(crate) const fn body(self) -> [u64; 3] {
-        [self.id, self.secret[0], self.secret[1]]
+    pub(crate) const fn body(self) -> [u64; 4] {
+        [self.id, self.secret[0], self.secret[1], self.by_kernel as u64]
     }
 
-    pub(crate) const fn read(body: &Body) -> Open {
-        Open { id: body[0], secret: [body[1], body[2]] }
+    pub(crate) const fn read(body: &Body) -> Option<Open> {
+        let by_kernel = match body[3] {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        Some(Open { id: body[0], secret: [body[1], body[2]], by_kernel })
     }
 }
 
-/// Where a region lies that was asked for.
+/// The answer to who asked for a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// There is none with this key.
     Unknown,
     /// It cannot be handed over just now.
     Unshared,
+    /// It was handed over before.
     Here(Site),
+    /// It may be read and written where it is.
+    There(Spot),
+    /// It may not, by the number of a [`Refusal`](crate::Refusal) as its owner sees it.
+    Refused(u16),
 }
 
-/// Where a region lies, and the word that says whether it stands.
+/// Where a region lies in memory that was handed over, and the word that says whether it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     pub memory: Shelf,
     pub len: u64,
-    /// Holds the region's number as long as it stands.
     pub flag: Shelf,
+    /// What that word holds as long as the region stands; never 0.
+    pub stamp: u64,
+    pub writable: bool,
+}
+
+/// The same, by addresses of its owner's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub memory: u64,
+    pub len: u64,
+    pub flag: u64,
+    pub stamp: u64,
     pub writable: bool,
 }
 
 impl Opened {
-    pub(crate) const fn body(self) -> [u64; 6] {
+    pub(crate) const fn body(self) -> [u64; 7] {
         match self {
-            Opened::Unknown => [1, 0, 0, 0, 0, 0],
-            Opened::Unshared => [2, 0, 0, 0, 0, 0],
-            Opened::Here(Site { memory, len, flag, writable }) => [
+            Opened::Unknown => [1, 0, 0, 0, 0, 0, 0],
+            Opened::Unshared => [2, 0, 0, 0, 0, 0, 0],
+            Opened::Here(Site { memory, len, flag, stamp, writable }) => [
                 if writable { 4 } else { 3 },
                 memory.extent,
                 memory.offset,
                 len,
                 flag.extent,
                 flag.offset,
+                stamp,
             ],
+            Opened::There(Spot { memory, len, flag, stamp, writable }) => {
+                [if writable { 6 } else { 5 }, memory, len, flag, stamp, 0, 0]
+            }
+            Opened::Refused(code) => [7, code as u64, 0, 0, 0, 0, 0],
         }
     }
 
@@ -510,8 +538,17 @@ impl Opened {
                 memory: Shelf { extent: body[1], offset: body[2] },
                 len: body[3],
                 flag: Shelf { extent: body[4], offset: body[5] },
+                stamp: body[6],
                 writable: kind == 4,
             }),
+            kind @ (5 | 6) => Opened::There(Spot {
+                memory: body[1],
+                len: body[2],
+                flag: body[3],
+                stamp: body[4],
+                writable: kind == 6,
+            }),
+            7 if body[1] <= u16::MAX as u64 => Opened::Refused(body[1] as u16),
             _ => return None,
         })
     }
@@ -581,13 +618,21 @@ mod tests {
             let by = [By::Kernel, By::Mapping, By::NoMapping, By::View][usize::from(g % 4)];
             let fin = Fin { errno: d, took_ns: a, cancelled: h, by };
             prop_assert_eq!(Fin::read(&padded(&fin.body())), fin);
-            let open = Open { id: a, secret: [b, c] };
-            prop_assert_eq!(Open::read(&padded(&open.body())), open);
+            let open = Open { id: a, secret: [b, c], by_kernel: h };
+            prop_assert_eq!(Open::read(&padded(&open.body())), Some(open));
+            prop_assert_eq!(Open::read(&[a, b, c, a.max(2), 0, 0, 0]), None);
             let memory = Shelf { extent: a, offset: b };
             let flag = Shelf { extent: c, offset: u64::from(d) };
-            let site = Site { memory, len: c, flag, writable: h };
-            for opened in [Opened::Unknown, Opened::Unshared, Opened::Here(site)] {
-                prop_assert_eq!(Opened::read(&padded(&opened.body())), Some(opened));
+            let site = Site { memory, len: c, flag, stamp: b, writable: h };
+            let spot = Spot { memory: b, len: c, flag: a, stamp: u64::from(e), writable: h };
+            for opened in [
+                Opened::Unknown,
+                Opened::Unshared,
+                Opened::Here(site),
+                Opened::There(spot),
+                Opened::Refused(f),
+            ] {
+                prop_assert_eq!(Opened::read(&opened.body()), Some(opened));
             }
             let wrote = Wrote { errno: d, chunks: e & 0xff_ffff, by, short: h };
             prop_assert_eq!(Wrote::read(&padded(&wrote.body())), wrote);
@@ -595,7 +640,7 @@ mod tests {
 
         #[test]
         fn a_cts_of_any_words_is_read_without_panic(words: [u64; 7]) {
-            let _ = (Cts::read(&words), Opened::read(&words));
+            let _ = (Cts::read(&words), Open::read(&words), Opened::read(&words));
             let wrote = Wrote::read(&words);
             prop_assert!(u64::from(wrote.chunks) <= CHUNKS_MAX);
         }

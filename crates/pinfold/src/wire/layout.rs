@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! 0        control page: per direction the consumer's cursor line, the bell, the space bell;
-//!          then the claim lines of transfers that both sides copy
+//!          then the claim lines of transfers that both sides copy; then the lines by which one side
+//!          says where it is in the other's memory
 //! 4 KiB    descriptors, direction 0 (towards the connecting side)
 //! 68 KiB   descriptors, direction 1 (towards the accepting side)
 //! 256 KiB  bulk bytes, direction 0
@@ -30,6 +31,8 @@ pub(crate) const BULK_BYTES_MIN: u32 = 4096;
 pub(crate) const BULK_BYTES_MAX: u32 = 256 << 10;
 /// Claim lines per direction: transfers that both sides copy at the same time.
 pub(crate) const CLAIMS: u32 = 8;
+/// Threads of one side that can be at regions of the other through the kernel at the same time.
+pub(crate) const VISITS: u32 = 32;
 
 const PAGE: usize = 4096;
 const RING_BYTES: usize = RING_SLOTS_MAX as usize * DESCRIPTOR_BYTES;
@@ -44,7 +47,10 @@ const _: () = assert!(RINGS_AT + 2 * RING_BYTES <= BULK_AT);
 const _: () = assert!(RING_SLOTS_MIN as usize * DESCRIPTOR_BYTES == PAGE);
 const _: () = assert!(BULK_BYTES_MIN as usize == PAGE);
 const _: () = assert!(BULK_AT.is_multiple_of(PAGE) && SEGMENT_BYTES.is_multiple_of(PAGE));
-const _: () = assert!((3 + CLAIMS as usize) * LINE <= DIRECTION_CONTROL);
+const VISITS_AT: usize = (3 + CLAIMS as usize) * LINE;
+const WITHDRAWALS_AT: usize =
+    VISITS_AT + (VISITS as usize * size_of::<u64>()).next_multiple_of(LINE);
+const _: () = assert!(WITHDRAWALS_AT + LINE <= DIRECTION_CONTROL);
 
 /// Which way a lane carries messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +103,18 @@ impl Direction {
         self.cursor_at() + (3 + index as usize) * LINE
     }
 
+    /// Offset of the word by which a thread of the producer's says at which of the consumer's regions
+    /// it is; `index` is below [`VISITS`].
+    pub(crate) const fn visit_at(self, index: u32) -> usize {
+        assert!(index < VISITS);
+        self.cursor_at() + VISITS_AT + index as usize * size_of::<u64>()
+    }
+
+    /// Offset of the word in which the consumer counts the regions that it has withdrawn.
+    pub(crate) const fn withdrawals_at(self) -> usize {
+        self.cursor_at() + WITHDRAWALS_AT
+    }
+
     /// Offset of the descriptor ring.
     pub(crate) const fn ring_at(self) -> usize {
         RINGS_AT + self.index() * RING_BYTES
@@ -120,6 +138,8 @@ mod tests {
             parts.push((way.bell_at(), LINE));
             parts.push((way.space_bell_at(), LINE));
             parts.extend((0..CLAIMS).map(|i| (way.claim_at(i), LINE)));
+            parts.extend((0..VISITS).map(|i| (way.visit_at(i), size_of::<u64>())));
+            parts.push((way.withdrawals_at(), LINE));
             parts.push((way.ring_at(), RING_BYTES));
             parts.push((way.bulk_at(), BULK_BYTES_MAX as usize));
         }

@@ -1,7 +1,5 @@
 //! Farewells: how a peer goes, and how the endpoint closes.
 
-use pinfold_sys::process;
-
 use super::{
     Engine,
     core::{Core, Unexpected},
@@ -50,7 +48,7 @@ impl Engine {
         if how != Gone::Died {
             peer.tx.say_closed();
         }
-        let may_write = self.core.stop_pulls(peer) && process::pidfd_alive(&peer.pidfd);
+        let may_write = self.core.stop_pulls(peer) && peer.reach.is_alive();
         let stays = may_write && !stopped;
         let name = peer.info.name.clone();
         self.kick = true;
@@ -83,7 +81,7 @@ impl Engine {
             .ops
             .open()
             .filter(|(_, op)| match &op.kind {
-                OpKind::Open { peer } => *peer == id,
+                OpKind::Open(asked) => asked.peer == id,
                 OpKind::Send(send) => send.peer == id,
                 OpKind::Recv(recv) => match &recv.stage {
                     RecvStage::Streaming { peer } | RecvStage::Asked { peer, .. } => *peer == id,
@@ -117,6 +115,7 @@ impl Engine {
         self.newcomers.retain(|newcomer| *newcomer != id);
         self.links.forget(&peer);
         self.core.maps.drop_peer(id);
+        self.core.regions.forget_gone();
         self.core.gifts_out -= peer.given.len();
         self.core.lane_budget.give(peer.tx.budgeted());
         self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
@@ -201,13 +200,15 @@ impl Engine {
         // The mappings did not come along, and their addresses may be anything by now; the name
         // in the file system is the parent's.
         std::mem::forget(std::mem::take(&mut self.peers));
+        self.core.regions.forsake();
         self.links.forsake();
         self.core.status.forsake();
     }
 
-    /// Whether nothing is left that a peer waits to hear from this side.
+    /// Whether nothing is left that a peer waits to hear from this side, or is still at.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.peers.iter().all(|peer| peer.control.is_empty() && peer.leaving.is_none())
+        self.core.regions.parked.is_empty()
+            && self.peers.iter().all(|peer| peer.control.is_empty() && peer.leaving.is_none())
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::{
     atomic::{Ordering, fence},
 };
 
-use pinfold_sys::{clock, process};
+use pinfold_sys::clock;
 
 use super::{
     core::Core,
@@ -117,7 +117,10 @@ impl Core {
         let to = op.memory.place();
         let mapped = self.find_shelf(peer, &rts, want)?;
         let room = self.note_room(peer, key, len);
-        let is_reachable = mapped.is_some() || peer.we_read || peer.peer_writes || room.is_some();
+        let is_reachable = mapped.is_some()
+            || peer.reach.we_read.is_ok()
+            || peer.reach.peer_writes.is_ok()
+            || room.is_some();
         if !rts.stream
             && is_reachable
             && let Some(pull) = self.begin_pull(peer, sid, &rts, want, mapped, (to, room))
@@ -263,7 +266,7 @@ impl Core {
         mapped: Option<There>,
         (to, room): (Place, Option<(ArenaRef, u64)>),
     ) -> Option<Pull> {
-        let reads = mapped.is_some() || peer.we_read;
+        let reads = mapped.is_some() || peer.reach.we_read.is_ok();
         let started = clock::ticks();
         let mut errno = 0;
         let mut shared = None;
@@ -274,7 +277,7 @@ impl Core {
             // A sender that writes all of it must not need to read the list of our parts.
             want > 0 && to.parts <= 1
         };
-        let may_help = peer.peer_writes || room.is_some();
+        let may_help = peer.reach.peer_writes.is_ok() || room.is_some();
         let source = mapped.unwrap_or_else(|| {
             There::Remote(match Remote::fetch(peer.info.pid, rts.place, rts.len) {
                 Ok(remote) => remote,
@@ -293,7 +296,7 @@ impl Core {
             let shift = chunk_shift(want);
             let chunks = want.div_ceil(1 << shift);
             if chunks <= CHUNKS_MAX
-                && (shelf.is_some() || peer.peer_writes)
+                && (shelf.is_some() || peer.reach.peer_writes.is_ok())
                 && let Some((line, generation)) = peer.take_claim()
             {
                 claim::open(peer.rx.claim_word(line), generation);
@@ -484,7 +487,7 @@ impl Core {
         if pull.errno != 0 {
             // A peer that died in mid-transfer is reported as that, when its end is noticed.
             if pull.errno == rustix::io::Errno::SRCH.raw_os_error().unsigned_abs()
-                && !process::pidfd_alive(&peer.pidfd)
+                && !peer.reach.is_alive()
             {
                 op_stage(self, key, RecvStage::Streaming { peer: peer.id });
                 return Ok(());

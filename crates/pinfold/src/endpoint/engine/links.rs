@@ -120,7 +120,7 @@ impl Links {
     pub(crate) fn forget(&self, peer: &Peer) {
         // Closing would do, were it not for copies of the descriptors in forked children.
         let _ = self.epoll.remove(&peer.socket);
-        let _ = self.epoll.remove(&peer.pidfd);
+        let _ = self.epoll.remove(&peer.reach.pidfd);
     }
 
     /// The result of a call to connect.
@@ -354,7 +354,7 @@ impl Engine {
         self.core.introduce(peer, endpoint, &label);
         let (index, generation) = (id.index, id.generation);
         watch(&self.links.epoll, &peer.socket, token(SOCKET, index, generation))?;
-        watch(&self.links.epoll, &peer.pidfd, token(PROCESS, index, generation))?;
+        watch(&self.links.epoll, &peer.reach.pidfd, token(PROCESS, index, generation))?;
         tracing::debug!(peer = peer.info.name, paths = ?peer.info.paths, "a peer joined");
         failpoint::hit(Point::Joined);
         self.core.status.peers_joined.add(1);

@@ -34,11 +34,13 @@ pub(crate) mod maps;
 mod note;
 pub(crate) mod op;
 mod outbound;
+mod parked;
 pub(crate) mod peer;
 pub(crate) mod post;
 mod push;
 pub(crate) mod queues;
 pub(crate) mod quick;
+pub(crate) mod reach;
 pub(crate) mod regions;
 mod returns;
 mod sleep;
@@ -245,6 +247,9 @@ impl Engine {
         // A sleeping leader does this itself; what it sleeps on must not be taken from under it.
         self.tell_of_gone_arenas();
         self.collect_gifts();
+        if !self.core.regions.parked.is_empty() {
+            self.core.regions.parked.look();
+        }
         if self.asleep { false } else { self.handle_events() }
     }
 
@@ -419,7 +424,7 @@ impl Engine {
             return false;
         }
         match &mut op.kind {
-            OpKind::Open { .. } => false,
+            OpKind::Open(_) => false,
             OpKind::Recv(recv) => match recv.stage {
                 RecvStage::Posted(posted) => {
                     self.core.matcher.cancel(posted);

@@ -4,7 +4,11 @@ use std::{any::Any, sync::Arc, task::Waker};
 
 use smallvec::SmallVec;
 
-use super::{active::Act, maps::Loan, regions::Lent};
+use super::{
+    active::Act,
+    maps::Loan,
+    regions::{Asked, Way},
+};
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     arena::Mapping,
@@ -50,7 +54,7 @@ pub(crate) struct Arrived {
 pub(crate) enum Done {
     Sent(Receipt),
     Arrived(Arrived),
-    Opened(Box<Lent>),
+    Opened(Box<Way>),
 }
 
 impl From<Received> for Done {
@@ -248,10 +252,8 @@ pub(crate) struct SharedPull {
 pub(crate) enum OpKind {
     Send(SendOp),
     Recv(RecvOp),
-    /// A region of this peer was asked for.
-    Open {
-        peer: PeerId,
-    },
+    /// A region was asked for.
+    Open(Asked),
 }
 
 pub(crate) struct Op {

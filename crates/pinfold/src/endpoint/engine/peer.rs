@@ -1,6 +1,6 @@
 //! One connected peer: its lanes, what is queued for it, what is coming in from it.
 
-use std::{collections::VecDeque, os::fd::OwnedFd};
+use std::{collections::VecDeque, os::fd::OwnedFd, sync::Arc};
 
 use pinfold_sys::clock;
 use rustc_hash::FxHashMap;
@@ -9,6 +9,7 @@ use super::{
     exports::Exports,
     gifts::Fate,
     op::OpKey,
+    reach::Reach,
     returns::{Given, Returns},
     two_way::TwoWay,
 };
@@ -20,6 +21,7 @@ use crate::{
         shm::{
             lane::{LaneRx, LaneTx},
             segment::Segment,
+            visits::Visits,
         },
     },
     route::{CostModel, Learner, Path, Permissions, Refusal},
@@ -98,7 +100,7 @@ pub(crate) struct Peer {
     pub tx: LaneTx,
     pub rx: LaneRx,
     pub socket: OwnedFd,
-    pub pidfd: OwnedFd,
+    pub reach: Arc<Reach>,
 
     pub tag_high_tx: u32,
     pub tag_high_rx: u32,
@@ -146,9 +148,6 @@ pub(crate) struct Peer {
     /// Those for handlers are not with the matcher.
     pub announced: FxHashMap<u32, Option<UnexpectedKey>>,
     pub announced_max: u32,
-    pub we_read: bool,
-    pub we_write: bool,
-    pub peer_writes: bool,
     claims_taken: u32,
     claim_generations: [u16; CLAIMS as usize],
     /// Smoothed time an eager byte takes here, ns a MiB.
@@ -195,6 +194,15 @@ impl Peer {
             _ if ours.contains(path) => Err(Refusal::SwitchedOffByPeer),
             _ => Err(Refusal::SwitchedOff),
         });
+        let reach = Arc::new(Reach {
+            pid,
+            pidfd,
+            visits: Visits::new(&segment, send_way),
+            we_read: established.we_read,
+            we_write: established.we_write,
+            peer_reads: established.peer_reads,
+            peer_writes: established.peer_writes,
+        });
         let mut paths = allowed;
         if cma.is_err() {
             paths = paths.without(Path::Cma);
@@ -216,7 +224,7 @@ impl Peer {
             tx: LaneTx::new(&segment, send_way, fence),
             rx: LaneRx::new(&segment, send_way.reverse(), fence),
             socket,
-            pidfd,
+            reach,
             tag_high_tx: 0,
             tag_high_rx: 0,
             out: VecDeque::new(),
@@ -244,9 +252,6 @@ impl Peer {
             granted: granted.unexpected_bytes,
             announced: FxHashMap::default(),
             announced_max: granted.rendezvous_max,
-            we_read: established.we_read.is_ok(),
-            we_write: established.we_write.is_ok(),
-            peer_writes: established.peer_writes.is_ok(),
             claims_taken: 0,
             claim_generations: [0; CLAIMS as usize],
             eager_ns_per_mib: 0,

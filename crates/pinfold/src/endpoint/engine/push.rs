@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use pinfold_sys::process;
 use rustix::io::Errno;
 
 use super::{
@@ -59,7 +58,8 @@ impl Core {
             None => None,
         };
         let to = mapped.or_else(|| {
-            let remote = peer.we_write.then(|| Remote::fetch(peer.info.pid, place, want))?;
+            let remote =
+                peer.reach.we_write.is_ok().then(|| Remote::fetch(peer.info.pid, place, want))?;
             // The list of its parts cannot be read here. A receiver that can read goes on alone.
             remote
                 .inspect_err(|error| tracing::debug!(%error, "a peer's list of parts"))
@@ -123,7 +123,7 @@ impl Core {
             let len = (pushing.want - at).min(1 << pushing.chunk_shift);
             // The kernel knows the receiver by a number that another process gets one day; and a
             // receiver that closed wants its memory back.
-            let done = if !process::pidfd_alive(&peer.pidfd) || peer.rx.is_closed() {
+            let done = if !peer.reach.is_alive() || peer.rx.is_closed() {
                 Err(Stop::Errno(Errno::SRCH.raw_os_error().unsigned_abs()))
             } else {
                 pushing.write(&op.memory, peer, at, len)
@@ -171,7 +171,8 @@ impl Pushing {
                 Err(error) => tracing::debug!(%error, "a peer's arena lacks memory"),
             }
             // The kernel takes none of ours for it.
-            let remote = peer.we_write.then(|| Remote::fetch(pid, self.place, self.want).ok());
+            let remote =
+                peer.reach.we_write.is_ok().then(|| Remote::fetch(pid, self.place, self.want).ok());
             self.to = There::Remote(remote.flatten().ok_or(Stop::Short)?);
         }
         let There::Remote(remote) = &self.to else { return Err(Stop::Short) };

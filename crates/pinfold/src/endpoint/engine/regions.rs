@@ -1,4 +1,9 @@
 //! Regions of this endpoint that peers can ask for, and the asking.
+//!
+//! A peer that can map a region is handed its file. One that cannot, but may read and write this
+//! process's memory, asks again and is told the address. It is noted as a guest of the region then.
+
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -7,7 +12,9 @@ use super::{
     core::Core,
     maps::Loan,
     op::{Done, Op, OpKey, OpKind},
+    parked::Parked,
     peer::Peer,
+    reach::Reach,
 };
 use crate::{
     Error, Path, PeerId, Refusal, Result, SharedArena, SharedBuf,
@@ -15,7 +22,7 @@ use crate::{
     endpoint::region::{RegionKey, Rights},
     link::shm::ring::Violation,
     sync::LightFence,
-    wire::descriptor::{Kind, Open, Opened, Site},
+    wire::descriptor::{Kind, Open, Opened, Site, Spot},
 };
 
 /// Bytes of address space for the words that say whether regions stand: a cache line each.
@@ -24,13 +31,38 @@ const FLAGS_BYTES: usize = 64 << 20;
 /// Answers that a peer may leave waiting: it asks for no more until it takes them.
 const ANSWERS_MAX: usize = 4096;
 
+/// A part of an extent of ours.
+struct Place {
+    extent: ArenaRef,
+    offset: u64,
+    address: u64,
+}
+
+impl Place {
+    fn of(buf: &SharedBuf) -> Place {
+        let (extent, offset) = buf.locate();
+        Place { extent, offset, address: buf.as_ptr().addr() as u64 }
+    }
+}
+
 /// One region.
-struct Entry {
+pub(crate) struct Entry {
     secret: [u64; 2],
-    memory: (ArenaRef, u64),
+    memory: Place,
     len: u64,
     rights: Rights,
-    flag: (ArenaRef, u64),
+    flag: Place,
+    /// What the word behind `flag` holds as long as the region stands.
+    stamp: u64,
+    /// Who was told the address.
+    guests: Vec<Arc<Reach>>,
+}
+
+impl Entry {
+    /// Has guests look before they come again. The flag says already that the region stands no more.
+    pub(crate) fn turn_away(&self) {
+        self.guests.iter().for_each(|guest| guest.visits.withdraw());
+    }
 }
 
 /// The regions of one endpoint.
@@ -40,6 +72,8 @@ pub(crate) struct Regions {
     last: u64,
     /// Where the words lie that say whether regions stand.
     flags: Option<SharedArena>,
+    /// What guests have not left yet.
+    pub parked: Parked,
 }
 
 impl Regions {
@@ -55,34 +89,57 @@ impl Regions {
         flags.alloc(size_of::<u64>())
     }
 
-    /// A region that can be asked for from now on.
+    /// A region that can be asked for from now on, and what its flag has to hold.
     pub(crate) fn add(
         &mut self,
-        extent: ArenaRef,
-        offset: u64,
-        len: u64,
+        memory: &SharedBuf,
         rights: Rights,
-        flag: (ArenaRef, u64),
-    ) -> Result<RegionKey> {
-        let secret: [u8; 16] = super::random()?;
-        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|b| secret[8 * at + b]));
+        flag: &SharedBuf,
+    ) -> Result<(RegionKey, u64)> {
+        let random: [u8; 24] = super::random()?;
+        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|b| random[8 * at + b]));
         let secret = [word(0), word(1)];
+        // Guests look for it at an address that may have come to mean anything.
+        let stamp = word(2) | 1;
         self.last += 1;
-        let entry = Entry { secret, memory: (extent, offset), len, rights, flag };
+        let (len, guests) = (memory.len() as u64, Vec::new());
+        let (memory, flag) = (Place::of(memory), Place::of(flag));
+        let entry = Entry { secret, memory, len, rights, flag, stamp, guests };
         self.entries.insert(self.last, entry);
-        Ok(RegionKey { id: self.last, secret })
+        Ok((RegionKey { id: self.last, secret }, stamp))
     }
 
-    /// The region cannot be asked for any more.
-    pub(crate) fn remove(&mut self, id: u64) {
-        self.entries.remove(&id);
+    /// The region cannot be asked for any more. What there was of it, if anybody was told its address.
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Entry> {
+        self.entries.remove(&id).filter(|entry| !entry.guests.is_empty())
+    }
+
+    /// Keeps the memory of a region, which was withdrawn and [said so](Entry::turn_away), until the
+    /// last guest has left.
+    pub(crate) fn park(&mut self, id: u64, entry: Entry) {
+        self.parked.add(id, entry.memory.extent, entry.guests);
     }
 
     /// The region with this key. Takes as long for a wrong secret as for the right one.
-    fn find(&self, open: &Open) -> Option<&Entry> {
-        let entry = self.entries.get(&open.id)?;
+    fn find(&mut self, open: &Open) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(&open.id)?;
         let wrong = (entry.secret[0] ^ open.secret[0]) | (entry.secret[1] ^ open.secret[1]);
         (std::hint::black_box(wrong) == 0).then_some(entry)
+    }
+
+    /// In a forked child: what guests share with this process did not come along.
+    pub(crate) fn forsake(&mut self) {
+        let guests = self.entries.values_mut().map(|entry| std::mem::take(&mut entry.guests));
+        guests.for_each(std::mem::forget);
+        std::mem::forget(std::mem::take(&mut self.parked));
+    }
+
+    /// Forgets guests that will not come again.
+    pub(crate) fn forget_gone(&mut self) {
+        for (id, entry) in &mut self.entries {
+            let may_come = |guest: &Arc<Reach>| !guest.visits.is_over() && guest.is_alive();
+            entry.guests.retain(|guest| may_come(guest) || guest.is_visited(*id));
+        }
     }
 }
 
@@ -97,16 +154,49 @@ pub(crate) struct Lent {
     pub fence: LightFence,
 }
 
+/// A region that is read and written where it is.
+pub(crate) struct Reached {
+    pub spot: Spot,
+    pub reach: Arc<Reach>,
+    /// Why it is not mapped.
+    pub why_not_mapped: Refusal,
+}
+
+/// How an opened region is used.
+pub(crate) enum Way {
+    Mapped { lent: Lent, stamp: u64 },
+    Kernel(Reached),
+}
+
+impl std::fmt::Debug for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Way::Mapped { .. } => "Mapped",
+            Way::Kernel(_) => "Kernel",
+        })
+    }
+}
+
+/// A question that has not been answered.
+pub(crate) struct Asked {
+    pub peer: PeerId,
+    open: Open,
+    /// Why the region cannot be mapped, if that is settled.
+    why_not_mapped: Option<Refusal>,
+}
+
 impl Engine {
     /// Asks a peer for a region.
     pub(crate) fn ask(&mut self, id: PeerId, key: &RegionKey) -> Result<OpKey> {
         self.check()?;
         let (peer, core) = self.peer_mut(id)?;
-        if let Some(why) = peer.permissions.refusal(Path::Mapped) {
-            return Err(Error::PathRefused { path: Path::Mapped, why });
+        let why_not_mapped = peer.permissions.refusal(Path::Mapped);
+        if let Some(why) = why_not_mapped {
+            core.check_reach(peer, why, false)?;
         }
-        let op = core.ops.insert(Op::new(OpKind::Open { peer: id }));
-        let open = Open { id: key.id, secret: key.secret };
+        let open = Open { id: key.id, secret: key.secret, by_kernel: why_not_mapped.is_some() };
+        let asked = Asked { peer: id, open, why_not_mapped };
+        let op = core.ops.insert(Op::new(OpKind::Open(asked)));
         core.answer(peer, Kind::Open, op.index, &open.body());
         self.kick_if_needed();
         Ok(op)
@@ -114,35 +204,72 @@ impl Engine {
 }
 
 impl Core {
+    /// Whether a region of a peer's that cannot be mapped can be used through the kernel.
+    fn check_reach(&self, peer: &Peer, why_not_mapped: Refusal, writable: bool) -> Result<()> {
+        let by_choice =
+            [Refusal::SwitchedOff, Refusal::SwitchedOffByPeer].contains(&why_not_mapped);
+        if self.strict && !by_choice {
+            return Err(Error::PathRefused { path: Path::Mapped, why: why_not_mapped });
+        }
+        let refused = |why| Error::OutOfReach { mapped: why_not_mapped, cma: why };
+        peer.reach.there(writable).map_err(refused)
+    }
+
     /// A peer has asked for a region.
     pub(crate) fn asked(
         &mut self,
         peer: &mut Peer,
         number: u32,
-        open: Open,
+        open: Option<Open>,
     ) -> Result<(), Violation> {
+        let open = open.ok_or(Violation("it asked for a region in no known way"))?;
         if peer.control.len() > ANSWERS_MAX {
             return Err(Violation("it asks on without taking the answers"));
         }
-        let opened = match self.regions.find(&open) {
-            None => Opened::Unknown,
-            Some(_) if !peer.permissions.may(Path::Mapped) => Opened::Unshared,
-            Some(entry) => {
-                let memory = self.shelve_at(peer, &entry.memory.0, entry.memory.1);
-                let flag = self.shelve_at(peer, &entry.flag.0, entry.flag.1);
-                match (memory, flag) {
-                    (Some(memory), Some(flag)) => Opened::Here(Site {
-                        memory,
-                        len: entry.len,
-                        flag,
-                        writable: entry.rights == Rights::ReadWrite,
-                    }),
-                    _ => Opened::Unshared,
-                }
-            }
+        let opened = match open.by_kernel {
+            true => self.let_in(peer, &open),
+            false => self.hand_over(peer, &open),
         };
         self.answer(peer, Kind::Opened, number, &opened.body());
         Ok(())
+    }
+
+    fn hand_over(&mut self, peer: &mut Peer, open: &Open) -> Opened {
+        let Some(entry) = self.regions.find(open) else { return Opened::Unknown };
+        let Entry { memory, flag, len, stamp, .. } = entry;
+        let (len, stamp, writable) = (*len, *stamp, entry.rights == Rights::ReadWrite);
+        let places = [memory, flag].map(|place| (place.extent.clone(), place.offset));
+        if !peer.permissions.may(Path::Mapped) {
+            return Opened::Unshared;
+        }
+        let [memory, flag] = places.map(|(extent, offset)| self.shelve_at(peer, &extent, offset));
+        match (memory, flag) {
+            (Some(memory), Some(flag)) => Opened::Here(Site { memory, len, flag, stamp, writable }),
+            _ => Opened::Unshared,
+        }
+    }
+
+    fn let_in(&mut self, peer: &Peer, open: &Open) -> Opened {
+        let full = self.regions.parked.is_full_of(&peer.reach);
+        let Some(entry) = self.regions.find(open) else { return Opened::Unknown };
+        let writable = entry.rights == Rights::ReadWrite;
+        let allowed = match peer.reach.here(writable) {
+            Ok(()) if full => Err(Refusal::NotLeft),
+            said => said,
+        };
+        if let Err(why) = allowed {
+            return Opened::Refused(why.code());
+        }
+        if !entry.guests.iter().any(|guest| Arc::ptr_eq(guest, &peer.reach)) {
+            entry.guests.push(Arc::clone(&peer.reach));
+        }
+        Opened::There(Spot {
+            memory: entry.memory.address,
+            len: entry.len,
+            flag: entry.flag.address,
+            stamp: entry.stamp,
+            writable,
+        })
     }
 
     /// The answer to a question of ours.
@@ -154,32 +281,56 @@ impl Core {
     ) -> Result<(), Violation> {
         let opened = opened.ok_or(Violation("it answered in no known way"))?;
         let key = self.ops.at(number).ok_or(Violation("it answered a question not asked"))?;
-        match self.ops.get(key) {
-            Some(Op { kind: OpKind::Open { peer: asked }, done: None, .. })
-                if *asked == peer.id => {}
+        let (open, why_not_mapped) = match self.ops.get(key) {
+            Some(Op { kind: OpKind::Open(asked), done: None, .. }) if asked.peer == peer.id => {
+                (asked.open, asked.why_not_mapped)
+            }
             _ => return Err(Violation("it answered a question that is not its own")),
-        }
-        let unmapped = || Error::PathRefused { path: Path::Mapped, why: Refusal::NotMapped };
-        let result = match opened {
-            Opened::Unknown => Err(Error::BadKey),
-            Opened::Unshared => Err(unmapped()),
+        };
+        let result = match (opened, why_not_mapped) {
+            (Opened::Unknown, _) => Err(Error::BadKey),
+            (Opened::Unshared, None) => return self.ask_again(peer, key, open),
             // Both parcels were sent before.
-            Opened::Here(site) => {
+            (Opened::Here(site), None) => {
                 self.await_extent(peer, site.memory.extent)?;
                 self.await_extent(peer, site.flag.extent)?;
-                let lent = self.lend_region(peer, site);
-                lent.map(|lent| Done::Opened(Box::new(lent))).ok_or_else(unmapped)
+                match self.lend_region(peer, site) {
+                    Some(lent) => Ok(Way::Mapped { lent, stamp: site.stamp }),
+                    None => return self.ask_again(peer, key, open),
+                }
             }
+            (Opened::There(spot), Some(why)) => self.reach_region(peer, spot, why)?,
+            (Opened::Refused(code), Some(mapped)) => {
+                let cma = Refusal::from_code(code);
+                let cma = cma.ok_or(Violation("it refused for no known reason"))?.mirrored();
+                Err(Error::OutOfReach { mapped, cma })
+            }
+            _ => return Err(Violation("it answered another question than it was asked")),
         };
-        if let (true, Ok(Done::Opened(lent))) = (self.ops.is_abandoned(key), &result) {
+        if let (true, Ok(Way::Mapped { lent, .. })) = (self.ops.is_abandoned(key), &result) {
             self.give_region_back(peer.id, lent);
         }
-        self.finish(key, result);
+        self.finish(key, result.map(|way| Done::Opened(Box::new(way))));
+        Ok(())
+    }
+
+    /// Asks for a region that cannot be mapped in the other way, if that is possible.
+    fn ask_again(&mut self, peer: &mut Peer, key: OpKey, open: Open) -> Result<(), Violation> {
+        let why = Refusal::NotMapped;
+        if let Err(error) = self.check_reach(peer, why, false) {
+            self.finish(key, Err(error));
+            return Ok(());
+        }
+        let open = Open { by_kernel: true, ..open };
+        if let Some(op) = self.ops.get_mut(key) {
+            op.kind = OpKind::Open(Asked { peer: peer.id, open, why_not_mapped: Some(why) });
+        }
+        self.answer(peer, Kind::Open, key.index, &open.body());
         Ok(())
     }
 
     fn lend_region(&mut self, peer: &Peer, site: Site) -> Option<Lent> {
-        let Site { memory, len, flag, writable } = site;
+        let Site { memory, len, flag, writable, .. } = site;
         if !flag.offset.is_multiple_of(8) || !memory.offset.is_multiple_of(64) {
             return None;
         }
@@ -189,6 +340,24 @@ impl Core {
             return None;
         };
         Some(Lent { memory, flag, len, writable, fence: peer.fence })
+    }
+
+    /// What comes of an answer that names addresses. That they are the peer's own is its business:
+    /// the kernel reads and writes them in its process. But they are computed with here.
+    fn reach_region(
+        &self,
+        peer: &Peer,
+        spot: Spot,
+        why_not_mapped: Refusal,
+    ) -> Result<Result<Way>, Violation> {
+        let fits =
+            |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= i64::MAX as u64);
+        if !fits(spot.memory, spot.len) || !fits(spot.flag, 8) || spot.stamp == 0 {
+            return Err(Violation("it named memory that no process can have"));
+        }
+        let reach = Arc::clone(&peer.reach);
+        let way = || Way::Kernel(Reached { spot, reach, why_not_mapped });
+        Ok(self.check_reach(peer, why_not_mapped, spot.writable).map(|()| way()))
     }
 
     /// Gives a region's memory back.

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! Atomic operations on words of a peer's region.
 //!
-//! **Invariant.** A word is reached only after [`Inner::word`](super::remote::Inner::word) has found
+//! **Invariant.** A word is reached only after [`Mapped::word`](super::mapped::Mapped::word) has found
 //! it writable and at a multiple of its size.
 //!
 //! They are the processor's own, on memory that all share, so those of all peers and of the owner
@@ -78,10 +78,11 @@ words! {
 impl RemoteRegion {
     #[inline]
     fn change<W: AtomicWord>(&self, offset: u64, change: Change<W>) -> Result<W> {
-        let at = self.inner().word(offset, size_of::<W>())?;
+        let mapped = self.mapped()?;
+        let at = mapped.word(offset, size_of::<W>())?;
         // SAFETY: found to be a word just now.
         let was = unsafe { W::change(at, change) };
-        self.inner().confirm()?;
+        mapped.confirm()?;
         Ok(was)
     }
 
@@ -89,7 +90,8 @@ impl RemoteRegion {
     /// nanoseconds if nobody else is at it.
     ///
     /// # Errors
-    /// As [`RemoteRegion::write`], and [`Error::Misaligned`](crate::Error::Misaligned).
+    /// As [`RemoteRegion::write`], and [`Error::Misaligned`](crate::Error::Misaligned);
+    /// [`Error::PathRefused`](crate::Error::PathRefused) with the reason why the region is not mapped.
     #[inline]
     pub fn fetch_add<W: AtomicWord>(&self, offset: u64, by: W) -> Result<W> {
         self.change(offset, Change::Add(by))

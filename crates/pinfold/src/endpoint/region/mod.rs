@@ -2,12 +2,17 @@
 //! owner does something else.
 //!
 //! - `owner`: [`Region`], the memory and the right to let others use it.
-//! - `remote`: [`RemoteRegion`], what a peer has of it: reads and writes; `atomics`: the rest.
+//! - `remote`: [`RemoteRegion`], what a peer has of it. `mapped`: reads and writes where it is mapped,
+//!   `atomics`: the rest; `by_kernel`: reads and writes where it is not.
 //!
 //! A region's memory is a file of its own, which only those peers are handed that show its key. So
 //! the kernel keeps all others out, keeps those in bounds that have it, and keeps them from
 //! writing if they may only read. Operations are loads and stores of the peer's own processor,
 //! without the owner's help and without a system call.
+//!
+//! A peer that cannot map it, but may read and write the owner's memory, is told the address. That
+//! keeps out nobody: what may write some of a process's memory may write all of it. Bounds and rights
+//! are then the peer's own business, and hold for one that keeps to the rules.
 //!
 //! # Revocation
 //!
@@ -16,8 +21,14 @@
 //! has every processor run a barrier (`membarrier(2)`; pairs without it use a fence in each
 //! operation), and then moves the contents to other memory. So what anybody still does to the old
 //! memory, whether it was late or means harm, changes nothing.
+//!
+//! What the kernel does for a peer that is late, it does at an address. So a peer says in memory that
+//! both share at which region it is, and the owner keeps the old addresses until it is there no more
+//! (`engine/parked.rs`, `link/shm/visit.rs`).
 
 mod atomics;
+mod by_kernel;
+mod mapped;
 mod owner;
 mod remote;
 

@@ -33,7 +33,7 @@ pub struct Region {
 /// How peers use a region.
 struct Exposed {
     key: RegionKey,
-    /// Holds the key's number as long as the region stands.
+    /// Holds a number of its own as long as the region stands.
     flag: SharedBuf,
 }
 
@@ -147,32 +147,37 @@ impl Region {
         if let Some(key) = self.key() {
             return Ok(key);
         }
-        let (extent, offset) = self.memory.locate();
         let mut engine = self.shared.enter()?;
         engine.check()?;
         let flag = engine.core.regions.flag()?;
-        let len = self.memory.len() as u64;
-        let key = engine.core.regions.add(extent, offset, len, self.rights, flag.locate())?;
-        drop(engine);
+        let (key, stamp) = engine.core.regions.add(&self.memory, self.rights, &flag)?;
+        // Before anybody can be told where it is.
         if let Some(word) = flag.word64(0) {
-            word.store(key.id, Ordering::SeqCst);
+            word.store(stamp, Ordering::SeqCst);
         }
+        drop(engine);
         self.exposed = Some(Exposed { key, flag });
         Ok(key)
     }
 
-    /// Has peers use it no more, as far as they keep to the rules.
+    /// Has peers use it no more, as far as they keep to the rules. Where some of them are at it
+    /// through the kernel just now, its memory stays until they have left.
     fn withdraw(&mut self) {
         let Some(exposed) = self.exposed.take() else { return };
-        if let Ok(mut engine) = self.shared.enter() {
-            engine.core.regions.remove(exposed.key.id);
-            drop(engine);
-            if let Some(word) = exposed.flag.word64(0) {
-                word.store(0, Ordering::SeqCst);
-            }
-            heavy_fence();
+        let id = exposed.key.id;
+        let Ok(mut engine) = self.shared.enter() else { return };
+        let told = engine.core.regions.remove(id);
+        drop(engine);
+        if let Some(word) = exposed.flag.word64(0) {
+            word.store(0, Ordering::SeqCst);
         }
+        heavy_fence();
         // Another region may have the flag next, with another number.
+        let Some(entry) = told else { return };
+        entry.turn_away();
+        if let Ok(mut engine) = self.shared.enter() {
+            engine.core.regions.park(id, entry);
+        }
     }
 
     fn check(&self, offset: usize, len: usize) -> Result<()> {

@@ -348,8 +348,7 @@ impl Tie {
     /// Whether either side has closed or cut the connection; what the other side gave is then its
     /// own again. A process that died has not.
     pub(crate) fn is_cut(&self) -> bool {
-        let closed = |way: Direction| self.segment.word32(way.closed_at()).load(Ordering::Acquire);
-        closed(Direction::ToAccepting) | closed(Direction::ToConnecting) != 0
+        self.segment.is_closed()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Shared-memory lanes: descriptors, bulk bytes, bells and claims between two processes.
+//! Shared-memory lanes: descriptors, bulk bytes, bells, claims and visits between two processes.
 
 pub(crate) mod bell;
 #[cfg(not(loom))]
@@ -10,6 +10,9 @@ pub(crate) mod lane;
 pub(crate) mod ring;
 #[cfg(not(loom))]
 pub(crate) mod segment;
+pub(crate) mod visit;
+#[cfg(not(loom))]
+pub(crate) mod visits;
 
 #[cfg(test)]
 mod model_tests;

@@ -1,4 +1,5 @@
-//! What two processes do to one ring, bell, claim word or status page at the same time.
+//! What two processes do to one ring, bell, claim word, visit or status page at the same
+//! time.
 //!
 //! Every model here runs in two ways. Under `--cfg loom` loom takes it through all orders of its
 //! steps, with all values that the memory model lets a load return. Otherwise it runs on two real
@@ -15,6 +16,7 @@ mod claims;
 mod random;
 mod rings;
 mod seqlocks;
+mod visits;
 
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ use pinfold_sys::mapping::SharedMapping;
 
 use super::ring::{RingMemory, Slot, Violation};
 use crate::{
-    sync::{AtomicU32, AtomicU64},
+    sync::{AtomicU32, AtomicU64, Ordering},
     wire::{
         descriptor::Piece,
         layout::{BULK_BYTES_MAX, Direction, RING_SLOTS_MAX, SEGMENT_BYTES},
@@ -50,6 +50,12 @@ impl Segment {
         assert!(at.is_multiple_of(4) && at + 4 <= SEGMENT_BYTES);
         // SAFETY: as in `word64`.
         unsafe { AtomicU32::from_ptr(self.mapping.as_ptr().add(at).cast()) }
+    }
+
+    /// Whether either side has closed or cut the connection. A process that died has not.
+    pub(crate) fn is_closed(&self) -> bool {
+        let closed = |way: Direction| self.word32(way.closed_at()).load(Ordering::Acquire);
+        closed(Direction::ToAccepting) | closed(Direction::ToConnecting) != 0
     }
 
     /// The address of `piece` of `way`'s bulk bytes, if it lies inside them.

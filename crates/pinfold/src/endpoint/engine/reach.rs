@@ -1,0 +1,44 @@
+//! What lets two processes get at each other's memory through the kernel, and know of it.
+//!
+//! It outlives the [`Peer`](super::peer::Peer): operations on a region go on without the engine, and
+//! what they may still be at has to stay.
+
+use std::os::fd::OwnedFd;
+
+use pinfold_sys::process;
+
+use crate::{Refusal, link::shm::visits::Visits};
+
+pub(crate) struct Reach {
+    /// The peer's process, and what tells it from a later one with that number.
+    pub pid: u32,
+    pub pidfd: OwnedFd,
+    /// Who is where, of this side and the peer.
+    pub visits: Visits,
+    pub we_read: Result<(), Refusal>,
+    pub we_write: Result<(), Refusal>,
+    pub peer_reads: Result<(), Refusal>,
+    pub peer_writes: Result<(), Refusal>,
+}
+
+impl Reach {
+    /// Whether this side can use a region of the peer's.
+    pub(crate) fn there(&self, writable: bool) -> Result<(), Refusal> {
+        self.we_read.and(if writable { self.we_write } else { Ok(()) })
+    }
+
+    /// Whether the peer can use a region of ours.
+    pub(crate) fn here(&self, writable: bool) -> Result<(), Refusal> {
+        self.peer_reads.and(if writable { self.peer_writes } else { Ok(()) })
+    }
+
+    /// Whether the peer's process has yet to end.
+    pub(crate) fn is_alive(&self) -> bool {
+        process::pidfd_alive(&self.pidfd)
+    }
+
+    /// Whether the peer is at `region` of ours, which was withdrawn.
+    pub(crate) fn is_visited(&self, region: u64) -> bool {
+        self.visits.is_visited(region) && self.is_alive()
+    }
+}

@@ -1,0 +1,201 @@
+#![allow(unsafe_code)]
+//! A peer's region that is mapped here: reads and writes.
+//!
+//! **Invariant.** Both loans, of the memory and of the word that says whether it stands, are given
+//! back when the last clone is dropped, not before, and the endpoint is kept until then. So the
+//! mappings are there; offsets are checked against the length that was lent, which lies inside. The
+//! owner and other peers may write the memory at any time, so no reference to its bytes is formed.
+
+use std::{
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{Ordering, fence},
+    },
+};
+
+use crate::{
+    Error, Path, PeerId, Receipt, Result,
+    arena::Cells,
+    endpoint::{
+        engine::{maps::Held, regions::Lent},
+        shared::Shared,
+    },
+    error::inside,
+};
+
+pub(super) struct Mapped {
+    pub lent: Lent,
+    pub stamp: u64,
+    pub peer: PeerId,
+    pub shared: Arc<Shared>,
+    /// Whether the owner is this very process, so that threads of it may be at the memory, too.
+    pub own: bool,
+}
+
+/// Done by this processor, in one copy.
+fn receipt(len: usize) -> Receipt {
+    let mut receipt = Receipt::new(Path::Mapped, len as u64);
+    receipt.copied_user = len as u64;
+    receipt
+}
+
+impl Mapped {
+    #[inline(always)]
+    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
+        let at = self.writable(offset, data.len())?;
+        self.put(at, data);
+        self.confirm()?;
+        Ok(receipt(data.len()))
+    }
+
+    #[inline(always)]
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
+        let at = self.readable(offset, into.len())?;
+        self.get(at, into);
+        // What was read before the look.
+        fence(Ordering::Acquire);
+        self.confirm()?;
+        Ok(receipt(into.len()))
+    }
+
+    pub(super) fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {
+        let mut bytes = 0;
+        for (offset, data) in parts {
+            self.writable(*offset, data.len())?;
+            bytes += data.len();
+        }
+        for (offset, data) in parts {
+            let at = self.writable(*offset, data.len())?;
+            self.put(at, data);
+        }
+        self.confirm()?;
+        Ok(receipt(bytes))
+    }
+
+    pub(super) fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Receipt> {
+        let mut bytes = 0;
+        for (offset, into) in parts.iter() {
+            self.readable(*offset, into.len())?;
+            bytes += into.len();
+        }
+        for (offset, into) in parts {
+            let at = self.readable(*offset, into.len())?;
+            self.get(at, into);
+        }
+        fence(Ordering::Acquire);
+        self.confirm()?;
+        Ok(receipt(bytes))
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        if self.shared.is_forked() {
+            return Err(Error::Forked);
+        }
+        fence(Ordering::SeqCst);
+        self.confirm()
+    }
+
+    fn memory(&self) -> &Held {
+        // SAFETY: given back on drop only, and the engine is kept.
+        unsafe { self.lent.memory.held() }
+    }
+
+    /// The offset of bytes in the mapping, ready to be touched.
+    #[inline]
+    fn readable(&self, offset: u64, len: usize) -> Result<u64> {
+        let len = len as u64;
+        inside(offset, len, self.lent.len)?;
+        if self.shared.is_forked() {
+            return Err(Error::Forked);
+        }
+        let at = self.lent.memory.offset + offset;
+        let prepared = self.memory().mapping.prepare(at, len);
+        prepared.map_err(|error| Error::os("madvise", "a peer's region", error))?;
+        Ok(at)
+    }
+
+    #[inline]
+    fn writable(&self, offset: u64, len: usize) -> Result<u64> {
+        if !self.lent.writable {
+            return Err(Error::ReadOnly);
+        }
+        self.readable(offset, len)
+    }
+
+    /// The whole of it, from which `at` counts as [`Mapped::readable`] returned it.
+    fn cells(&self) -> Option<(Cells, u64)> {
+        let from = self.lent.memory.offset;
+        let at = self.memory().mapping.get(from, self.lent.len)?;
+        let at = NonNull::new(at.cast_mut())?;
+        // SAFETY: mapped as long as `self`; written only after `writable`. Within this process it
+        // is reached atomically only: by this, or by its owner's cells. It lies at a multiple of 64.
+        Some((unsafe { Cells::new(at, self.lent.len as usize) }, from))
+    }
+
+    /// Writes bytes that were found to be [writable](Mapped::writable).
+    #[inline]
+    fn put(&self, at: u64, data: &[u8]) {
+        let mapping = &self.memory().mapping;
+        if self.own || data.len() <= 64 {
+            if let Some((cells, from)) = self.cells() {
+                cells.write((at - from) as usize, data);
+            }
+        } else if let Some(to) = mapping.get_mut(at, data.len() as u64) {
+            // SAFETY: writable for so many bytes; no thread of this process reaches them but in
+            // the same way, as raw bytes of another process.
+            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+        }
+    }
+
+    /// Reads bytes that were found to be [readable](Mapped::readable).
+    #[inline]
+    fn get(&self, at: u64, into: &mut [u8]) {
+        let mapping = &self.memory().mapping;
+        if self.own || into.len() <= 64 {
+            if let Some((cells, from)) = self.cells() {
+                cells.read((at - from) as usize, into);
+            }
+        } else if let Some(from) = mapping.get(at, into.len() as u64) {
+            // SAFETY: as in `put`.
+            unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        }
+    }
+
+    /// The word at `offset` of the region, for atomic operations of `size` bytes.
+    #[inline]
+    pub(super) fn word(&self, offset: u64, size: usize) -> Result<*mut u8> {
+        if !offset.is_multiple_of(size as u64) {
+            return Err(Error::Misaligned { offset, size: size as u64 });
+        }
+        let at = self.writable(offset, size)?;
+        self.memory().mapping.get_mut(at, size as u64).ok_or(Error::ReadOnly)
+    }
+
+    /// Whether the region still stood after what was done before.
+    #[inline]
+    pub(super) fn confirm(&self) -> Result<()> {
+        // The other half is the owner's barrier, when it revokes the region.
+        self.lent.fence.issue();
+        // SAFETY: as in `memory`.
+        let flag = unsafe { self.lent.flag.held() };
+        let stands = flag.mapping.get(self.lent.flag.offset, 8).is_some_and(|at| {
+            // SAFETY: eight bytes of the mapping, at a multiple of 8, reached atomically.
+            let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(at.cast_mut().cast()) };
+            word.load(Ordering::Acquire) == self.stamp
+        });
+        let held = self.memory();
+        if held.orphaned.load(Ordering::Relaxed) || held.tie.is_cut() {
+            return Err(Error::Withdrawn);
+        }
+        if stands { Ok(()) } else { Err(Error::Revoked) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        if let Ok(mut engine) = self.shared.enter() {
+            engine.core.give_region_back(self.peer, &self.lent);
+        }
+    }
+}

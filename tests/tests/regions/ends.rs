@@ -1,0 +1,175 @@
+//! Those who leave, and those who have no part.
+
+use std::mem::ManuallyDrop;
+
+use pinfold::{Endpoint, Error, Path, PathSet, RegionKey, RemoteRegion, Rights};
+use pinfold_tests::{
+    Args, Baseline, Stage,
+    baseline::segments,
+    host::{Ended, fork, scribble},
+    pair,
+    role::{self, PATIENCE, hear, say},
+};
+
+use super::parked::{VISIT, number};
+use super::{hand_over, is_barred, key_from, open, path, play_both_ways, reach, serve};
+
+#[test]
+fn an_owner_that_dies_is_noticed() {
+    for by in ["mapping", "kernel"] {
+        let stage = Stage::new(60);
+        let mut outlives = reach(stage.role("outlives"), by).spawn();
+        outlives.expect("listens");
+        let mut dies = stage.role("dies").spawn();
+        if outlives.hear() == "barred" {
+            continue;
+        }
+        dies.kill();
+        dies.end();
+        outlives.say("it is dead");
+        outlives.end_well();
+    }
+}
+
+pub fn dies(_: &Args) {
+    let (endpoint, peer) = role::connect(Endpoint::builder(), "outlives");
+    let region = endpoint.region(100, Rights::ReadWrite).unwrap();
+    hand_over(&endpoint, peer, &region);
+    serve(&endpoint, peer);
+}
+
+pub fn outlives(args: &Args) {
+    let before = Baseline::now();
+    let endpoint = args.builder().listen("local:outlives").build().unwrap();
+    say("listens");
+    let peer = endpoint.accept_timeout(PATIENCE).unwrap();
+    if is_barred(args, &endpoint, peer) {
+        return say("barred");
+    }
+    let region = endpoint.open_region(peer, &key_from(&endpoint, peer)).unwrap();
+    region.write(3, b"x").unwrap();
+    assert_eq!(region.path(), path(args));
+    say("has it");
+    hear();
+    if region.path() == Path::Cma {
+        // The kernel knows before the endpoint does.
+        withdrawn(&region);
+    }
+    assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());
+    withdrawn(&region);
+    if region.path() == Path::Mapped {
+        assert!(matches!(region.fetch_add(8, 1u32), Err(Error::Withdrawn)));
+    }
+    drop(region);
+    drop(endpoint);
+    before.returns(PATIENCE);
+}
+
+fn withdrawn(region: &RemoteRegion) {
+    assert!(matches!(region.write(3, b"x"), Err(Error::Withdrawn)));
+    assert!(matches!(region.read(3, &mut [0]), Err(Error::Withdrawn)));
+    assert!(matches!(region.flush(), Err(Error::Withdrawn)));
+}
+
+#[test]
+fn many_regions_leave_nothing() {
+    play_both_ways("churner", "churned");
+}
+
+pub fn churner(args: &Args) {
+    let before = Baseline::now();
+    let (endpoint, peer) = role::listen(Endpoint::builder(), "churn");
+    if is_barred(args, &endpoint, peer) {
+        return;
+    }
+    let mut kept = Vec::new();
+    for round in 0..300usize {
+        let mut region = endpoint.region(1 + round * 97, Rights::ReadWrite).unwrap();
+        hand_over(&endpoint, peer, &region);
+        endpoint.recv(peer, 2).unwrap();
+        assert_eq!(region.to_vec().unwrap()[0], round as u8);
+        if round % 3 == 0 {
+            region.revoke().unwrap();
+        }
+        kept.push(region);
+        if round % 7 == 0 {
+            kept.clear();
+        }
+    }
+    drop(kept);
+    endpoint.send(peer, 1, b"end").unwrap();
+    assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());
+    drop(endpoint);
+    before.returns(PATIENCE);
+}
+
+pub fn churned(args: &Args) {
+    let before = Baseline::now();
+    let (endpoint, peer) = role::connect(args.builder(), "churn");
+    if is_barred(args, &endpoint, peer) {
+        return;
+    }
+    let mut round = 0;
+    while let Ok(key) = RegionKey::from_bytes(&endpoint.recv(peer, 1).unwrap()) {
+        let region = endpoint.open_region(peer, &key).unwrap();
+        assert_eq!(region.path(), path(args));
+        region.write(0, &[round]).unwrap();
+        drop(region);
+        endpoint.send(peer, 2, b"").unwrap();
+        round = round.wrapping_add(1);
+    }
+    drop(endpoint);
+    before.returns(PATIENCE);
+}
+
+#[test]
+fn a_forked_child_has_no_part_in_it() {
+    Stage::new(60).role("forker").spawn().end_well();
+}
+
+pub fn forker(_: &Args) {
+    for by_kernel in [false, true] {
+        let theirs = Endpoint::builder();
+        let without = PathSet::all().without(Path::Mapped);
+        let theirs = if by_kernel { theirs.paths(without) } else { theirs };
+        let before = segments();
+        let (a, _, b, to_a) = pair(&format!("fork-{by_kernel}"), Endpoint::builder(), theirs);
+        if let Some(why) = b.peer(to_a).and_then(|peer| peer.cma_refused).filter(|_| by_kernel) {
+            return role::skip(format_args!("regions by the kernel: {why}"));
+        }
+        let segment = segments().into_iter().find(|segment| !before.contains(segment)).unwrap();
+        let region = a.region(10, Rights::ReadWrite).unwrap();
+        let remote = open(&a, &b, to_a, &region);
+        let (theirs, ours) = (remote.clone(), &region);
+        let ended = fork(move || {
+            assert!(matches!(theirs.write(0, b"x"), Err(Error::Forked)));
+            assert!(matches!(theirs.read(0, &mut [0]), Err(Error::Forked)));
+            if !by_kernel {
+                assert!(matches!(theirs.fetch_add(0, 1u64), Err(Error::Forked)));
+            }
+            assert!(matches!(theirs.flush(), Err(Error::Forked)));
+            assert!(matches!(ours.read(0, &mut [0]), Err(Error::Forked)));
+            assert!(matches!(ours.write(0, b"x"), Err(Error::Forked)));
+            drop(theirs);
+            0
+        });
+        assert_eq!(ended, Ended::Code(0));
+        remote.write(2, b"parent").unwrap();
+        assert_eq!(&region.to_vec().unwrap()[2..8], b"parent");
+        // All of it goes in the child, too, also what is kept since a thread is at it.
+        if by_kernel {
+            let region = a.region(10, Rights::ReadWrite).unwrap();
+            open(&a, &b, to_a, &region);
+            scribble(segment.at + VISIT, number(&region.key().unwrap()));
+            drop(region);
+            assert!(a.region_bytes_kept() > 0);
+        }
+        // The child has its own of all that it drops.
+        let all = ManuallyDrop::new((remote, region, a, b));
+        let ended = fork(move || {
+            drop(ManuallyDrop::into_inner(all));
+            0
+        });
+        assert_eq!(ended, Ended::Code(0));
+    }
+}
