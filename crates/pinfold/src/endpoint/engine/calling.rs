@@ -105,7 +105,9 @@ impl Engine {
 
     /// Lets an operation go on; its end means `act`.
     pub(crate) fn act_on(&mut self, key: OpKey, act: Act) {
-        if let Act::Gone { origin, bytes, .. } = &act {
+        if let Act::Gone { origin, bytes, .. } | Act::Asked { origin: Some(origin), bytes, .. } =
+            &act
+        {
             self.core.active.charge(*origin, *bytes);
         }
         match self.core.ops.get_mut(key) {
@@ -121,14 +123,29 @@ impl Engine {
         }
     }
 
-    /// Sets a place aside for what handler `id` of a peer answers.
-    pub(crate) fn expect_answer(&mut self, peer: PeerId, id: u32) -> Result<OpKey> {
+    /// Sets a place aside for what handler `id` of a peer answers. If a handler asks, that counts
+    /// against the peer whose message it sees to, `origin`, until there is an answer.
+    pub(crate) fn expect_answer(
+        &mut self,
+        peer: PeerId,
+        id: u32,
+        origin: Option<PeerId>,
+    ) -> Result<OpKey> {
         self.check()?;
         self.present(peer)?;
-        Ok(self.core.ops.insert(Op::new(OpKind::Recv(RecvOp {
-            stage: RecvStage::Asked { peer, id },
-            ..RecvOp::new(None)
-        }))))
+        if let Some(origin) = origin {
+            self.core.active.open(origin);
+        }
+        let stage = RecvStage::Asked { peer, id };
+        let op = Op::new(OpKind::Recv(RecvOp { stage, ..RecvOp::new(None) }));
+        Ok(self.core.ops.insert(Op { origin, ..op }))
+    }
+
+    /// Takes back what [`Engine::expect_answer`] did.
+    pub(crate) fn expect_none(&mut self, answer: OpKey) {
+        if let Some(origin) = self.core.ops.remove(answer).and_then(|op| op.origin) {
+            self.core.active.shut(origin);
+        }
     }
 
     /// Says that a request has no answer.
