@@ -36,7 +36,7 @@ Examples:
 
 Columns: messages and bytes, sent and received, a second (with --once: ever); QUEUED sends that are
 not out yet, or that the receiver has not asked for; HELD bytes that came before anybody asked for
-them; MEMORY of lanes and held messages.
+them; MEMORY of lanes and held messages. Where a terminal is too narrow, a row takes two lines.
 
 Fields of --json. Every object has kind and time_ms (since 1970).
   endpoint  id, pid, command, uid, user, label, address (null if it does not listen), age_s,
