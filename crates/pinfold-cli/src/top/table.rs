@@ -48,6 +48,7 @@ pub(super) fn render(view: &View, flows: &Flows, live: bool, width: Width) -> Ve
             lines.extend(peer_row(&layout, view, peer, &flow));
             let refused = |(path, why): &(Path, _)| layout.below(&format!("not {path}: {why}"));
             lines.extend(peer.refusals.iter().flat_map(refused));
+            lines.extend(beside(&flow, live).iter().flat_map(|text| layout.below(text)));
         }
         if endpoint.peers_unlisted > 0 {
             lines.extend(layout.below(&format!("and {} peers more", endpoint.peers_unlisted)));
@@ -93,6 +94,29 @@ fn numbers(flow: &Flow, queued: u64, held: u64, memory: u64) -> [String; 7] {
         bytes(held as f64),
         bytes(memory as f64),
     ]
+}
+
+/// What goes between an endpoint and a peer beside messages, or by messages for handlers.
+fn beside(flow: &Flow, live: bool) -> Vec<String> {
+    let s = if live { "/s" } else { "" };
+    let some = |value: f64, text: String| (value >= 0.5).then_some(text);
+    let bytes = |value: f64| format!("{}{s}", bytes(value));
+    let count = |value: f64| format!("{}{s}", count(value));
+    let one_sided = [
+        some(flow.writes, format!("{} writes, {}", count(flow.writes), bytes(flow.written_bytes))),
+        some(flow.reads, format!("{} reads, {}", count(flow.reads), bytes(flow.read_bytes))),
+        some(flow.atomics, format!("{} atomics", count(flow.atomics))),
+    ];
+    let active = [
+        some(flow.called, format!("{} sent", count(flow.called))),
+        some(flow.handled, format!("{} handled", count(flow.handled))),
+    ];
+    let said = |what: &str, parts: &[Option<String>]| {
+        let parts: Vec<&str> = parts.iter().flatten().map(String::as_str).collect();
+        (!parts.is_empty()).then(|| format!("{what}: {}", parts.join("; ")))
+    };
+    let said = [said("one-sided", &one_sided), said("active messages", &active)];
+    said.into_iter().flatten().collect()
 }
 
 /// Sends that are not done, of which the receiver may not know yet.

@@ -12,6 +12,7 @@ use crate::{
     endpoint::scatter::Scatter,
     failpoint::{self, Point},
     link::shm::ring::Violation,
+    status::Tally,
     wire::{
         active::{ACTIVE_MAX, Failure, Label, Verb},
         descriptor::{Header, INLINE_MAX, Kind},
@@ -86,6 +87,7 @@ impl Engine {
             && core.send_active(peer, label, len, &words_of(bytes)) == Ok(true);
         if goes {
             peer.record.count_sent(Path::Inline, len as u64);
+            peer.record.called.add(u64::from(!label.verb.is_answer()));
             core.ring(peer);
         }
         goes
@@ -100,7 +102,9 @@ impl Engine {
     ) -> Result<OpKey> {
         let receipt = Receipt::new(Path::Eager, memory.len());
         let send = SendOp::new(id, label.tag(), memory, receipt);
-        self.post(SendOp { verb: label.verb, ..send })
+        let key = self.post(SendOp { verb: label.verb, ..send })?;
+        self.core.status.record_of(id).called.add(u64::from(!label.verb.is_answer()));
+        Ok(key)
     }
 
     /// Lets an operation go on; its end means `act`.

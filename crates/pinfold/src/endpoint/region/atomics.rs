@@ -82,6 +82,7 @@ impl RemoteRegion {
         // SAFETY: found to be a word just now.
         let was = unsafe { W::change(at, change) };
         self.inner().confirm()?;
+        self.inner().tallies.changed();
         Ok(was)
     }
 

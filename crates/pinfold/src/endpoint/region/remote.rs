@@ -24,6 +24,7 @@ use crate::{
         shared::Shared,
     },
     error::inside,
+    status::Tallies,
 };
 
 /// A region of a peer, mapped here. A handle: clones are the same region, and can be used from many
@@ -44,6 +45,7 @@ pub(super) struct Inner {
     shared: Arc<Shared>,
     /// Whether the owner is this very process, so that threads of it may be at the memory, too.
     own: bool,
+    pub(super) tallies: Tallies,
 }
 
 impl RemoteRegion {
@@ -55,6 +57,7 @@ impl RemoteRegion {
         let mut engine = shared.enter()?;
         let op = engine.ask(peer, key)?;
         let own = engine.peers.get(peer).is_some_and(|peer| peer.info.pid == std::process::id());
+        let tallies = engine.core.status.tallies(peer).ok_or(Error::UnknownPeer { peer })?;
         drop(engine);
         let lent = match shared.wait_done(op, None) {
             Some(Ok(Done::Opened(lent))) => *lent,
@@ -62,7 +65,7 @@ impl RemoteRegion {
             _ => return Err(Error::Closed),
         };
         let shared = Arc::clone(shared);
-        Ok(RemoteRegion(Arc::new(Inner { lent, id: key.id, peer, shared, own })))
+        Ok(RemoteRegion(Arc::new(Inner { lent, id: key.id, peer, shared, own, tallies })))
     }
 
     /// Its length, bytes.
@@ -98,6 +101,7 @@ impl RemoteRegion {
         let at = self.0.writable(offset, data.len())?;
         self.0.put(at, data);
         self.0.confirm()?;
+        self.0.tallies.wrote(data.len() as u64);
         Ok(receipt(data.len()))
     }
 
@@ -112,6 +116,7 @@ impl RemoteRegion {
         // What was read before the look.
         fence(Ordering::Acquire);
         self.0.confirm()?;
+        self.0.tallies.read(into.len() as u64);
         Ok(receipt(into.len()))
     }
 
@@ -130,6 +135,7 @@ impl RemoteRegion {
             self.0.put(at, data);
         }
         self.0.confirm()?;
+        self.0.tallies.wrote(bytes as u64);
         Ok(receipt(bytes))
     }
 
@@ -149,6 +155,7 @@ impl RemoteRegion {
         }
         fence(Ordering::Acquire);
         self.0.confirm()?;
+        self.0.tallies.read(bytes as u64);
         Ok(receipt(bytes))
     }
 
