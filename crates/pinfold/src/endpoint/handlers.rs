@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     PeerId,
+    failpoint::{self, Point},
     wire::active::{Failure, Verb},
 };
 
@@ -160,6 +161,7 @@ fn run(endpoint: &Endpoint, job: Job) -> Spent {
     let active = Active::new(endpoint, peer, label, &bytes, receipt, &debt);
     // What a panic left half done is the handler's own: nothing of the endpoint's is in its hands.
     let ended = catch_unwind(AssertUnwindSafe(move || {
+        failpoint::hit(Point::InHandler);
         handler(active);
         // Perhaps the last to hold it; its drop is the user's code, too.
         drop(handler);

@@ -47,9 +47,9 @@ impl Core {
         let mut body = [0; 7];
         body[0] = label.word();
         body[1..][..count].copy_from_slice(&words[..count]);
-        failpoint::hit(Point::BeforeInline);
+        failpoint::hit(if costs { Point::BeforeCall } else { Point::BeforeReply });
         peer.tx.push(Header::new(Kind::Active, len as u8, label.id), &body[..1 + count]);
-        failpoint::hit(Point::AfterInline);
+        failpoint::hit(if costs { Point::AfterCall } else { Point::AfterReply });
         if costs {
             peer.sent_cost += MESSAGE_COST + len as u64;
         }

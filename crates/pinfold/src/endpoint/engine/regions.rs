@@ -13,6 +13,7 @@ use crate::{
     Error, Path, PeerId, Refusal, Result, SharedArena, SharedBuf,
     arena::{ArenaBuilder, ArenaRef},
     endpoint::region::{RegionKey, Rights},
+    failpoint::{self, Point},
     link::shm::ring::Violation,
     sync::LightFence,
     wire::descriptor::{Kind, Open, Opened, Site},
@@ -107,7 +108,9 @@ impl Engine {
         }
         let op = core.ops.insert(Op::new(OpKind::Open { peer: id }));
         let open = Open { id: key.id, secret: key.secret };
+        failpoint::hit(Point::BeforeOpen);
         core.answer(peer, Kind::Open, op.index, &open.body());
+        failpoint::hit(Point::AfterOpen);
         self.kick_if_needed();
         Ok(op)
     }
@@ -141,7 +144,9 @@ impl Core {
                 }
             }
         };
+        failpoint::hit(Point::BeforeOpened);
         self.answer(peer, Kind::Opened, number, &opened.body());
+        failpoint::hit(Point::AfterOpened);
         Ok(())
     }
 

@@ -24,6 +24,7 @@ use crate::{
         shared::Shared,
     },
     error::inside,
+    failpoint::{self, Point},
     status::Tallies,
 };
 
@@ -271,6 +272,7 @@ impl Inner {
     /// Whether the region still stood after what was done before.
     #[inline]
     pub(super) fn confirm(&self) -> Result<()> {
+        failpoint::hit(Point::InOperation);
         // The other half is the owner's barrier, when it revokes the region.
         self.lent.fence.issue();
         // SAFETY: as in `memory`.
