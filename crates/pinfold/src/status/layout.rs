@@ -67,7 +67,7 @@ const _: () = assert!(Path::ALL.len() <= PATHS_MAX);
 const _: () = assert!(size_of::<Header<u64>>() == 512);
 const _: () = assert!(size_of::<Record<u64>>() == 832);
 const _: () = assert!(std::mem::offset_of!(Record<u64>, by_others) % 64 == 0);
-const _: () = assert!(COUNTERS % 8 == 0 && RECORDS_AT.is_multiple_of(64));
+const _: () = assert!(COUNTERS.is_multiple_of(8) && RECORDS_AT.is_multiple_of(64));
 const _: () = assert!(records_in(PAGE) > FIRST);
 const _: () = assert!(align_of::<Header<std::sync::atomic::AtomicU64>>() == 8);
 
