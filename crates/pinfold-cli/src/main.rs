@@ -5,11 +5,12 @@
 //! - [`perf`]: `pinfold perf`, every path beside what one would use instead.
 //! - [`transfer`]: `pinfold send` and `pinfold recv`, files or a stream to another process.
 //! - [`top`]: `pinfold top`, the endpoints there are and what they do.
-//! - [`exit`], [`progress`]: what the subcommands share.
+//! - [`exit`], [`fold`], [`progress`]: what the subcommands share.
 
 mod cli;
 mod doctor;
 mod exit;
+mod fold;
 mod perf;
 mod progress;
 mod top;

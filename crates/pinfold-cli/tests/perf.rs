@@ -62,7 +62,9 @@ fn records(out: &[u8]) -> Vec<Value> {
         one_of("subject", &[&others[..], &["pinfold"]].concat());
         one_of("memory", &["heap", "arena"]);
         let shared = record["subject"] == "mapping"
-            || ["mapped", "handoff", "put", "fetch-add"].map(Value::from).contains(&record["path"]);
+            || ["mapped", "handoff", "put", "get", "fetch-add", "contended"]
+                .map(Value::from)
+                .contains(&record["path"]);
         let chosen = record["path"] == "auto";
         assert!(chosen || shared == (record["memory"] == "arena"), "{record}");
         one_of("class", &["near", "far", "mixed"]);
@@ -107,9 +109,22 @@ fn a_quick_run_measures_everything() {
         let named = text(&done.stderr).contains(subject);
         assert!(has(&records, "subject", subject) || named, "{subject}");
     }
-    for path in ["inline", "eager", "mapped", "handoff", "put", "fetch-add", "auto"] {
+    let paths = ["inline", "eager", "mapped", "handoff", "put", "get", "fetch-add", "contended"];
+    for path in paths.into_iter().chain(["active", "auto"]) {
         assert!(has(&records, "path", path), "{path}: {}", text(&done.stderr));
     }
+    let rows = |path, what| {
+        let is_it = |record: &&Value| record["path"] == path && record["what"] == what;
+        let mut sizes: Vec<_> =
+            records.iter().filter(is_it).filter_map(|record| record["size"].as_u64()).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    };
+    assert_eq!(rows("get", "latency"), rows("put", "latency"));
+    assert_eq!(rows("get", "latency"), [8, 5000]);
+    assert_eq!((rows("active", "latency"), rows("active", "rate")), (vec![8], vec![8]));
+    assert_eq!(rows("contended", "rate"), [8]);
     assert!(records.iter().all(|record| record["touched"] == false));
     let html = fs::read_to_string(&page).unwrap();
     let _ = fs::remove_file(&page);

@@ -18,10 +18,10 @@ use serde_json::Value;
 
 use self::{
     harness::{Look, every, look, look_at, refused, run},
-    roles::{arranger, forker, frog, liar, loner, pond, sleeper},
+    roles::{arranger, forker, frog, lender, liar, loner, pond, sleeper, worker},
 };
 
-pinfold_tests::roles!(arranger, forker, frog, liar, loner, pond, sleeper);
+pinfold_tests::roles!(arranger, forker, frog, lender, liar, loner, pond, sleeper, worker);
 
 /// A pond and a frog that have exchanged what [`roles`] says.
 fn pair(stage: &Stage, paths: &str) -> [pinfold_tests::stage::Player; 2] {
@@ -99,6 +99,56 @@ fn copies_by_the_kernel_are_counted() {
     let copied = |of: &harness::Endpoint| of.own["copied_kernel"].as_u64().unwrap();
     assert_eq!(copied(&pond) + copied(&frog), 20_000);
     assert_eq!(frog.peers[0]["refused"]["eager"], "switched off at this endpoint");
+}
+
+#[test]
+fn one_sided_operations_and_active_messages_are_counted_exactly() {
+    let stage = Stage::new(60);
+    let mut lender = stage.role("lender").spawn();
+    lender.expect("ready");
+    let mut worker = stage.role("worker").spawn();
+    let said = worker.expect("worked");
+    if said == "not" {
+        return pinfold_tests::skip("there are no regions here");
+    }
+    let one_sided = serde_json::json!({
+        "writes": 14, "written_bytes": 1032, "reads": 8, "read_bytes": 458, "atomics": 7,
+    });
+    let nothing = serde_json::json!({
+        "writes": 0, "written_bytes": 0, "reads": 0, "read_bytes": 0, "atomics": 0,
+    });
+    let [owner, user] = [lender.pid(), worker.pid()].map(|pid| look_at(pid).endpoint());
+    for of in [&user.own, &user.peers[0]] {
+        assert_eq!(of["one_sided"], one_sided, "{of:#}");
+        assert_eq!((&of["called"], &of["handled"]), (&10.into(), &0.into()), "{of:#}");
+    }
+    for of in [&owner.own, &owner.peers[0]] {
+        assert_eq!(of["one_sided"], nothing, "{of:#}");
+        assert_eq!((&of["called"], &of["handled"]), (&0.into(), &9.into()), "{of:#}");
+    }
+    assert_eq!((&owner.own["unhandled"], &owner.own["handlers_panicked"]), (&1.into(), &1.into()));
+    let table = run(&["top", "--pid", &worker.pid().to_string()]);
+    let done = "one-sided: 14 writes, 1.03 KB; 8 reads, 458 B; 7 atomics";
+    assert!(table.contains(done) && table.contains("active messages: 10 sent"), "{table}");
+    let table = run(&["top", "--pid", &lender.pid().to_string()]);
+    assert!(
+        table.contains("active messages: 9 handled") && !table.contains("one-sided"),
+        "{table}"
+    );
+    // What was done stays counted when the other is gone, also while its region is kept.
+    lender.kill();
+    assert!(lender.was_killed());
+    worker.say("see it go");
+    worker.expect("gone");
+    for said in ["keep", "let go"] {
+        let left = look_at(worker.pid()).endpoint();
+        assert_eq!((left.peers.len(), &left.own["peers_gone"]), (0, &1.into()), "{said}");
+        assert_eq!(left.own["one_sided"], one_sided, "{said}: {:#}", left.own);
+        assert_eq!(left.own["called"], 10, "{said}");
+        worker.say(said);
+        worker.expect(said);
+    }
+    worker.end_well();
 }
 
 #[test]

@@ -30,6 +30,9 @@ points! {
     BeforeParcel, AfterParcel, BeforeAnnounce, AfterAnnounce, ParcelTaken,
     Matched, BeforeStreamAnswer, AfterStreamAnswer, BeforePushAnswer, AfterPushAnswer,
     ChunkClaimed, ChunkRead, ChunkWritten, BeforeWrote, AfterWrote, BeforeFin, AfterFin,
+    BeforeCall, AfterCall, InHandler, BeforeReply, AfterReply,
+    BeforeOpen, AfterOpen, BeforeOpened, AfterOpened, InOperation,
+    BeforeFlag, AfterFlag, BeforeMove, AfterMove,
     BeforeGone, AfterGone, BeforePublish, AfterPublish, BellAsked, BeforeSleep, AfterSleep, BeforeClose,
 }
 

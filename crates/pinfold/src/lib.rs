@@ -46,7 +46,7 @@ pub use self::{
     error::{Error, Gone, NotHandled, Result},
     link::local::{Access, Who},
     route::{Path, PathSet, Receipt, Refusal},
-    status::{Counters, PathCount},
+    status::{Counters, OneSidedCount, PathCount},
 };
 
 /// Names a peer of one endpoint. Never used again within the endpoint's life.

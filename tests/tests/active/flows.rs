@@ -322,3 +322,96 @@ pub fn other(_: &Args) {
     }
     endpoint.send(peer, BYE, b"").unwrap();
 }
+
+// A flood that has its victim ask.
+
+const PROBE: u32 = 7;
+const PROBED: u32 = 8;
+
+/// Calls that each have the victim ask, their lengths, and how many. Their payload comes back with
+/// the request, so of the long ones it is the bytes that count, of the short ones the requests.
+const PROBES: [(usize, u64); 2] = [(8, 40_000), (100_000, 400)];
+
+#[test]
+fn a_peer_that_has_its_victim_ask_must_answer() {
+    let stage = Stage::new(120);
+    for (len, count) in PROBES {
+        let mut probed = stage.role("probed").with("count", count).spawn();
+        probed.expect("ready");
+        let mut probing = stage.role("probing").with("len", len).with("count", count).spawn();
+        let stopped: u64 = probing.expect("has come to a stop after").parse().unwrap();
+        println!("{stopped} of {count} calls of {len} bytes had it ask before any was answered");
+        assert!(stopped < count, "all {count} calls of {len} bytes had it ask");
+        probed.say("look");
+        probed.expect("looked");
+        probing.say("answer");
+        probing.end_well();
+        probed.end_well();
+    }
+}
+
+/// Asks back for each call, and waits for none of the answers.
+pub fn probed(args: &Args) {
+    let count: u64 = args.number("count");
+    let builder = Endpoint::builder().handle(PROBE, |active: Active<'_>| {
+        drop(active.endpoint().request(active.peer(), PROBED, active.payload()));
+    });
+    let (endpoint, peer) = role::listen(builder, "probed");
+    let before = status_bytes("RssAnon");
+    let looker = thread::spawn(move || {
+        assert_eq!(hear(), "look");
+        let grown = status_bytes("RssAnon").saturating_sub(before);
+        say("looked");
+        assert!(grown < 8 << 20, "{grown} bytes wait for answers");
+    });
+    endpoint.recv(peer, BYE).unwrap();
+    looker.join().expect("memory is bounded");
+    assert_eq!(endpoint.counters().handled, count);
+}
+
+/// Takes requests in and sees to none of them before it is told to.
+pub fn probing(args: &Args) {
+    let (len, count): (usize, u64) = (args.number("len"), args.number("count"));
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let answered = Arc::new(AtomicU64::new(0));
+    let builder = Endpoint::builder()
+        .progress(pinfold::Progress::Dedicated)
+        // Credit for whatever it may be asked.
+        .unexpected_bytes_max(1 << 30)
+        .handle(PROBED, {
+            let (gate, answered) = (Arc::clone(&gate), Arc::clone(&answered));
+            move |active: Active<'_>| {
+                let open = gate.1.wait_while(gate.0.lock().unwrap(), |open| !*open).unwrap();
+                drop(open);
+                assert_eq!(active.payload().len(), len);
+                active.reply(b"").unwrap();
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    let (endpoint, peer) = role::connect(builder, "probed");
+    let sent = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            for _ in 0..count {
+                endpoint.call(peer, PROBE, &vec![1; len]).unwrap();
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut last = u64::MAX;
+        loop {
+            thread::sleep(Duration::from_millis(400));
+            let now = sent.load(Ordering::Relaxed);
+            if now == last || flood.is_finished() {
+                break;
+            }
+            last = now;
+        }
+        say(format_args!("has come to a stop after {}", sent.load(Ordering::Relaxed)));
+        assert_eq!(hear(), "answer");
+        *gate.0.lock().unwrap() = true;
+        gate.1.notify_all();
+    });
+    until(&endpoint, || answered.load(Ordering::Relaxed) == count);
+    endpoint.send(peer, BYE, b"").unwrap();
+    assert!(endpoint.recv(peer, BYE).unwrap_err().is_peer_gone());
+}

@@ -14,14 +14,17 @@ use pinfold_tests::stage::Casting;
 use self::{
     answers::{asking, crowd, failing, serving, wanting},
     ends::{asked, dying, forking, gone_early, heir, quitting, sleeping, waking},
-    flows::{blocked, blocking, dripping, flooded, host, other, patient, player, spender, visitor},
+    flows::{
+        blocked, blocking, dripping, flooded, host, other, patient, player, probed, probing,
+        spender, visitor,
+    },
     sizes::{keeper, teller},
 };
 
 pinfold_tests::roles!(
     keeper, teller, serving, asking, crowd, failing, wanting, player, flooded, dripping, blocked,
     blocking, other, asked, dying, forking, gone_early, heir, quitting, sleeping, waking, patient,
-    spender, host, visitor,
+    spender, host, visitor, probed, probing,
 );
 
 /// So long nothing may take that should happen.

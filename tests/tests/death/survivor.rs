@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Endpoint, Error, PeerId, Progress, Source, TagMatch};
+use pinfold::{Endpoint, Error, PeerId, Progress, Rights, Source, TagMatch};
 use pinfold_tests::{
     Args, Baseline,
     role::{self, say},
@@ -48,6 +48,8 @@ pub fn survivor(args: &Args) {
     let builder = Endpoint::builder().label("survivor").progress(progress);
     let (endpoint, friend) = role::listen(builder, "survivor");
     talk(&endpoint, friend);
+    // What says whether regions stand is made with the first and stays.
+    drop(endpoint.region(64, Rights::ReadWrite).expect("memory"));
     say("has a friend");
     let before = Baseline::now();
     for number in 0.. {

@@ -3,7 +3,9 @@
 
 use std::{thread, time::Duration};
 
-use pinfold::{Arena, Endpoint, Error, Path, PeerId, Result, SharedArena};
+use pinfold::{
+    Arena, Endpoint, Error, Path, PeerId, RegionKey, RemoteRegion, Result, Rights, SharedArena,
+};
 use pinfold_tests::{
     Args,
     role::{self, say},
@@ -52,6 +54,11 @@ pub fn exchange(
                 if turn == is_first && i == ASKS {
                     ask(endpoint, peer, stamp)?;
                 }
+                match (i == LENDS, turn == is_first) {
+                    (false, _) => {}
+                    (true, true) => lend(endpoint, peer, stamp)?,
+                    (true, false) => borrow(endpoint, peer, stamp)?,
+                }
                 if turn == is_first {
                     send(endpoint, peer, by, tag, &arena, (len, stamp))?;
                 } else {
@@ -79,6 +86,72 @@ fn ask(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
             Err(Error::NotHandled { .. }) => {}
             Err(error) => return Err(error),
         }
+    }
+    Ok(())
+}
+
+/// The message of a round before which one side lends the other a region.
+const LENDS: usize = 4;
+/// The tag of what is said about it.
+const REGION: u64 = 77;
+/// A tag that nobody uses.
+const NOTHING: u64 = 78;
+/// Bytes that are written into a region, and read out of it; behind them are a word that is added
+/// to, and room.
+const LENT: usize = 4096;
+
+/// Lends the other side a region, and takes it back.
+fn lend(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
+    let mut region = endpoint.region(2 * LENT, Rights::ReadWrite)?;
+    region.write(0, &stamp::bytes(LENT, stamp))?;
+    let key = region.key().expect("it stands");
+    endpoint.send(peer, REGION, &key.to_bytes())?;
+    let used = *endpoint.recv(peer, REGION)? == *b"used";
+    region.revoke()?;
+    if used {
+        let mut bytes = vec![0; LENT];
+        region.read(0, &mut bytes)?;
+        stamp::check(&bytes, stamp + 1);
+        let word = region.word64(LENT).expect("it is inside");
+        assert_eq!(word.load(std::sync::atomic::Ordering::Relaxed), 3);
+    }
+    endpoint.send(peer, REGION, b"revoked").map(drop)
+}
+
+/// Uses what the other side lends, up to its end.
+fn borrow(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
+    let key = RegionKey::from_bytes(&endpoint.recv(peer, REGION)?)?;
+    let region = match endpoint.open_region(peer, &key) {
+        Ok(region) => region,
+        Err(Error::PathRefused { .. }) => {
+            endpoint.send(peer, REGION, b"refused")?;
+            return endpoint.recv(peer, REGION).map(drop);
+        }
+        Err(error) => return Err(error),
+    };
+    match work(&region, stamp) {
+        Ok(()) => {}
+        // It says whose region it was only by number.
+        Err(Error::Withdrawn) => return endpoint.recv(peer, NOTHING).map(drop),
+        Err(error) => panic!("a region that stands: {error}"),
+    }
+    endpoint.send(peer, REGION, b"used")?;
+    endpoint.recv(peer, REGION)?;
+    let late = region.write(0, b"too late").expect_err("it was revoked");
+    match late {
+        Error::Revoked => Ok(()),
+        Error::Withdrawn => endpoint.recv(peer, NOTHING).map(drop),
+        error => panic!("a region that was revoked: {error}"),
+    }
+}
+
+fn work(region: &RemoteRegion, stamp: u64) -> Result<()> {
+    let mut bytes = vec![0; LENT];
+    region.read(0, &mut bytes)?;
+    stamp::check(&bytes, stamp);
+    region.write(0, &stamp::bytes(LENT, stamp + 1))?;
+    for number in 0..3 {
+        assert_eq!(region.fetch_add(LENT as u64, 1u64)?, number);
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ use std::{
 
 pub(crate) use args::DoctorArgs;
 
-use crate::exit;
+use crate::{exit, fold::width_of_stdout};
 
 /// Runs `pinfold doctor`.
 pub(crate) fn run(args: &DoctorArgs) -> ExitCode {
@@ -36,7 +36,8 @@ pub(crate) fn run(args: &DoctorArgs) -> ExitCode {
     let text = if args.json() {
         serde_json::to_string_pretty(&report).map(|text| text + "\n").map_err(|e| e.to_string())
     } else {
-        Ok(text::render(&report, args.color(std::io::stdout().is_terminal())))
+        let color = args.color(std::io::stdout().is_terminal());
+        Ok(text::render(&report, color, width_of_stdout()))
     };
     let write = |text: String| {
         let mut out = std::io::stdout().lock();

@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use super::report::{
     Cost, Costs, Facility, Limit, Problem, Remedy, Report, Room, Severity, Status, Use,
 };
-use crate::perf::units;
+use crate::{
+    fold::{Width, fold, hanging},
+    perf::units,
+};
 
 /// Good, worth a look, bad.
 #[derive(Clone, Copy)]
@@ -21,12 +24,21 @@ enum Shade {
 struct Page {
     text: String,
     color: bool,
+    width: Width,
 }
 
 impl Page {
     fn line(&mut self, text: impl std::fmt::Display) {
         // Writing to a string does not fail.
         let _ = writeln!(self.text, "{text}");
+    }
+
+    /// Something to read behind `head`, in as many lines as it needs. Commands are not for this: they
+    /// are copied.
+    fn said(&mut self, head: &str, text: &str) {
+        for line in hanging(head, text, self.width) {
+            self.line(line);
+        }
     }
 
     fn title(&mut self, text: &str) {
@@ -47,22 +59,33 @@ impl Page {
 
     /// A name, a word, and what there is to say about it.
     fn row(&mut self, name: &str, word: &str, shade: Shade, more: &str) {
-        let word = self.paint(&format!("{word:8}"), shade);
-        let line = format!("  {name:20} {word} {more}");
-        self.line(line.trim_end());
+        let (name, word) = (format!("  {name:20} "), format!("{word:8}"));
+        let before = name.chars().count() + word.chars().count() + 1;
+        let word = self.paint(&word, shade);
+        for (at, line) in fold(more, before, self.width).into_iter().enumerate() {
+            match at {
+                0 => self.line(format!("{name}{word} {line}").trim_end()),
+                _ => self.line(format_args!("{:before$}{line}", "")),
+            }
+        }
     }
 }
 
-/// All of it.
-pub(crate) fn render(report: &Report, color: bool) -> String {
-    let mut page = Page { text: String::new(), color };
+/// All of it, in lines that fit into `width`, but for commands.
+pub(crate) fn render(report: &Report, color: bool, width: Width) -> String {
+    let mut page = Page { text: String::new(), color, width };
     let shade = match report.verdict.exit {
         0 => Shade::Green,
         1 => Shade::Yellow,
         _ => Shade::Red,
     };
-    let verdict = page.paint(&report.verdict.text, shade);
-    page.line(format_args!("pinfold {}: {verdict}.", report.version));
+    let head = format!("pinfold {}: ", report.version);
+    for (at, line) in hanging(&head, &format!("{}.", report.verdict.text), width).iter().enumerate()
+    {
+        let (head, line) = line.split_at(if at == 0 { head.len() } else { 0 });
+        let line = page.paint(line, shade);
+        page.line(format_args!("{head}{line}"));
+    }
     here(&mut page, report);
     paths(&mut page, report);
     facilities(&mut page, &report.facilities);
@@ -81,7 +104,7 @@ fn here(page: &mut Page, report: &Report) {
     parts.extend(machine.hypervisor.as_ref().map(|name| format!("a virtual machine ({name})")));
     parts.extend(machine.memory_bytes.map(units::gibibytes));
     parts.extend(machine.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
-    page.line(format_args!("  {}", parts.join(", ")));
+    page.said("  ", &parts.join(", "));
     let mut parts = Vec::new();
     if let Some(usable) = &processors.usable {
         let of = processors.online.filter(|&online| online != usable.len());
@@ -99,7 +122,7 @@ fn here(page: &mut Page, report: &Report) {
     if !machine.features.is_empty() {
         parts.push(machine.features.join(" "));
     }
-    page.line(format_args!("  {}", parts.join(", ")));
+    page.said("  ", &parts.join(", "));
     let name = user.name.as_ref().map_or(String::new(), |name| format!(" ({name})"));
     let mut parts = vec![format!("user {}{name}", user.uid)];
     match machine.container {
@@ -117,7 +140,7 @@ fn here(page: &mut Page, report: &Report) {
     if user.dumpable == Some(false) {
         parts.push("not dumpable".into());
     }
-    page.line(format_args!("  {}", parts.join(", ")));
+    page.said("  ", &parts.join(", "));
 }
 
 fn paths(page: &mut Page, report: &Report) {
@@ -188,21 +211,22 @@ fn facilities(page: &mut Page, all: &[Facility]) {
 /// The paths in the order of the tables; the first three are always measured.
 const PATHS: [&str; 5] = ["inline", "eager", "cma", "mapped", "handoff"];
 
+/// What is chosen takes in a table, with the path and the class, characters.
+const CHOSEN: usize = 31;
+
 fn costs(page: &mut Page, costs: &Costs) {
     page.title("COSTS");
     let where_ = match costs.cores {
         [Some(one), Some(two)] => format!(" between processors {one} and {two}"),
         _ => String::new(),
     };
-    page.line(format_args!(
-        "  A cache line takes {}{where_} ({}). Medians; - is not possible.",
-        units::time(costs.hop_ns),
-        costs.class
-    ));
+    let (hop, class) = (units::time(costs.hop_ns), costs.class);
+    let what = format!("A cache line takes {hop}{where_} ({class}). Medians; - is not possible.");
+    page.said("  ", &what);
     table(page, costs, "one way", |cost| cost.latency_ns.map(units::time));
     table(page, costs, "stream", |cost| cost.bandwidth_mb_s.map(units::bandwidth));
     for note in &costs.notes {
-        page.line(format_args!("  Note: {note}."));
+        page.said("  Note: ", &format!("{note}."));
     }
 }
 
@@ -213,25 +237,38 @@ fn table(page: &mut Page, costs: &Costs, title: &str, value: impl Fn(&Cost) -> O
             paths.push(row.path);
         }
     }
-    let mut head = format!("  {title:10}");
+    // Where there is little room, what is chosen has lines of its own.
+    let wide = page.width.is_none_or(|width| width >= 12 + 13 * paths.len() + CHOSEN);
+    let (first, each) = if wide { (10, 12) } else { (8, 9) };
+    let mut head = format!("  {title:first$}");
     for path in &paths {
-        let _ = write!(head, " {path:>12}");
+        let _ = write!(head, " {path:>each$}");
     }
-    page.line(format_args!("{head}   {:>12} by itself", "chosen"));
+    match wide {
+        true => page.line(format_args!("{head}   {:>12} by itself", "chosen")),
+        false => page.line(head),
+    }
     let mut sizes: Vec<usize> = costs.rows.iter().map(|row| row.size).collect();
     sizes.dedup();
     for size in sizes {
         let find = |path: &str| costs.rows.iter().find(|row| row.size == size && row.path == path);
         let show = |path: &str| find(path).and_then(&value).unwrap_or_else(|| "-".into());
-        let mut line = format!("  {:10}", units::bytes(size));
+        let mut line = format!("  {:first$}", units::bytes(size));
         for path in &paths {
-            let _ = write!(line, " {:>12}", show(path));
+            let _ = write!(line, " {:>each$}", show(path));
         }
         let auto = find("auto");
         let taken = auto.and_then(|row| row.taken.as_deref()).unwrap_or("");
         let class = auto.map(|row| row.class).filter(|class| *class != costs.class);
         let class = class.map_or(String::new(), |class| format!(" ({class})"));
-        page.line(format!("{line}   {:>12} {taken}{class}", show("auto")).trim_end());
+        let auto = show("auto");
+        if wide {
+            page.line(format!("{line}   {auto:>12} {taken}{class}").trim_end());
+        } else {
+            page.line(line);
+            let chosen = format!("chosen by itself: {auto} {taken}{class}");
+            page.line(format_args!("  {:first$}   {}", "", chosen.trim_end()));
+        }
     }
 }
 
@@ -291,10 +328,12 @@ fn problems(page: &mut Page, all: &[Problem]) {
             Severity::Fatal => Shade::Red,
             Severity::Slower | Severity::Warning => Shade::Yellow,
         };
-        let what = page.paint(&problem.what, shade);
-        page.line(format_args!("  {what}"));
+        for line in fold(&problem.what, 4, page.width) {
+            let line = page.paint(&line, shade);
+            page.line(format_args!("  {line}"));
+        }
         if let Some(why) = &problem.why {
-            page.line(format_args!("    because: {why}"));
+            page.said("    because: ", why);
         }
         for (at, remedy) in problem.remedies.iter().enumerate() {
             let begin = if at == 0 { "to allow more:" } else { "or:" };

@@ -119,9 +119,12 @@ only with others of its class: near, far, or mixed where it changed meanwhile.
 
 Fields of a line of --json, which come when all is measured:
   what           latency, rate, bandwidth, bidirectional (both directions, their sum) or cpu
-  subject, path  who: pinfold by the path inline, eager, cma, mapped, handoff, put, fetch-add or
-                 auto (it chooses); memcpy, cma, pipe, unix, tcp, line, ring or mapping by the
-                 path null
+  subject, path  who: pinfold by the path inline, eager, cma, mapped, handoff or auto (it chooses);
+                 put, get or fetch-add, one-sided: written into a region of the other side, read
+                 out of it, numbers added to a word of it; contended, both sides adding to one
+                 word, their sum; active, active messages: half of a request and its answer, the
+                 rate of calls; or memcpy, cma, pipe, unix, tcp, line, ring or mapping by the path
+                 null
   memory         where the messages lie: heap, ordinary memory; or arena, which the other side maps
   size, touched  bytes in a message; whether each was written before and read after it went
   class          near, far or mixed
@@ -190,7 +193,8 @@ impl PerfArgs {
                 "none of the subjects and paths asked for can be measured in this way: line does \
                  latency of 8 bytes, inline up to 56 bytes, ring everything but cpu, memcpy \
                  neither rate nor bidirectional; mapped and mapping need --memory arena, more \
-                 than 56 bytes, and do neither rate nor cpu; handoff and put do latency, fetch-add rate, without --touch"
+                 than 56 bytes, and do neither rate nor cpu; handoff, put and get do latency, \
+                 fetch-add and contended rate, active both with 8 bytes, without --touch"
                     .into(),
             ));
         }

@@ -16,8 +16,9 @@ use super::{
     stage::Stage,
     stats,
     subject::{
-        Bench, Subject, Waiting, cma::Cma, handoff::Handoff, line::Line, mapping::Mapping,
-        memcpy::Memcpy, pinfold::Pinfold, pipe, region::Region, ring::Ring, tcp, unix,
+        Bench, Subject, Waiting, active::Active, cma::Cma, handoff::Handoff, line::Line,
+        mapping::Mapping, memcpy::Memcpy, pinfold::Pinfold, pipe, region::Region, ring::Ring, tcp,
+        unix,
     },
     terms::{Id, Kind, Outcome, Route, Side, Spec, What},
     verify,
@@ -39,7 +40,8 @@ pub(crate) fn set_up(id: Id, pair: &mut Pair) -> Result<Box<dyn Bench>> {
         Kind::Tcp => Box::new(tcp::set_up(pair)?),
         Kind::Pinfold => match id.route {
             Some(Route::Handoff) => Box::new(Handoff::set_up(pair, id)?),
-            Some(Route::Put | Route::FetchAdd) => Box::new(Region::set_up(pair, id)?),
+            Some(Route::Active) => Box::new(Active::set_up(pair, id)?),
+            Some(route) if route.is_one_sided() => Box::new(Region::set_up(pair, id)?),
             _ => Box::new(Pinfold::set_up(pair, id)?),
         },
     })

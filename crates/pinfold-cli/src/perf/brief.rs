@@ -69,7 +69,7 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
         size_max: usize::MAX,
         routes: Route::ALL.to_vec(),
         // One row for each path: what is chosen is shown for ordinary memory.
-        but: [Id::ARENA, Id::pinfold(Route::Put), Id::pinfold(Route::FetchAdd)].to_vec(),
+        but: Id::all().filter(is_no_path).collect(),
         memories: Memory::ALL.to_vec(),
         rounds: 1,
         touched: false,
@@ -102,6 +102,12 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
     // Nobody gave any.
     let notes = found.notes.iter().map(|note| note.replace(", or --seconds allows too few", ""));
     Ok(Brief { rows: rows.collect(), hop_ns, cores, notes: notes.collect() })
+}
+
+/// What is measured beside the paths that messages take.
+fn is_no_path(id: &Id) -> bool {
+    let other = |route: Route| route.is_one_sided() || route == Route::Active;
+    *id == Id::ARENA || id.route.is_some_and(other)
 }
 
 /// The second process: does its part.

@@ -18,7 +18,7 @@ pub(crate) struct Row {
     /// the line, whatever the size.
     pub(crate) floor: Option<Record>,
     /// The best of what one would use instead; for an arena, two copies through a ring are among
-    /// that.
+    /// that; for active messages, it is what requests and answers go through most.
     pub(crate) best: Option<Record>,
     /// Pinfold as it is used: choosing by itself; or the best single path if that was not asked
     /// for.
@@ -63,7 +63,8 @@ pub(crate) fn rows(
     for cell in cells {
         for group in groups(records, cell) {
             // A number that is added is no message, so messages are nothing to set it against.
-            let alone = (group, cell.what) == (Group::Region, What::Rate);
+            let adds = matches!(group, Group::Region | Group::Contended);
+            let alone = adds && cell.what == What::Rate;
             let here = |r: &&Record| {
                 cell_of(r) == cell && belongs(r, group) && !(alone && r.id().group().is_none())
             };
@@ -122,7 +123,7 @@ fn best_of<'a>(
 fn floor(all: &[Record], here: &[&Record], group: Group, class: Class) -> Option<Record> {
     let here = here.iter().copied();
     match group {
-        Group::Heap | Group::Region => {
+        Group::Heap | Group::Region | Group::Read | Group::Contended | Group::Active => {
             best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Ring))
         }
         Group::Arena => best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Mapping)),
@@ -146,15 +147,18 @@ fn row(
         Some(Route::Auto) => path_taken(cell, record.id()).or(Some("auto")),
         other => other.map(Route::name),
     });
-    let two_copies =
-        |r: &Record| matches!(group, Group::Arena | Group::Given) && r.subject == Kind::Ring;
+    let rivals = |r: &Record| match group {
+        Group::Active => r.subject == Kind::Unix,
+        Group::Arena | Group::Given if r.subject == Kind::Ring => true,
+        _ => r.subject.is_alternative(),
+    };
     Row {
         cell,
         group,
         class,
         memcpy: find(&|r| r.subject == Kind::Memcpy),
         floor: None,
-        best: find(&|r| r.subject.is_alternative() || two_copies(r)),
+        best: find(&rivals),
         pinfold,
         path,
     }
@@ -219,6 +223,24 @@ mod tests {
         assert_eq!(subject(&given.floor), Some(Kind::Line));
         assert!((given.of_floor().unwrap() - 0.5).abs() < 0.01);
         assert_eq!(subject(&given.best), Some(Kind::Ring));
+    }
+
+    #[test]
+    fn each_use_of_a_region_and_active_messages_have_rows_of_their_own() {
+        let records = testing::findings().collected.records();
+        let rows = rows(&records, |_, _| None);
+        let find = |path| rows.iter().filter(|row| row.path == Some(path)).collect::<Vec<_>>();
+        let subject = |record: &Option<Record>| record.as_ref().map(|record| record.subject);
+        // A read is set against messages, a word that both add to against nothing.
+        let [get] = find("get")[..] else { panic!("{rows:?}") };
+        assert_eq!((get.cell.size, subject(&get.best)), (4096, Some(Kind::Pipe)));
+        let [contended] = find("contended")[..] else { panic!("{rows:?}") };
+        assert!(contended.best.is_none() && contended.floor.is_none());
+        assert_eq!(find("fetch-add").len(), 1, "it is not hidden by the other");
+        // A pipe is better, but no way to ask and be answered.
+        let [active] = find("active")[..] else { panic!("{rows:?}") };
+        assert_eq!((active.cell.size, subject(&active.best)), (8, Some(Kind::Unix)));
+        assert_eq!(subject(&active.floor), Some(Kind::Line));
     }
 
     #[test]

@@ -45,10 +45,14 @@ pub(crate) fn findings() -> Findings {
     collected.note_path(arena(false), Id::ARENA, "mapped");
     collected.note_path(arena(true), Id::ARENA, "mapped");
     collected.add(latency(1 << 20), Id::pinfold(Route::Handoff), Class::Near, &[100_000]);
+    collected.add(latency(4096), Id::pinfold(Route::Get), Class::Near, &[200_000]);
+    collected.add(latency(8), Id::pinfold(Route::Active), Class::Near, &[200_000]);
+    collected.add(latency(8), Id::plain(Kind::Unix), Class::Near, &[1_200_000]);
     let rate = Cell { what: What::Rate, size: 8, touched: false };
     collected.add(rate, auto, Class::Mixed, &[40_000]);
-    let fetch_add = Id::pinfold(Route::FetchAdd);
-    collected.add(rate, fetch_add, Class::Near, &[40_000]);
+    for (route, ps) in [(Route::FetchAdd, 40_000), (Route::Contended, 30_000)] {
+        collected.add(rate, Id::pinfold(route), Class::Near, &[ps]);
+    }
     let cpu = Cell { what: What::Cpu, size: 4096, touched: false };
     collected.add(cpu, auto, Class::Near, &[1_000_000]);
     let machine = Machine {

@@ -36,7 +36,9 @@ Examples:
 
 Columns: messages and bytes, sent and received, a second (with --once: ever); QUEUED sends that are
 not out yet, or that the receiver has not asked for; HELD bytes that came before anybody asked for
-them; MEMORY of lanes and held messages.
+them; MEMORY of lanes and held messages. Below a peer: what is done to its regions, and its active
+messages, if there are any; they are among the messages. Where a terminal is too narrow, a row takes
+two lines.
 
 Fields of --json. Every object has kind and time_ms (since 1970).
   endpoint  id, pid, command, uid, user, label, address (null if it does not listen), age_s,
@@ -45,20 +47,23 @@ Fields of --json. Every object has kind and time_ms (since 1970).
             their own), newcomers (not accepted yet), posted (receives that wait), stored
             (messages that wait), copying (long messages), sent and received (by path: messages,
             bytes), copied_user, copied_kernel, unexpected, credit_stalls, room_stalls,
-            doorbells_sent, sleeps, peers_joined, peers_gone, lane_bytes, lane_bytes_max,
+            doorbells_sent, one_sided (done by it on regions of peers: writes, written_bytes, reads,
+            read_bytes, atomics), called (calls and requests it made), handled (that a handler has
+            seen to), handlers_panicked, unhandled (dropped), sleeps, peers_joined, peers_gone, lane_bytes, lane_bytes_max,
             granted_bytes, unexpected_bytes_max, mapped_bytes (arenas of peers), mapped_bytes_max,
             arena_files, arena_bytes (of its process), rates
   peer      of (id of the endpoint whose peer it is), of_pid, peer (which of its peers), id (of the
             peer's endpoint), pid (0 if it is not known here), uid, label, address (null if it was
             the peer that connected), paths, refused (by path: why), sent, received, unexpected,
-            credit_stalls, room_stalls, doorbells_sent, queued, answers, waiting and waiting_max
+            credit_stalls, room_stalls, doorbells_sent, one_sided (on its regions), called (to
+            it), handled (of it), queued, answers, waiting and waiting_max
             (announced to it), credit_used and credit_max, owed and granted (credit of the peer
             in use here), announced and announced_max (by it), arriving, lane_bytes, blocked,
             leaving, rates
   trouble   pid, command, problem (other_version, nonsense, unsteady or unreadable), text
   summary   endpoints, peers, hidden (processes of this user that may not be looked into)
-rates is null at the first look; then sent_messages, sent_bytes, received_messages and
-received_bytes a second.
+rates is null at the first look; then sent_messages, sent_bytes, received_messages, received_bytes,
+writes, written_bytes, reads, read_bytes, atomics, called and handled a second.
 
 Exit status:
   0  done, or interrupted

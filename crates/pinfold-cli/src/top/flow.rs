@@ -1,20 +1,28 @@
-//! How much goes back and forth: ever, or a second.
+//! How much goes back and forth, and how much is done: ever, or a second.
 
 use std::{collections::HashMap, time::Instant};
 
 use pinfold::{
-    PathCount,
+    OneSidedCount, PathCount,
     status::{EndpointStatus, PeerStatus, View},
 };
 use serde::Serialize;
 
-/// Messages and bytes both ways.
+/// Messages and bytes both ways, one-sided operations done, and active messages both ways, which are
+/// among the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Flow {
     pub(super) sent_messages: f64,
     pub(super) sent_bytes: f64,
     pub(super) received_messages: f64,
     pub(super) received_bytes: f64,
+    pub(super) writes: f64,
+    pub(super) written_bytes: f64,
+    pub(super) reads: f64,
+    pub(super) read_bytes: f64,
+    pub(super) atomics: f64,
+    pub(super) called: f64,
+    pub(super) handled: f64,
 }
 
 impl Flow {
@@ -27,6 +35,21 @@ impl Flow {
             sent_bytes: sum(sent, |count| count.bytes),
             received_messages: sum(received, |count| count.messages),
             received_bytes: sum(received, |count| count.bytes),
+            ..Flow::default()
+        }
+    }
+
+    /// With what goes not as a message.
+    fn and(self, done: OneSidedCount, called: u64, handled: u64) -> Flow {
+        Flow {
+            writes: done.writes as f64,
+            written_bytes: done.written_bytes as f64,
+            reads: done.reads as f64,
+            read_bytes: done.read_bytes as f64,
+            atomics: done.atomics as f64,
+            called: called as f64,
+            handled: handled as f64,
+            ..self
         }
     }
 
@@ -38,12 +61,21 @@ impl Flow {
             sent_bytes: rate(self.sent_bytes, before.sent_bytes),
             received_messages: rate(self.received_messages, before.received_messages),
             received_bytes: rate(self.received_bytes, before.received_bytes),
+            writes: rate(self.writes, before.writes),
+            written_bytes: rate(self.written_bytes, before.written_bytes),
+            reads: rate(self.reads, before.reads),
+            read_bytes: rate(self.read_bytes, before.read_bytes),
+            atomics: rate(self.atomics, before.atomics),
+            called: rate(self.called, before.called),
+            handled: rate(self.handled, before.handled),
         }
     }
 
-    /// What to sort by: bytes, and for each message a cache line.
+    /// What to sort by: bytes, and for each message or operation a cache line.
     pub(super) fn traffic(&self) -> f64 {
-        self.sent_bytes + self.received_bytes + 64.0 * (self.sent_messages + self.received_messages)
+        let messages = self.sent_messages + self.received_messages;
+        let bytes = self.sent_bytes + self.received_bytes + self.written_bytes + self.read_bytes;
+        bytes + 64.0 * (messages + self.writes + self.reads + self.atomics)
     }
 }
 
@@ -101,12 +133,16 @@ impl Flows {
 
 /// What an endpoint has exchanged, ever.
 pub(super) fn total(endpoint: &EndpointStatus) -> Flow {
-    Flow::of(&endpoint.counters.sent, &endpoint.counters.received)
+    let counters = &endpoint.counters;
+    let messages = Flow::of(&counters.sent, &counters.received);
+    messages.and(counters.one_sided, counters.called, counters.handled)
 }
 
 /// As [`total`], with one peer.
 pub(super) fn total_of_peer(peer: &PeerStatus) -> Flow {
-    Flow::of(&peer.counters.sent, &peer.counters.received)
+    let counters = &peer.counters;
+    let messages = Flow::of(&counters.sent, &counters.received);
+    messages.and(counters.one_sided, counters.called, counters.handled)
 }
 
 #[cfg(test)]
@@ -123,5 +159,11 @@ mod tests {
         // What goes back is nonsense, and no traffic.
         assert_eq!((rate.received_messages, rate.received_bytes), (0.0, 0.0));
         assert_eq!(rate.traffic(), 16.0 + 128.0);
+        // Operations count as much as messages.
+        let done = OneSidedCount::default();
+        let [before, now] = [before.and(done, 1, 7), Flow { writes: 4.0, ..now.and(done, 5, 7) }];
+        let rate = now.since(before, 2.0);
+        assert_eq!((rate.writes, rate.called, rate.handled), (2.0, 2.0, 0.0));
+        assert_eq!(rate.traffic(), 16.0 + 256.0);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pinfold::{
-    Counters, Path, PathCount,
+    Counters, OneSidedCount, Path, PathCount,
     status::{EndpointStatus, PeerCounters, PeerStatus, Problem, Trouble, View},
 };
 use serde::Serialize;
@@ -48,6 +48,11 @@ struct Endpoint<'a> {
     credit_stalls: u64,
     room_stalls: u64,
     doorbells_sent: u64,
+    one_sided: OneSidedCount,
+    called: u64,
+    handled: u64,
+    handlers_panicked: u64,
+    unhandled: u64,
     sleeps: u64,
     peers_joined: u64,
     peers_gone: u64,
@@ -81,6 +86,9 @@ struct Peer<'a> {
     credit_stalls: u64,
     room_stalls: u64,
     doorbells_sent: u64,
+    one_sided: OneSidedCount,
+    called: u64,
+    handled: u64,
     queued: u64,
     answers: u64,
     waiting: u64,
@@ -164,6 +172,11 @@ fn endpoint<'a>(seen: &'a EndpointStatus, flows: &Flows, time_ms: u64) -> Endpoi
         credit_stalls: seen.counters.credit_stalls,
         room_stalls: seen.counters.room_stalls,
         doorbells_sent: seen.counters.doorbells_sent,
+        one_sided: seen.counters.one_sided,
+        called: seen.counters.called,
+        handled: seen.counters.handled,
+        handlers_panicked: seen.counters.handlers_panicked,
+        unhandled: seen.counters.unhandled,
         sleeps: seen.counters.sleeps,
         peers_joined: seen.counters.peers_joined,
         peers_gone: seen.counters.peers_gone,
@@ -200,6 +213,9 @@ fn peer<'a>(of: &EndpointStatus, seen: &'a PeerStatus, flows: &Flows, time_ms: u
         credit_stalls: seen.counters.credit_stalls,
         room_stalls: seen.counters.room_stalls,
         doorbells_sent: seen.counters.doorbells_sent,
+        one_sided: seen.counters.one_sided,
+        called: seen.counters.called,
+        handled: seen.counters.handled,
         queued: seen.queued,
         answers: seen.answers,
         waiting: seen.waiting,

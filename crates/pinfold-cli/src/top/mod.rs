@@ -2,13 +2,15 @@
 //!
 //! - [`args`]: the options.
 //! - [`flow`]: totals and rates.
-//! - [`json`], [`table`]: what comes out, for programs and for people; [`screen`]: on a terminal.
+//! - [`json`], [`table`]: what comes out, for programs and for people; [`layout`]: in which columns;
+//!   [`screen`]: on a terminal.
 //!
 //! All that is known comes from [`pinfold::status`].
 
 mod args;
 mod flow;
 mod json;
+mod layout;
 mod screen;
 mod table;
 
@@ -29,7 +31,7 @@ use signal_hook::{
 pub(crate) use args::TopArgs;
 
 use self::{flow::Flows, screen::Screen};
-use crate::exit;
+use crate::{exit, fold::width_of_stdout};
 
 /// Of the time at most one part in so many goes into looking.
 const LOOKING: u32 = 10;
@@ -73,10 +75,12 @@ fn watch(args: &TopArgs) -> Result<(), String> {
             let text = json::render(&view, &flows, time.as_millis() as u64);
             text.map_err(io::Error::from).and_then(|text| print(&text))
         } else {
-            let lines = table::render(&view, &flows, again.is_some());
-            match &mut screen {
-                Some(screen) => screen.draw(&lines),
-                None => print(&(lines.join("\n") + "\n")),
+            let size = screen.as_ref().map(Screen::size);
+            let width = size.map_or_else(width_of_stdout, |(columns, _)| Some(columns));
+            let lines = table::render(&view, &flows, again.is_some(), width);
+            match (&mut screen, size) {
+                (Some(screen), Some(size)) => screen.draw(&lines, size),
+                _ => print(&(lines.join("\n") + "\n")),
             }
         };
         match shown {

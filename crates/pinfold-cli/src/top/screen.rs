@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use super::table::cut;
+use super::layout::cut;
 
 /// What is taken for the size of a terminal that does not say, columns and lines.
 const SIZE: (usize, usize) = (80, 24);
@@ -18,15 +18,20 @@ pub(super) struct Screen {
 }
 
 impl Screen {
+    /// How large the terminal is, columns and lines.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+        let size = size.map_or(SIZE, |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
+        if size.0 == 0 || size.1 == 0 { SIZE } else { size }
+    }
+
     /// Draws the table, as much as fits.
     ///
     /// # Errors
     /// What writing said.
-    pub(super) fn draw(&mut self, lines: &[String]) -> io::Result<()> {
+    pub(super) fn draw(&mut self, lines: &[String], size: (usize, usize)) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        let size = rustix::termios::tcgetwinsize(&out).ok();
-        let size = size.map_or(SIZE, |size| (usize::from(size.ws_col), usize::from(size.ws_row)));
-        let text = self.text(lines, if size.0 == 0 || size.1 == 0 { SIZE } else { size });
+        let text = self.text(lines, size);
         // In one piece, so that nothing can end the program in the middle of it.
         out.write_all(text.as_bytes())?;
         out.flush()

@@ -7,14 +7,19 @@ use pinfold::{
     status::{EndpointStatus, PeerStatus, State, View},
 };
 
-use super::flow::{self, Flow, Flows};
+use super::{
+    flow::{self, Flow, Flows},
+    layout::Layout,
+};
+use crate::fold::{Width, fold, hanging};
 
 /// How long an endpoint may be left alone before that is worth a word.
 const LEFT_ALONE: Duration = Duration::from_secs(2);
 
-/// All of it, a line each. `live`: rates, else totals.
-pub(super) fn render(view: &View, flows: &Flows, live: bool) -> Vec<String> {
-    let mut lines = vec![summary(view)];
+/// All of it, in lines that fit into `width`. `live`: rates, else totals.
+pub(super) fn render(view: &View, flows: &Flows, live: bool, width: Width) -> Vec<String> {
+    let mut lines = fold(&summary(view), 0, width);
+    let layout = Layout::of(width);
     let flow_of = |rate: Option<Flow>, total: Flow| match live {
         true => rate.unwrap_or_default(),
         false => total,
@@ -26,10 +31,10 @@ pub(super) fn render(view: &View, flows: &Flows, live: bool) -> Vec<String> {
         .collect();
     all.sort_by(|one, other| other.0.traffic().total_cmp(&one.0.traffic()));
     if !all.is_empty() {
-        lines.push(titles(live));
+        lines.extend(titles(&layout, live));
     }
     for (flow, endpoint) in all {
-        lines.push(endpoint_row(endpoint, &flow));
+        lines.extend(endpoint_row(&layout, endpoint, &flow));
         let mut peers: Vec<(Flow, &PeerStatus)> = endpoint
             .peers
             .iter()
@@ -40,15 +45,17 @@ pub(super) fn render(view: &View, flows: &Flows, live: bool) -> Vec<String> {
             .collect();
         peers.sort_by(|one, other| other.0.traffic().total_cmp(&one.0.traffic()));
         for (flow, peer) in peers {
-            lines.push(peer_row(view, peer, &flow));
-            let refused = |(path, why): &(Path, _)| format!("{:16}not {path}: {why}", "");
-            lines.extend(peer.refusals.iter().map(refused));
+            lines.extend(peer_row(&layout, view, peer, &flow));
+            let refused = |(path, why): &(Path, _)| layout.below(&format!("not {path}: {why}"));
+            lines.extend(peer.refusals.iter().flat_map(refused));
+            lines.extend(beside(&flow, live).iter().flat_map(|text| layout.below(text)));
         }
         if endpoint.peers_unlisted > 0 {
-            lines.push(format!("{:14}and {} peers more", "", endpoint.peers_unlisted));
+            lines.extend(layout.below(&format!("and {} peers more", endpoint.peers_unlisted)));
         }
     }
-    lines.extend(view.troubles.iter().map(|trouble| format!("Note: {trouble}.")));
+    let note = |trouble| hanging("Note: ", &format!("{trouble}."), width);
+    lines.extend(view.troubles.iter().flat_map(note));
     lines
 }
 
@@ -70,34 +77,46 @@ fn summary(view: &View) -> String {
     text
 }
 
-fn titles(live: bool) -> String {
+fn titles(layout: &Layout, live: bool) -> Vec<String> {
     let s = if live { "/s" } else { "" };
-    let (sent, out, got, into) =
-        (format!("SENT{s}"), format!("BYTES{s}"), format!("RECV{s}"), format!("BYTES{s}"));
-    let (pid, user, name) = ("PID", "USER", "ENDPOINT, PEERS");
-    let rest = row(&[&sent, &out, &got, &into, "QUEUED", "HELD", "MEMORY"]);
-    format!("{pid:>8}  {user:8}  {name:26}{rest}  STATE")
+    let [sent, out, got, into] = ["SENT", "BYTES", "RECV", "BYTES"].map(|what| what.to_owned() + s);
+    let cells = [sent, out, got, into, "QUEUED".into(), "HELD".into(), "MEMORY".into()];
+    layout.row(&layout.own("PID", "USER", "ENDPOINT, PEERS"), &cells, "STATE")
 }
 
-/// The numbers of a line.
-fn row(cells: &[&str; 7]) -> String {
-    let widths = [7, 7, 7, 7, 6, 7, 7];
-    cells.iter().zip(widths).fold(String::new(), |line, (cell, width)| {
-        // At least a blank between, whatever the numbers are.
-        line + &format!(" {cell:>width$}")
-    })
+fn numbers(flow: &Flow, queued: u64, held: u64, memory: u64) -> [String; 7] {
+    [
+        count(flow.sent_messages),
+        bytes(flow.sent_bytes),
+        count(flow.received_messages),
+        bytes(flow.received_bytes),
+        count(queued as f64),
+        bytes(held as f64),
+        bytes(memory as f64),
+    ]
 }
 
-fn numbers(flow: &Flow, queued: u64, held: u64, memory: u64) -> String {
-    row(&[
-        &count(flow.sent_messages),
-        &bytes(flow.sent_bytes),
-        &count(flow.received_messages),
-        &bytes(flow.received_bytes),
-        &count(queued as f64),
-        &bytes(held as f64),
-        &bytes(memory as f64),
-    ])
+/// What goes between an endpoint and a peer beside messages, or by messages for handlers.
+fn beside(flow: &Flow, live: bool) -> Vec<String> {
+    let s = if live { "/s" } else { "" };
+    let some = |value: f64, text: String| (value >= 0.5).then_some(text);
+    let bytes = |value: f64| format!("{}{s}", bytes(value));
+    let count = |value: f64| format!("{}{s}", count(value));
+    let one_sided = [
+        some(flow.writes, format!("{} writes, {}", count(flow.writes), bytes(flow.written_bytes))),
+        some(flow.reads, format!("{} reads, {}", count(flow.reads), bytes(flow.read_bytes))),
+        some(flow.atomics, format!("{} atomics", count(flow.atomics))),
+    ];
+    let active = [
+        some(flow.called, format!("{} sent", count(flow.called))),
+        some(flow.handled, format!("{} handled", count(flow.handled))),
+    ];
+    let said = |what: &str, parts: &[Option<String>]| {
+        let parts: Vec<&str> = parts.iter().flatten().map(String::as_str).collect();
+        (!parts.is_empty()).then(|| format!("{what}: {}", parts.join("; ")))
+    };
+    let said = [said("one-sided", &one_sided), said("active messages", &active)];
+    said.into_iter().flatten().collect()
 }
 
 /// Sends that are not done, of which the receiver may not know yet.
@@ -105,25 +124,23 @@ fn queued(peer: &PeerStatus) -> u64 {
     peer.queued.saturating_add(peer.waiting)
 }
 
-fn endpoint_row(endpoint: &EndpointStatus, flow: &Flow) -> String {
+fn endpoint_row(layout: &Layout, endpoint: &EndpointStatus, flow: &Flow) -> Vec<String> {
     let sum =
         |of: fn(&PeerStatus) -> u64| endpoint.peers.iter().map(of).fold(0, u64::saturating_add);
     let (queued, held) = (sum(queued), sum(|peer| peer.owed));
     let memory = sum(|peer| peer.lane_bytes).saturating_add(held);
     let user = pinfold_sys::user::name_of(endpoint.uid);
-    let user = cut(&user.unwrap_or_else(|| endpoint.uid.to_string()), 8);
+    let user = user.unwrap_or_else(|| endpoint.uid.to_string());
     let mut name = name(endpoint);
     if let Some(address) = endpoint.address.as_ref().filter(|address| **address != name) {
         name = format!("{name} {address}");
     }
-    let line = format!("{:>8}  {user:8}  {:26}", endpoint.pid, cut(&name, 26));
-    line + &numbers(flow, queued, held, memory) + "  " + &condition(endpoint)
+    let begin = layout.own(&endpoint.pid.to_string(), &user, &name);
+    layout.row(&begin, &numbers(flow, queued, held, memory), &condition(endpoint))
 }
 
-fn peer_row(view: &View, peer: &PeerStatus, flow: &Flow) -> String {
+fn peer_row(layout: &Layout, view: &View, peer: &PeerStatus, flow: &Flow) -> Vec<String> {
     let memory = peer.lane_bytes.saturating_add(peer.owed);
-    let name = cut(&peer_name(view, peer), 32);
-    let line = format!("{:14}{name:32}", "");
     let paths: Vec<&str> = peer.paths.iter().map(Path::name).collect();
     let mut notes = vec![paths.join(" ")];
     let mut note = |is: bool, text: String| notes.extend(is.then_some(text));
@@ -133,7 +150,8 @@ fn peer_row(view: &View, peer: &PeerStatus, flow: &Flow) -> String {
     note(peer.announced > 0, format!("{} announced by it", peer.announced));
     let spent = peer.credit_used >= peer.credit_max / 10 * 9;
     note(spent && queued(peer) > 0, "credit spent".into());
-    line + &numbers(flow, queued(peer), peer.owed, memory) + "  " + &notes.join(", ")
+    let begin = layout.others(&peer_name(view, peer));
+    layout.row(&begin, &numbers(flow, queued(peer), peer.owed, memory), &notes.join(", "))
 }
 
 /// What an endpoint is called: its label, its address, or its program.
@@ -174,14 +192,6 @@ fn condition(endpoint: &EndpointStatus) -> String {
         notes.push(format!("arenas {}", bytes(endpoint.arena_bytes as f64)));
     }
     notes.join(", ")
-}
-
-/// The first characters of a text.
-pub(super) fn cut(text: &str, width: usize) -> String {
-    match text.char_indices().nth(width) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
-    }
 }
 
 /// A number in at most seven characters: `0`, `999`, `1.23 k`, `12.3 M`.
@@ -248,13 +258,6 @@ mod tests {
             ("0".into(), "8 B".into(), "4.10 KB".into())
         );
         assert!(count(u64::MAX as f64 * 1600.0).len() < 12);
-    }
-
-    #[test]
-    fn texts_are_cut_where_characters_end() {
-        assert_eq!(cut("äöü", 3), "äöü");
-        assert_eq!(cut("äöüß", 3), "äö…");
-        assert_eq!(cut("", 0), "");
     }
 
     #[test]

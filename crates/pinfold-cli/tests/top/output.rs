@@ -87,21 +87,66 @@ fn json_again_and_again() {
     pond.end_well();
 }
 
-#[test]
-fn a_terminal_is_left_clean() {
-    let stage = Stage::new(60);
-    let _players = pair(&stage, "inline,eager");
+/// The master of a new terminal of this size, and what opens it.
+fn terminal(ws_col: u16, ws_row: u16) -> (OwnedFd, impl Fn() -> OwnedFd) {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
     let name = ptsname(&master, Vec::new()).unwrap();
-    let open = || {
+    let open = move || {
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
         rustix::fs::open(&name, flags, rustix::fs::Mode::empty()).unwrap()
     };
-    let terminal: OwnedFd = open();
-    let size = Winsize { ws_row: 6, ws_col: 90, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(&terminal, size).unwrap();
+    tcsetwinsize(&master, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    (master, open)
+}
+
+#[test]
+fn every_column_is_shown_whole() {
+    let stage = Stage::new(60);
+    let [pond, _frog] = pair(&stage, "inline,eager");
+    let pid = pond.pid().to_string();
+    let words = ["top", "--once", "--pid", &pid];
+    // The state, which is last, and what is said below.
+    let wanted = ["awake, looked around", "inline eager", "not cma: switched off at this endpoint"];
+    let has_all = |text: &str| {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let titles = ["SENT BYTES RECV BYTES", "QUEUED HELD MEMORY STATE"];
+        for part in wanted.iter().chain(&titles) {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    };
+    // The pond is left alone so long that this is worth a word.
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    let piped = run(&words);
+    has_all(&piped);
+    let heads = piped.lines().nth(1).unwrap();
+    assert!(heads.contains("PID") && heads.ends_with("STATE"), "a line each: {piped}");
+    for width in [60, 80, 200] {
+        let (master, open) = terminal(width, 24);
+        let terminal = open();
+        let mut top =
+            Command::new(PROGRAM).args(words).stdin(open()).stdout(open()).spawn().unwrap();
+        let mut screen = std::fs::File::from(master);
+        assert_eq!(top.wait().unwrap().code(), Some(0));
+        drop(terminal);
+        // It ends in an error, since the other end is closed.
+        let mut bytes = Vec::new();
+        let _ = screen.read_to_end(&mut bytes);
+        let text = String::from_utf8(bytes).unwrap().replace("\r\n", "\n");
+        has_all(&text);
+        for line in text.lines() {
+            assert!(line.chars().count() <= usize::from(width), "{width}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_terminal_is_left_clean() {
+    let stage = Stage::new(60);
+    let _players = pair(&stage, "inline,eager");
+    let (master, open) = terminal(90, 6);
+    let terminal = open();
     let before = format!("{:?}", tcgetattr(&terminal).unwrap());
     let mut top = Command::new(PROGRAM)
         .args(["top", "--interval", "0.1"])

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use pinfold::{Arena, Endpoint, Error, PathSet, Source, TagMatch};
+use pinfold::{Arena, Endpoint, Error, PathSet, RegionKey, Rights, Source, TagMatch};
 use pinfold_tests::{
     Args,
     host::fork,
@@ -62,6 +62,74 @@ pub fn frog(args: &Args) {
     assert_eq!(endpoint.recv(peer, 3).unwrap().len(), 1);
     say("talked");
     assert_eq!(hear(), "leave");
+}
+
+/// Lends a region, and has handlers.
+pub fn lender(_: &Args) {
+    let builder = Endpoint::builder().label("lender");
+    let builder = builder.handle(1, |active| drop(active.reply(b"yes")));
+    let builder = builder.handle(2, |_| panic!("a handler that panics"));
+    let (endpoint, peer) = role::listen(builder, "lender");
+    let key = endpoint.region(4096, Rights::ReadWrite).map(|region| (region.key(), region));
+    let Ok((Some(key), _region)) = key else {
+        endpoint.send(peer, 1, b"").unwrap();
+        return;
+    };
+    endpoint.send(peer, 1, &key.to_bytes()).unwrap();
+    let _ = endpoint.recv(peer, 2);
+}
+
+/// Uses what [`lender`] lends, and calls it.
+pub fn worker(_: &Args) {
+    let (endpoint, peer) = role::connect(Endpoint::builder().label("worker"), "lender");
+    let key = RegionKey::from_bytes(&endpoint.recv(peer, 1).unwrap());
+    let Ok(Ok(region)) = key.map(|key| endpoint.open_region(peer, &key)) else {
+        return say("worked not");
+    };
+    for _ in 0..10 {
+        region.write(0, &[1; 100]).unwrap();
+    }
+    region.write_vectored(&[(0, b"two"), (8, b"parts")]).unwrap();
+    let mut bytes = [0; 64];
+    for _ in 0..7 {
+        region.read(8, &mut bytes).unwrap();
+    }
+    let (one, other) = bytes.split_at_mut(4);
+    region.read_vectored(&mut [(0, one), (8, &mut other[..6])]).unwrap();
+    for _ in 0..5 {
+        region.fetch_add(2048, 1u64).unwrap();
+    }
+    // By a thread that did not make the endpoint.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..3 {
+                region.write(16, b"anything").unwrap();
+            }
+            for _ in 0..2 {
+                region.swap(2052, 1u32).unwrap();
+            }
+        });
+    });
+    // What fails is not counted.
+    assert!(region.write(4090, b"too long").is_err());
+    assert!(region.fetch_add(1, 1u64).is_err());
+    for _ in 0..3 {
+        endpoint.call(peer, 1, b"!").unwrap();
+    }
+    endpoint.call(peer, 3, b"to nobody").unwrap_or_else(|error| panic!("{error}"));
+    assert!(endpoint.request(peer, 2, b"?").wait().is_err());
+    for len in [1, 1, 1, 3000, 200_000] {
+        assert_eq!(*endpoint.request(peer, 1, &vec![1; len]).wait().unwrap(), *b"yes");
+    }
+    say("worked");
+    assert_eq!(hear(), "see it go");
+    assert!(endpoint.recv(peer, 4).unwrap_err().is_peer_gone());
+    say("gone");
+    assert_eq!(hear(), "keep");
+    say("keep");
+    drop(region);
+    assert_eq!(hear(), "let go");
+    say("let go");
 }
 
 /// Two endpoints in one process, one of which is sent more than it asked for.
@@ -167,7 +235,7 @@ pub fn liar(_: &Args) {
         page
     };
     let junk: Vec<u8> =
-        (0..1u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        (0..page.len() as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     make(&junk, true);
     make(&[], true);
     make(&page[..4095], true);

@@ -104,6 +104,10 @@ impl Endpoint {
 
     /// Sends `payload` to handler `id` of a peer, whose answer the [`Reply`] brings. Never waits:
     /// what does not go at once is copied.
+    ///
+    /// In a handler it counts against the peer whose message that sees to, until there is an answer,
+    /// as [`Active::call`] and [`Active::answer_later`] do: while 1,024 are out, or 4 MiB have not
+    /// gone, that peer's next messages wait.
     pub fn request(&self, peer: PeerId, id: u32, payload: &[u8]) -> Reply {
         Reply::ask(self.shared(), peer, id, Borrowed(payload))
     }

@@ -24,7 +24,11 @@ use super::{
     },
     shared::Shared,
 };
-use crate::wire::active::{Failure, Verb};
+use crate::{
+    PeerId,
+    failpoint::{self, Point},
+    wire::active::{Failure, Verb},
+};
 
 /// Messages that go to their handlers before the thread sees to its own affairs again.
 const HANDLERS_A_TURN: u32 = 64;
@@ -61,8 +65,9 @@ impl fmt::Debug for Handlers {
 }
 
 thread_local! {
-    /// The endpoints in whose handlers this thread is.
-    static WITHIN: RefCell<Vec<*const Shared>> = const { RefCell::new(Vec::new()) };
+    /// The endpoints in whose handlers this thread is, the latest last, and whose message each
+    /// handler sees to.
+    static WITHIN: RefCell<Vec<(*const Shared, Option<PeerId>)>> = const { RefCell::new(Vec::new()) };
     /// The endpoint whose own thread this is.
     static DRIVES: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
 }
@@ -72,8 +77,17 @@ struct Within;
 
 impl Within {
     fn of(shared: &Shared) -> Within {
-        WITHIN.with_borrow_mut(|within| within.push(shared));
+        WITHIN.with_borrow_mut(|within| within.push((shared, None)));
         Within
+    }
+
+    /// Between handlers there is no peer.
+    fn sees_to(&self, peer: Option<PeerId>) {
+        WITHIN.with_borrow_mut(|within| {
+            if let Some(latest) = within.last_mut() {
+                latest.1 = peer;
+            }
+        });
     }
 }
 
@@ -92,8 +106,15 @@ impl Shared {
     /// Whether this thread may run handlers of the endpoint now.
     pub(super) fn runs_handlers_here(&self) -> bool {
         let is_place = !self.dedicated || DRIVES.get() == std::ptr::from_ref(self);
-        let is_within = || WITHIN.with_borrow(|within| within.contains(&std::ptr::from_ref(self)));
+        let is_it = |(of, _): &(*const Shared, _)| *of == std::ptr::from_ref(self);
+        let is_within = || WITHIN.with_borrow(|within| within.iter().any(is_it));
         is_place && !thread::panicking() && !is_within()
+    }
+
+    /// Whose message this thread sees to, if it is in a handler of the endpoint.
+    pub(super) fn origin_here(&self) -> Option<PeerId> {
+        let is_it = |(of, _): &&(*const Shared, _)| *of == std::ptr::from_ref(self);
+        WITHIN.with_borrow(|within| within.iter().find(is_it).and_then(|(_, peer)| *peer))
     }
 
     /// Whether this thread will run handlers as soon as it leaves the engine.
@@ -117,7 +138,11 @@ impl Shared {
                 Err(_) => break,
             };
             match job {
-                Some(job) => spent = Some(run(&endpoint, job)),
+                Some(job) => {
+                    within.sees_to(Some(job.peer));
+                    spent = Some(run(&endpoint, job));
+                    within.sees_to(None);
+                }
                 None => break,
             }
         }
@@ -136,6 +161,7 @@ fn run(endpoint: &Endpoint, job: Job) -> Spent {
     let active = Active::new(endpoint, peer, label, &bytes, receipt, &debt);
     // What a panic left half done is the handler's own: nothing of the endpoint's is in its hands.
     let ended = catch_unwind(AssertUnwindSafe(move || {
+        failpoint::hit(Point::InHandler);
         handler(active);
         // Perhaps the last to hold it; its drop is the user's code, too.
         drop(handler);

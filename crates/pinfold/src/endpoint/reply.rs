@@ -13,6 +13,7 @@ use super::{
     engine::{
         active::Act,
         op::{Done, OpKey},
+        peer::MESSAGE_COST,
         post,
     },
     message::Message,
@@ -79,9 +80,12 @@ fn post_request(
     id: u32,
     payload: impl Payload,
 ) -> Result<OpKey> {
+    // A handler's requests are charged as its answers are, or peers that never answer could have
+    // it ask without end.
+    let origin = shared.origin_here();
     let short = payload.short();
     let mut engine = shared.enter()?;
-    let answer = engine.expect_answer(peer, id)?;
+    let answer = engine.expect_answer(peer, id, origin)?;
     let label = Label { verb: Verb::Request, id, token: answer.index };
     if short.is_some_and(|short| engine.call_at_once(peer, label, short)) {
         return Ok(answer);
@@ -90,10 +94,11 @@ fn post_request(
     // Outside the engine: what a buffer does is the user's code.
     let (memory, buffer) = keep(payload);
     let mut engine = shared.enter()?;
+    let bytes = MESSAGE_COST + memory.len();
     match engine.post_active(peer, label, memory) {
-        Ok(key) => engine.act_on(key, Act::Asked { answer, buffer }),
+        Ok(key) => engine.act_on(key, Act::Asked { answer, origin, bytes, buffer }),
         Err(error) => {
-            engine.core.ops.remove(answer);
+            engine.expect_none(answer);
             return Err(error);
         }
     }

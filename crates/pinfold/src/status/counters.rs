@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     Tally,
-    layout::{Header, PathWords, Record},
+    layout::{Header, OneSidedWords, PathWords, Record},
 };
 use crate::{Path, sync::AtomicU64};
 
@@ -23,6 +23,49 @@ impl AddAssign for PathCount {
     fn add_assign(&mut self, other: PathCount) {
         self.messages = self.messages.wrapping_add(other.messages);
         self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+}
+
+/// One-sided operations that an endpoint has done on regions of peers: those that succeeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OneSidedCount {
+    /// Writes; one with several parts counts once.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Reads; one with several parts counts once.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Atomic operations.
+    pub atomics: u64,
+}
+
+impl OneSidedCount {
+    /// Those of the thread that made the endpoint and of all others.
+    fn of(record: &Record<u64>) -> OneSidedCount {
+        let sum = |of: fn(&OneSidedWords<u64>) -> u64| {
+            of(&record.by_maker).wrapping_add(of(&record.by_others))
+        };
+        OneSidedCount {
+            writes: sum(|words| words.writes),
+            written_bytes: sum(|words| words.written_bytes),
+            reads: sum(|words| words.reads),
+            read_bytes: sum(|words| words.read_bytes),
+            atomics: sum(|words| words.atomics),
+        }
+    }
+}
+
+impl AddAssign for OneSidedCount {
+    fn add_assign(&mut self, other: OneSidedCount) {
+        // A stranger's page may say anything.
+        self.writes = self.writes.wrapping_add(other.writes);
+        self.written_bytes = self.written_bytes.wrapping_add(other.written_bytes);
+        self.reads = self.reads.wrapping_add(other.reads);
+        self.read_bytes = self.read_bytes.wrapping_add(other.read_bytes);
+        self.atomics = self.atomics.wrapping_add(other.atomics);
     }
 }
 
@@ -52,6 +95,10 @@ pub struct Counters {
     pub peers_joined: u64,
     /// Peers that went, for whatever reason.
     pub peers_gone: u64,
+    /// One-sided operations on regions of peers. What peers do on this endpoint's is not known here.
+    pub one_sided: OneSidedCount,
+    /// Calls and requests made.
+    pub called: u64,
     /// Active messages that a handler has seen to, panics included.
     pub handled: u64,
     /// Those of them whose handler panicked.
@@ -77,6 +124,12 @@ pub struct PeerCounters {
     pub room_stalls: u64,
     /// Times it was woken.
     pub doorbells_sent: u64,
+    /// One-sided operations on its regions.
+    pub one_sided: OneSidedCount,
+    /// Calls and requests to it.
+    pub called: u64,
+    /// Calls and requests of it that a handler has seen to, panics included.
+    pub handled: u64,
 }
 
 impl PeerCounters {
@@ -95,6 +148,9 @@ impl PeerCounters {
             credit_stalls: record.credit_stalls,
             room_stalls: record.room_stalls,
             doorbells_sent: record.doorbells_sent,
+            one_sided: OneSidedCount::of(record),
+            called: record.called,
+            handled: record.handled,
         }
     }
 }
@@ -111,7 +167,6 @@ impl Counters {
             sleeps: header.sleeps,
             peers_joined: header.peers_joined,
             peers_gone: header.peers_gone,
-            handled: header.handled,
             handlers_panicked: header.handlers_panicked,
             unhandled: header.unhandled,
             ..Counters::default()
@@ -127,6 +182,9 @@ impl Counters {
             add(&mut all.credit_stalls, record.credit_stalls);
             add(&mut all.room_stalls, record.room_stalls);
             add(&mut all.doorbells_sent, record.doorbells_sent);
+            add(&mut all.called, record.called);
+            add(&mut all.handled, record.handled);
+            all.one_sided += record.one_sided;
         }
         // Inline messages are copied once here as they are sent; that is added now, not for each.
         let inline = all.sent[Path::Inline as usize].bytes;

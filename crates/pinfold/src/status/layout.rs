@@ -3,8 +3,8 @@
 //! ```text
 //! 0      the header: who it is, how it is, what it has done
 //! 512    record 0: what was exchanged with peers that are gone
-//! 1152   record 1: ...with peers that found no record
-//! 1792   a record for each other peer
+//! 1344   record 1: ...with peers that found no record
+//! 2176   a record for each other peer
 //! ```
 //!
 //! The same structs serve both sides: of atomics in the page itself ([`AtomicU64`]), of plain
@@ -25,10 +25,10 @@ pub(super) const ARENA_LINK: &str = "/memfd:pinfold-arena (deleted)";
 
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"PINFSTAT");
 /// The layout, and what the numbers mean. Another set of paths is another version.
-pub(super) const VERSION: u64 = 1 << 8 | Path::ALL.len() as u64;
+pub(super) const VERSION: u64 = 2 << 8 | Path::ALL.len() as u64;
 
 /// Bytes of the file; those that nobody touches take no memory.
-pub(super) const FILE_BYTES: usize = 1 << 20;
+pub(super) const FILE_BYTES: usize = 1408 << 10;
 /// What there is in any case: the header, and the first records.
 pub(super) const PAGE: usize = 4096;
 
@@ -60,12 +60,14 @@ pub(super) const fn record_at(index: usize) -> usize {
 }
 
 /// The first words of a record, which are its counters.
-pub(super) const COUNTERS: usize = 4 * PATHS_MAX + 4;
+pub(super) const COUNTERS: usize = 4 * PATHS_MAX + 24;
 
 const _: () = assert!(COUNTERS == std::mem::offset_of!(Record<u64>, queued) / 8);
 const _: () = assert!(Path::ALL.len() <= PATHS_MAX);
 const _: () = assert!(size_of::<Header<u64>>() == 512);
-const _: () = assert!(size_of::<Record<u64>>() == 640);
+const _: () = assert!(size_of::<Record<u64>>() == 832);
+const _: () = assert!(std::mem::offset_of!(Record<u64>, by_others) % 64 == 0);
+const _: () = assert!(COUNTERS.is_multiple_of(8) && RECORDS_AT.is_multiple_of(64));
 const _: () = assert!(records_in(PAGE) > FIRST);
 const _: () = assert!(align_of::<Header<std::sync::atomic::AtomicU64>>() == 8);
 
@@ -86,6 +88,17 @@ pub(crate) struct PathWords<W> {
     pub sent_bytes: W,
     pub received_messages: W,
     pub received_bytes: W,
+}
+
+/// One-sided operations.
+#[derive(FromBytes)]
+#[repr(C)]
+pub(crate) struct OneSidedWords<W> {
+    pub writes: W,
+    pub written_bytes: W,
+    pub reads: W,
+    pub read_bytes: W,
+    pub atomics: W,
 }
 
 /// How the endpoint is at the moment.
@@ -156,10 +169,9 @@ pub(crate) struct Header<W> {
     pub(super) mapped_bytes_max: W,
 
     // More counters.
-    pub handled: W,
     pub handlers_panicked: W,
     pub unhandled: W,
-    pub(super) spare: [W; 12],
+    pub(super) spare: [W; 13],
 }
 
 /// A peer, or several together.
@@ -176,6 +188,17 @@ pub(crate) struct Record<W> {
     pub room_stalls: W,
     /// Times it was woken.
     pub doorbells_sent: W,
+    /// One-sided operations on its regions, by the thread that made the endpoint. Whoever does them
+    /// holds no lock.
+    pub(super) by_maker: OneSidedWords<W>,
+    /// Calls and requests to it.
+    pub called: W,
+    /// Calls and requests of it that a handler has seen to.
+    pub handled: W,
+    pub(super) room: [W; 5],
+    /// As `by_maker`, by all other threads: on a line of its own, which they share.
+    pub(super) by_others: OneSidedWords<W>,
+    pub(super) more_room: [W; 3],
 
     // Gauges.
     /// Sends with something to write.
@@ -218,7 +241,7 @@ pub(crate) struct Record<W> {
     pub(super) announced_max: W,
     pub(super) label: Text<W, LABEL_WORDS>,
     pub(super) address: Text<W, ADDRESS_WORDS>,
-    pub(super) spare: W,
+    pub(super) spare: [W; 5],
 }
 
 /// What [`Record::flags`] says.

@@ -8,7 +8,7 @@
 //!
 //! - `layout`: what lies where in the page.
 //! - `page`: the memory, written and read.
-//! - `publish`: the endpoint's side.
+//! - `publish`: the endpoint's side; `tallies`: what is counted outside its lock.
 //! - `counters`, `view`: what a reader gets.
 //! - `decode`: from a copy of a page to that; `look`: all the pages there are.
 
@@ -18,6 +18,7 @@ mod layout;
 mod look;
 mod page;
 mod publish;
+mod tallies;
 mod view;
 
 #[cfg(test)]
@@ -26,13 +27,14 @@ mod tests;
 use crate::sync::{AtomicU64, Ordering};
 
 pub use self::{
-    counters::{Counters, PathCount, PeerCounters},
+    counters::{Counters, OneSidedCount, PathCount, PeerCounters},
     look::{endpoints, endpoints_of},
     view::{EndpointStatus, PeerStatus, Problem, State, Trouble, View},
 };
 pub(crate) use self::{
     layout::{flags, state},
     publish::{Identity, Introduction, PeerRecord, Status},
+    tallies::Tallies,
 };
 
 /// What one unexpected message costs beside its bytes: the receiver's bookkeeping for it.

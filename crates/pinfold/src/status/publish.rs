@@ -16,10 +16,11 @@ use super::{
     Counters, MESSAGE_COST, PeerCounters, Tally,
     layout::{COUNTERS, FIRST, GONE, Header, MAGIC, REST, Record, Text, VERSION},
     page::{Kept, Page},
+    tallies::Tallies,
 };
 use crate::{
     Path, PathSet, PeerId, Refusal,
-    sync::{AtomicU64, Ordering, seqlock},
+    sync::{AtomicU64, Ordering, biased::this_thread, fence, seqlock},
 };
 
 /// Who an endpoint is.
@@ -59,18 +60,25 @@ pub(crate) struct Status {
     /// By which others find the page.
     file: Option<OwnedFd>,
     /// Records that have been used lie below this one.
-    end: usize,
+    pub(super) end: usize,
     /// Those of them that nobody has.
     free: Vec<usize>,
+    /// Those of peers that are gone, in which somebody may still count.
+    lingering: Vec<(usize, Arc<Lent>)>,
     /// The record of each peer, by the peer's index.
     slots: Vec<Option<Slot>>,
+    /// The thread that made the endpoint.
+    maker: usize,
 }
 
 struct Slot {
     owner: PeerId,
     index: usize,
-    record: Kept<Record<AtomicU64>>,
+    lent: Arc<Lent>,
 }
+
+/// A record, kept from other peers for as long as somebody counts in it.
+pub(super) struct Lent(pub Kept<Record<AtomicU64>>);
 
 /// The record of a peer, or of several that share one.
 pub(crate) struct PeerRecord {
@@ -150,8 +158,9 @@ impl Status {
         // Whoever sees it sees the rest.
         header.magic.store(MAGIC, Ordering::Release);
         let (gone, rest) = (page.record(GONE), page.record(REST));
-        let (free, slots) = (Vec::new(), Vec::new());
-        Status { page, header, gone, rest, file, end: FIRST, free, slots }
+        let (free, lingering, slots) = (Vec::new(), Vec::new(), Vec::new());
+        let maker = this_thread();
+        Status { page, header, gone, rest, file, end: FIRST, free, lingering, slots, maker }
     }
 
     /// A record for a new peer; shared with others if there is none left.
@@ -162,11 +171,21 @@ impl Status {
         if at >= self.slots.len() {
             self.slots.resize_with(at + 1, || None);
         }
-        self.slots[at] = Some(Slot { owner: id, index, record: record.clone() });
+        let lent = Arc::new(Lent(record.clone()));
+        self.slots[at] = Some(Slot { owner: id, index, lent });
         PeerRecord { record, listed: index != REST }
     }
 
+    /// Where one-sided operations on a peer's regions count; `None`: it is gone.
+    pub(crate) fn tallies(&self, id: PeerId) -> Option<Tallies> {
+        match self.slots.get(id.index as usize) {
+            Some(Some(slot)) if slot.owner == id => Some(Tallies::new(&slot.lent, self.maker)),
+            _ => None,
+        }
+    }
+
     fn take_record(&mut self) -> Option<usize> {
+        self.sweep();
         if let Some(index) = self.free.pop() {
             return Some(index);
         }
@@ -197,7 +216,7 @@ impl Status {
     /// A peer is gone: what was exchanged with it stays counted.
     pub(crate) fn strike(&mut self, id: PeerId) {
         let slot = self.slots.get_mut(id.index as usize);
-        let Some(Slot { index, record, .. }) =
+        let Some(Slot { index, lent, .. }) =
             slot.and_then(|slot| slot.take_if(|slot| slot.owner == id))
         else {
             return;
@@ -205,20 +224,40 @@ impl Status {
         if index == REST {
             return seqlock::write(&self.seq, || self.unlisted.add(u64::MAX));
         }
-        self.free.push(index);
-        let (counters, words) = (self.gone.words(), record.words());
+        // Its counters go when nobody counts there any more.
         seqlock::write(&self.seq, || {
-            for (sum, part) in counters.iter().zip(words).take(COUNTERS) {
-                sum.add(part.get());
-            }
-            words.iter().for_each(|word| word.set(0));
+            lent.0.words()[COUNTERS..].iter().for_each(|word| word.set(0));
         });
+        self.lingering.push((index, lent));
+        self.sweep();
+    }
+
+    /// Has those records used again in which nobody counts any more.
+    fn sweep(&mut self) {
+        let mut at = 0;
+        while at < self.lingering.len() {
+            if Arc::strong_count(&self.lingering[at].1) > 1 {
+                at += 1;
+                continue;
+            }
+            // What the others counted came before they let go.
+            fence(Ordering::Acquire);
+            let (index, lent) = self.lingering.swap_remove(at);
+            self.free.push(index);
+            let (counters, words) = (self.gone.words(), lent.0.words());
+            seqlock::write(&self.seq, || {
+                for (sum, part) in counters.iter().zip(words).take(COUNTERS) {
+                    sum.add(part.get());
+                    part.set(0);
+                }
+            });
+        }
     }
 
     /// The record in which messages of a peer count, also of one that is gone.
     pub(crate) fn record_of(&self, id: PeerId) -> &Record<AtomicU64> {
         match self.slots.get(id.index as usize) {
-            Some(Some(slot)) if slot.owner == id => &slot.record,
+            Some(Some(slot)) if slot.owner == id => &slot.lent.0,
             _ => &self.gone,
         }
     }
@@ -226,7 +265,8 @@ impl Status {
     /// What the endpoint has done so far.
     pub(crate) fn counters(&self) -> Counters {
         let own = self.slots.iter().flatten().filter(|slot| slot.index != REST);
-        let all = own.map(|slot| &slot.record).chain([&self.gone, &self.rest]);
+        let left = self.lingering.iter().map(|(_, lent)| &lent.0);
+        let all = own.map(|slot| &slot.lent.0).chain(left).chain([&self.gone, &self.rest]);
         Counters::of(&self.header.copied(), all.map(|record| PeerCounters::of(&record.copied())))
     }
 

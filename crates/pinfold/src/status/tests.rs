@@ -187,6 +187,59 @@ fn more_peers_than_records() {
     assert!(all.peers.iter().any(|peer| peer.label == "late" && peer.id == 1 << 32 | 5));
 }
 
+/// What is counted without the lock, by whatever thread, counts once and with the right peer, though
+/// that may be gone by then.
+#[test]
+fn operations_of_many_threads() {
+    let mut status = status(7, "");
+    let record = join(&mut status, peer(0, 0), "");
+    record.count_sent(Path::Inline, 8);
+    let tallies = status.tallies(peer(0, 0)).unwrap();
+    assert!(status.tallies(peer(0, 1)).is_none() && status.tallies(peer(1, 0)).is_none());
+    let work = |tallies: &Tallies| {
+        for _ in 0..10_000 {
+            tallies.wrote(3);
+            tallies.read(5);
+            tallies.changed();
+        }
+    };
+    let done = |times: u64| {
+        let (writes, written_bytes, reads, read_bytes) =
+            (times * 10_000, times * 30_000, times * 10_000, times * 50_000);
+        OneSidedCount { writes, written_bytes, reads, read_bytes, atomics: writes }
+    };
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| work(&tallies));
+        }
+        work(&tallies);
+    });
+    let all = seen(7).unwrap();
+    assert_eq!((all.counters.one_sided, all.peers[0].counters.one_sided), (done(4), done(4)));
+    // The peer goes, and operations are still under way.
+    status.strike(peer(0, 0));
+    work(&tallies);
+    let other = join(&mut status, peer(0, 1), "another");
+    other.count_sent(Path::Inline, 8);
+    thread::scope(|scope| drop(scope.spawn(|| work(&tallies))));
+    let all = seen(7).unwrap();
+    assert_eq!((all.counters.one_sided, all.peers.len()), (done(6), 1));
+    assert_eq!((all.peers[0].counters.one_sided, &*all.peers[0].label), (done(0), "another"));
+    assert_eq!(all.counters, status.counters());
+    // Then its record is another's.
+    let end = status.end;
+    drop(tallies);
+    status.strike(peer(0, 1));
+    for index in 0..2 {
+        assert!(join(&mut status, peer(index, 2), "").is_listed());
+    }
+    assert_eq!(status.end, end);
+    let all = seen(7).unwrap();
+    assert_eq!(all.counters.one_sided, done(6));
+    assert!(all.peers.iter().all(|peer| peer.counters.one_sided == done(0)));
+    assert_eq!(all.counters.sent[0], PathCount { messages: 2, bytes: 16 });
+}
+
 /// An endpoint that gets no such file counts all the same.
 #[test]
 fn without_a_file() {
@@ -270,8 +323,8 @@ proptest! {
     /// Arbitrary words are some endpoint or none, and never anything worse.
     #[test]
     fn any_words_will_do(
-        words in prop::collection::vec(any::<u64>(), 64 + 80 * 6),
-        bits in prop::collection::vec(any::<u8>(), 80),
+        words in prop::collection::vec(any::<u64>(), record_at(6) / 8),
+        bits in prop::collection::vec(any::<u8>(), size_of::<Record<u64>>() / 8),
         records in 2u64..8,
         clock: (u64, u64),
     ) {

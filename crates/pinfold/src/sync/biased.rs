@@ -43,7 +43,7 @@ thread_local! {
 
 /// An address no other living thread has.
 #[inline(always)]
-fn this_thread() -> usize {
+pub(crate) fn this_thread() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark) as usize)
 }
 

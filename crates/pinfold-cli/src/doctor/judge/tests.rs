@@ -72,7 +72,7 @@ fn errno<T>(call: &str, errno: i32) -> Tried<T> {
 
 /// What people read has everything that is to be changed, in lines that fit.
 fn shown(report: &Report) -> String {
-    let text = text::render(report, false);
+    let text = text::render(report, false, None);
     assert!(!text.contains('\x1b'));
     for problem in &report.problems {
         assert!(text.contains(&problem.what), "{text}");
@@ -80,8 +80,42 @@ fn shown(report: &Report) -> String {
             assert!(text.contains(run), "{run}: {text}");
         }
     }
-    assert!(text::render(report, true).contains("\x1b[1mHERE\x1b[0m"));
+    assert!(text::render(report, true, None).contains("\x1b[1mHERE\x1b[0m"));
+    for width in [60, 80, 200] {
+        fits(report, &text, width);
+    }
     text
+}
+
+/// On a terminal all of it is there, in lines that fit, but for commands.
+fn fits(report: &Report, text: &str, width: usize) {
+    let folded = text::render(report, false, Some(width));
+    let is_command = |line: &str| {
+        let remedies = report.problems.iter().flat_map(|problem| &problem.remedies);
+        let others = report.facilities.iter().flat_map(|facility| &facility.remedies);
+        remedies
+            .chain(others)
+            .filter_map(|one| one.run.as_ref().or(one.note.as_ref()))
+            .any(|run| line.contains(run))
+    };
+    for line in folded.lines().filter(|line| !is_command(line)) {
+        assert!(line.chars().count() <= width, "{width}: {line}");
+    }
+    // The same words: the columns of a narrow table are named in its lines.
+    let words = |text: &str| -> Vec<String> {
+        let words = text
+            .split_whitespace()
+            .filter(|word| !["chosen", "by", "itself", "itself:"].contains(word));
+        words.map(str::to_owned).collect()
+    };
+    assert_eq!(words(&folded).concat(), words(text).concat(), "{width}: {folded}");
+    // Colours take no room.
+    let painted = text::render(report, true, Some(width));
+    let plain = painted.split('\x1b').map(|part| {
+        part.strip_prefix('[')
+            .map_or(part, |part| part.split_once('m').map_or("", |(_, rest)| rest))
+    });
+    assert_eq!(plain.collect::<String>(), folded);
 }
 
 #[test]

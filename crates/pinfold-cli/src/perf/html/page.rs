@@ -62,8 +62,10 @@ fn head(page: &mut String, findings: &Findings) {
          memory of the other side that this side maps. With <em>arena</em> Pinfold's messages lie \
          in memory that the other side can map, otherwise in ordinary memory; with <em>handoff</em> \
          they are such memory, given away; with <em>put</em> they are written into memory of the \
-         other side; with <em>fetch-add</em> numbers are added to a word there. <em>cma</em> (process_vm_readv), \
-         <em>pipe</em>, <em>unix</em> and <em>tcp</em> are what one would use instead of Pinfold. \
+         other side; with <em>get</em> they are read out of memory of the other side; with \
+         <em>fetch-add</em> numbers are added to a word there, with <em>contended</em> by both sides \
+         at once; with <em>active</em> a request goes to a handler and its answer comes back, and a \
+         rate is that of calls. <em>cma</em> (process_vm_readv), <em>pipe</em>, <em>unix</em> and <em>tcp</em> are what one would use instead of Pinfold. \
          <em>near</em> and <em>far</em> say how far apart the two cores were during a run: a \
          virtual machine may change that at any time. Only runs of the same class are \
          compared.</p>\n",
@@ -157,6 +159,9 @@ fn says(rows: &[Row], theme: Theme, class: Class) -> String {
             Group::Arena => "From an arena, beside the best of those and ring:",
             Group::Given => "Given away, beside the same:",
             Group::Region => "Written into a region, beside the best of cma, pipe, unix and tcp:",
+            Group::Read => "Read out of a region, beside the same:",
+            Group::Contended => "Added by both, beside the same:",
+            Group::Active => "Active messages, beside unix:",
         };
         match ratios[..] {
             [] => {}

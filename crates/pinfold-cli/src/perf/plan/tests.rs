@@ -22,7 +22,7 @@ fn subjects_take_turns() {
     let wish = wish();
     let subjects = wish.subjects();
     let steps = steps(&wish, &subjects);
-    assert_eq!(subjects.len(), 17);
+    assert_eq!(subjects.len(), 20);
     // Every round has every row once, in order; every other round those of long messages.
     let mut rows: Vec<_> = steps.iter().map(|step| (step.round, step.cell)).collect();
     rows.dedup();
@@ -60,7 +60,12 @@ fn only_what_makes_sense_is_planned() {
             (Kind::Line, _) => assert_eq!((cell.what, cell.size), (What::Latency, 8)),
             (_, Some(Route::Inline)) => assert!(cell.size <= 56),
             (Kind::Ring, _) => assert_ne!(cell.what, What::Cpu),
-            (_, Some(Route::FetchAdd)) => assert_eq!(cell.what, What::Rate),
+            (_, Some(Route::FetchAdd | Route::Contended)) => assert_eq!(cell.what, What::Rate),
+            (_, Some(Route::Put | Route::Get)) => assert_eq!(cell.what, What::Latency),
+            (_, Some(Route::Active)) => {
+                assert_eq!(cell.size, 8);
+                assert!(matches!(cell.what, What::Latency | What::Rate));
+            }
             (_, Some(Route::Mapped)) | (Kind::Mapping, _) => {
                 assert!(cell.size > 56 && !matches!(cell.what, What::Rate | What::Cpu));
             }

@@ -5,6 +5,7 @@
 //! a difference to Pinfold; everything else has them in ordinary memory, but for `mapping`, which
 //! is what arenas are measured against.
 
+pub(super) mod active;
 mod bytes;
 pub(super) mod cma;
 pub(super) mod handoff;

@@ -43,12 +43,12 @@ impl Pinfold {
         let met = if id == Id::pinfold(Route::Auto) { pair.take_meeting() } else { None };
         let (endpoint, peer) = met.map_or_else(|| connect(pair, id), Ok)?;
         let needed = match route {
-            Route::Auto | Route::Eager => Path::Eager,
+            Route::Auto | Route::Eager | Route::Active => Path::Eager,
             Route::Inline => Path::Inline,
             Route::Cma => Path::Cma,
             Route::Mapped => Path::Mapped,
             Route::Handoff => Path::Handoff,
-            Route::Put | Route::FetchAdd => Path::Mapped,
+            Route::Put | Route::Get | Route::FetchAdd | Route::Contended => Path::Mapped,
         };
         let info = endpoint.peer(peer).ok_or(Fail::Gone)?;
         if !info.paths.contains(needed) {
@@ -63,13 +63,13 @@ impl Pinfold {
 /// The paths an endpoint is made with.
 fn paths(route: Route) -> PathSet {
     match route {
-        Route::Auto | Route::Handoff | Route::Put | Route::FetchAdd => PathSet::all(),
         // An endpoint must have some path for long messages; none is sent over this one.
         Route::Inline => PathSet::only(&[Path::Inline, Path::Eager]),
         Route::Eager => PathSet::only(&[Path::Eager]),
         Route::Cma => PathSet::only(&[Path::Cma]),
         // An endpoint must have another one; it is not taken where this one is faster.
         Route::Mapped => PathSet::only(&[Path::Mapped, Path::Cma]),
+        _ => PathSet::all(),
     }
 }
 

@@ -11,29 +11,46 @@ pub(crate) enum Group {
     Arena,
     /// Memory of an arena that is given away.
     Given,
-    /// One-sided operations on a region of the other side.
+    /// One-sided writes into a region of the other side, and numbers added to a word of it.
     Region,
+    /// One-sided reads out of a region of the other side.
+    Read,
+    /// Numbers added to one word by both sides at once.
+    Contended,
+    /// Active messages: requests and answers, and calls.
+    Active,
 }
 
 impl Group {
     /// All of them, in the order of their rows.
-    pub(crate) const ALL: [Group; 4] = [Group::Heap, Group::Arena, Group::Given, Group::Region];
+    pub(crate) const ALL: [Group; 7] = [
+        Group::Heap,
+        Group::Arena,
+        Group::Given,
+        Group::Region,
+        Group::Read,
+        Group::Contended,
+        Group::Active,
+    ];
 
-    /// The name that tables use.
+    /// The name that tables use; the path says what is done with a region.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Group::Heap => "heap",
             Group::Arena => "arena",
             Group::Given => "given",
-            Group::Region => "region",
+            Group::Region | Group::Read | Group::Contended => "region",
+            Group::Active => "active",
         }
     }
 
     /// Where its messages lie.
     pub(crate) const fn memory(self) -> Memory {
         match self {
-            Group::Heap => Memory::Heap,
-            Group::Arena | Group::Given | Group::Region => Memory::Arena,
+            Group::Heap | Group::Active => Memory::Heap,
+            Group::Arena | Group::Given | Group::Region | Group::Read | Group::Contended => {
+                Memory::Arena
+            }
         }
     }
 }

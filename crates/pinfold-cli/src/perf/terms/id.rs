@@ -88,21 +88,30 @@ pub(crate) enum Route {
     Handoff,
     /// One-sided: written into a region of the other side, which sees it there
     Put,
+    /// One-sided: read out of a region of the other side, once that has written it
+    Get,
     /// One-sided: numbers added to a word of the other side
     #[serde(rename = "fetch-add")]
     FetchAdd,
+    /// The same by both sides at once, to one word
+    Contended,
+    /// Active messages: a request and its answer, or calls
+    Active,
 }
 
 impl Route {
     /// All of them.
-    pub(crate) const ALL: [Route; 8] = [
+    pub(crate) const ALL: [Route; 11] = [
         Route::Inline,
         Route::Eager,
         Route::Cma,
         Route::Mapped,
         Route::Handoff,
         Route::Put,
+        Route::Get,
         Route::FetchAdd,
+        Route::Contended,
+        Route::Active,
         Route::Auto,
     ];
 
@@ -116,8 +125,16 @@ impl Route {
             Route::Mapped => "mapped",
             Route::Handoff => "handoff",
             Route::Put => "put",
+            Route::Get => "get",
             Route::FetchAdd => "fetch-add",
+            Route::Contended => "contended",
+            Route::Active => "active",
         }
+    }
+
+    /// Whether it is a one-sided operation.
+    pub(crate) const fn is_one_sided(self) -> bool {
+        matches!(self, Route::Put | Route::Get | Route::FetchAdd | Route::Contended)
     }
 }
 
@@ -129,7 +146,7 @@ pub(crate) struct Id {
     pub(crate) memory: Memory,
 }
 
-/// The longest message that is written into a region, bytes.
+/// The longest message that is written into a region or read out of it, bytes.
 pub(crate) const REGION_BYTES_MAX: usize = 4 << 20;
 
 /// The longest message that fits into a descriptor, bytes.
@@ -149,7 +166,8 @@ impl Id {
     /// does.
     pub(crate) const fn pinfold(route: Route) -> Id {
         let memory = match route {
-            Route::Mapped | Route::Handoff | Route::Put | Route::FetchAdd => Memory::Arena,
+            Route::Mapped | Route::Handoff => Memory::Arena,
+            _ if route.is_one_sided() => Memory::Arena,
             _ => Memory::Heap,
         };
         Id { kind: Kind::Pinfold, route: Some(route), memory }
@@ -171,6 +189,9 @@ impl Id {
         match (self.kind, self.route, self.memory) {
             (Kind::Pinfold, Some(Route::Handoff), _) => Some(Group::Given),
             (Kind::Pinfold, Some(Route::Put | Route::FetchAdd), _) => Some(Group::Region),
+            (Kind::Pinfold, Some(Route::Get), _) => Some(Group::Read),
+            (Kind::Pinfold, Some(Route::Contended), _) => Some(Group::Contended),
+            (Kind::Pinfold, Some(Route::Active), _) => Some(Group::Active),
             (Kind::Pinfold, _, Memory::Heap) => Some(Group::Heap),
             (Kind::Pinfold, _, Memory::Arena) | (Kind::Mapping, _, _) => Some(Group::Arena),
             _ => None,
@@ -186,11 +207,17 @@ impl Id {
                 what == What::Latency && !touched
             }
             // It ends in a word that the other side waits for.
-            Kind::Pinfold if self.route == Some(Route::Put) => {
+            Kind::Pinfold if matches!(self.route, Some(Route::Put | Route::Get)) => {
                 let fits = size.is_multiple_of(8) && size <= REGION_BYTES_MAX;
                 what == What::Latency && fits && !touched
             }
-            Kind::Pinfold if self.route == Some(Route::FetchAdd) => what == What::Rate && !touched,
+            Kind::Pinfold if matches!(self.route, Some(Route::FetchAdd | Route::Contended)) => {
+                what == What::Rate && !touched
+            }
+            // An answer is ready before it is asked for.
+            Kind::Pinfold if self.route == Some(Route::Active) => {
+                matches!(what, What::Latency | What::Rate) && size == 8 && !touched
+            }
             // A line is a hop and nothing else.
             Kind::Line => what == What::Latency && size == 8,
             // It only ever spins: its processor time says nothing.

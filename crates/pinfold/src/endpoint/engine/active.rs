@@ -29,8 +29,8 @@ pub(crate) enum Act {
     Landed { peer: PeerId, room: usize },
     /// What a handler sent has gone; it was charged to this peer.
     Gone { origin: PeerId, bytes: u64, buffer: Box<dyn Any + Send> },
-    /// A request has gone, or there will be no answer.
-    Asked { answer: OpKey, buffer: Box<dyn Any + Send> },
+    /// A request has gone, or there will be no answer. If a handler asked, it was charged, too.
+    Asked { answer: OpKey, origin: Option<PeerId>, bytes: u64, buffer: Box<dyn Any + Send> },
 }
 
 /// The `errno` values by which a receiver says what it thinks of an active message.
@@ -222,6 +222,9 @@ impl Core {
     /// Sees to the ends of operations that nobody asks for.
     #[cold]
     pub(super) fn settle(&mut self) {
+        while let Some(origin) = self.ops.answered.pop() {
+            self.active.shut(origin);
+        }
         while let Some((key, act, result)) = self.ops.settled.pop() {
             match (act, result) {
                 (Act::Landed { peer, room }, result) => {
@@ -237,7 +240,10 @@ impl Core {
                     self.active.discharge(origin, bytes);
                     self.wakes.drops.push(buffer);
                 }
-                (Act::Asked { answer, buffer }, result) => {
+                (Act::Asked { answer, origin, bytes, buffer }, result) => {
+                    if let Some(origin) = origin {
+                        self.active.discharge(origin, bytes);
+                    }
                     self.wakes.drops.push(buffer);
                     if let Err(error) = result {
                         self.finish(answer, Err(error));

@@ -12,6 +12,7 @@ use crate::{
     endpoint::scatter::{Part, Scatter},
     failpoint::{self, Point},
     link::shm::ring::Violation,
+    status::Tally,
     wire::{
         active::{ACTIVE_MAX, Failure, Label, Verb},
         descriptor::{Header, INLINE_MAX, Kind},
@@ -66,9 +67,9 @@ impl Core {
         let mut body = [0; 7];
         body[0] = label.word();
         body[1..][..count].copy_from_slice(&words[..count]);
-        failpoint::hit(Point::BeforeInline);
+        failpoint::hit(if costs { Point::BeforeCall } else { Point::BeforeReply });
         peer.tx.push(Header::new(Kind::Active, len as u8, label.id), &body[..1 + count]);
-        failpoint::hit(Point::AfterInline);
+        failpoint::hit(if costs { Point::AfterCall } else { Point::AfterReply });
         if costs {
             peer.sent_cost += MESSAGE_COST + len as u64;
         }
@@ -105,6 +106,7 @@ impl Engine {
             && core.send_active(peer, label, len, &words) == Ok(true);
         if goes {
             peer.record.count_sent(Path::Inline, len as u64);
+            peer.record.called.add(u64::from(!label.verb.is_answer()));
             core.ring(peer);
         }
         goes
@@ -119,12 +121,16 @@ impl Engine {
     ) -> Result<OpKey> {
         let receipt = Receipt::new(Path::Eager, memory.len());
         let send = SendOp::new(id, label.tag(), memory, receipt);
-        self.post(SendOp { verb: label.verb, ..send })
+        let key = self.post(SendOp { verb: label.verb, ..send })?;
+        self.core.status.record_of(id).called.add(u64::from(!label.verb.is_answer()));
+        Ok(key)
     }
 
     /// Lets an operation go on; its end means `act`.
     pub(crate) fn act_on(&mut self, key: OpKey, act: Act) {
-        if let Act::Gone { origin, bytes, .. } = &act {
+        if let Act::Gone { origin, bytes, .. } | Act::Asked { origin: Some(origin), bytes, .. } =
+            &act
+        {
             self.core.active.charge(*origin, *bytes);
         }
         match self.core.ops.get_mut(key) {
@@ -140,14 +146,29 @@ impl Engine {
         }
     }
 
-    /// Sets a place aside for what handler `id` of a peer answers.
-    pub(crate) fn expect_answer(&mut self, peer: PeerId, id: u32) -> Result<OpKey> {
+    /// Sets a place aside for what handler `id` of a peer answers. If a handler asks, that counts
+    /// against the peer whose message it sees to, `origin`, until there is an answer.
+    pub(crate) fn expect_answer(
+        &mut self,
+        peer: PeerId,
+        id: u32,
+        origin: Option<PeerId>,
+    ) -> Result<OpKey> {
         self.check()?;
         self.present(peer)?;
-        Ok(self.core.ops.insert(Op::new(OpKind::Recv(RecvOp {
-            stage: RecvStage::Asked { peer, id },
-            ..RecvOp::new(None)
-        }))))
+        if let Some(origin) = origin {
+            self.core.active.open(origin);
+        }
+        let stage = RecvStage::Asked { peer, id };
+        let op = Op::new(OpKind::Recv(RecvOp { stage, ..RecvOp::new(None) }));
+        Ok(self.core.ops.insert(Op { origin, ..op }))
+    }
+
+    /// Takes back what [`Engine::expect_answer`] did.
+    pub(crate) fn expect_none(&mut self, answer: OpKey) {
+        if let Some(origin) = self.core.ops.remove(answer).and_then(|op| op.origin) {
+            self.core.active.shut(origin);
+        }
     }
 
     /// Says that a request has no answer.

@@ -60,7 +60,7 @@ impl Core {
     /// Ends an operation.
     pub(crate) fn finish(&mut self, key: OpKey, result: Result<Done>) {
         self.ops.finish(key, result, &mut self.wakes);
-        if !self.ops.settled.is_empty() {
+        if !self.ops.settled.is_empty() || !self.ops.answered.is_empty() {
             self.settle();
         }
     }

@@ -88,7 +88,7 @@ impl Engine {
 
     /// A handler has seen to its message.
     pub(crate) fn end_job(&mut self, spent: Spent) {
-        self.core.status.handled.add(1);
+        self.core.status.record_of(spent.peer).handled.add(1);
         self.core.status.handlers_panicked.add(u64::from(spent.panicked));
         self.leave_job(spent);
     }

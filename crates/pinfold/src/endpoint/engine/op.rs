@@ -264,6 +264,8 @@ pub(crate) struct Op {
     pub abandoned: bool,
     /// The buffer of an abandoned operation.
     pub keeps: Option<Keeps>,
+    /// Whose message a handler was seeing to when it asked for this.
+    pub origin: Option<PeerId>,
 }
 
 /// What has to stay until an operation has ended that nobody asks for.
@@ -278,13 +280,13 @@ pub(crate) enum Keeps {
 
 impl Op {
     pub(crate) fn new(kind: OpKind) -> Op {
-        Op { kind, done: None, waker: None, abandoned: false, keeps: None }
+        Op { kind, done: None, waker: None, abandoned: false, keeps: None, origin: None }
     }
 
     /// One that nobody will ask for, if it keeps something.
     #[inline(always)]
     pub(crate) fn kept(keeps: Option<Keeps>, kind: OpKind) -> Op {
-        Op { kind, done: None, waker: None, abandoned: keeps.is_some(), keeps }
+        Op { kind, done: None, waker: None, abandoned: keeps.is_some(), keeps, origin: None }
     }
 }
 
@@ -295,6 +297,8 @@ pub(crate) struct OpTable {
     free: Vec<u32>,
     /// Ends that mean something to active messages.
     pub settled: Vec<(OpKey, Act, Result<Done>)>,
+    /// The [origins](Op::origin) of requests that have ended.
+    pub answered: Vec<PeerId>,
 }
 
 impl OpTable {
@@ -395,17 +399,19 @@ impl OpTable {
         if op.done.is_some() {
             return;
         }
+        let origin = op.origin.take();
         if op.abandoned {
             match self.remove(key).and_then(|op| op.keeps) {
                 Some(Keeps::Buffer(buffer)) => wakes.drops.push(buffer),
                 Some(Keeps::Act(act)) => self.settled.push((key, act, result)),
                 Some(Keeps::Gift { .. }) | None => {}
             }
-            return;
+        } else {
+            op.done = Some(result);
+            wakes.wakers.extend(op.waker.take());
+            wakes.any = true;
         }
-        op.done = Some(result);
-        wakes.wakers.extend(op.waker.take());
-        wakes.any = true;
+        self.answered.extend(origin);
     }
 
     /// Every operation that has not ended.

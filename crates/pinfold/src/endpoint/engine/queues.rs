@@ -6,8 +6,8 @@
 //! a time per peer and within a budget over all.
 //!
 //! A queue rests while what its handlers sent is kept here in large amounts ([`BACKLOG_MAX`]), or
-//! while they owe many answers ([`OPEN_MAX`]). So what a peer can have this endpoint keep is
-//! bounded, whether it takes anything or not.
+//! while they owe many answers, or wait for many ([`OPEN_MAX`]). So what a peer can have this
+//! endpoint keep is bounded, whether it takes and answers anything or not.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,8 @@ use crate::{
 /// Bytes that the handlers of one peer's messages have sent and that have not gone, at which its
 /// queue rests.
 pub(crate) const BACKLOG_MAX: u64 = 4 << 20;
-/// Answers that are owed to one peer at which its queue rests.
+/// Answers that are owed to one peer, and that the handlers of its messages asked anybody for, at
+/// which its queue rests.
 pub(crate) const OPEN_MAX: u32 = 1024;
 
 /// One message.
@@ -301,14 +302,14 @@ impl Queues {
         }
     }
 
-    /// An answer is owed, to be given after its handler has ended.
+    /// An answer is owed, to be given after its handler has ended; or a handler has asked for one.
     pub(crate) fn open(&mut self, peer: PeerId) {
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.open += 1;
         }
     }
 
-    /// One such has been given.
+    /// One such has been given, or has come.
     pub(crate) fn shut(&mut self, peer: PeerId) {
         if let Some(queue) = self.queues.get_mut(&peer) {
             queue.open = queue.open.saturating_sub(1);

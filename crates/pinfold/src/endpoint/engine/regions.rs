@@ -20,6 +20,7 @@ use crate::{
     Error, Path, PeerId, Refusal, Result, SharedArena, SharedBuf,
     arena::{ArenaBuilder, ArenaRef},
     endpoint::region::{RegionKey, Rights},
+    failpoint::{self, Point},
     link::shm::ring::Violation,
     sync::LightFence,
     wire::descriptor::{Kind, Open, Opened, Site, Spot},
@@ -197,7 +198,9 @@ impl Engine {
         let open = Open { id: key.id, secret: key.secret, by_kernel: why_not_mapped.is_some() };
         let asked = Asked { peer: id, open, why_not_mapped };
         let op = core.ops.insert(Op::new(OpKind::Open(asked)));
+        failpoint::hit(Point::BeforeOpen);
         core.answer(peer, Kind::Open, op.index, &open.body());
+        failpoint::hit(Point::AfterOpen);
         self.kick_if_needed();
         Ok(op)
     }
@@ -230,7 +233,9 @@ impl Core {
             true => self.let_in(peer, &open),
             false => self.hand_over(peer, &open),
         };
+        failpoint::hit(Point::BeforeOpened);
         self.answer(peer, Kind::Opened, number, &opened.body());
+        failpoint::hit(Point::AfterOpened);
         Ok(())
     }
 

@@ -83,6 +83,7 @@ impl RemoteRegion {
         // SAFETY: found to be a word just now.
         let was = unsafe { W::change(at, change) };
         mapped.confirm()?;
+        self.tallies().changed();
         Ok(was)
     }
 

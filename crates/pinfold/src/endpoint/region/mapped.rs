@@ -22,6 +22,7 @@ use crate::{
         shared::Shared,
     },
     error::inside,
+    failpoint::{self, Point},
 };
 
 pub(super) struct Mapped {
@@ -175,6 +176,7 @@ impl Mapped {
     /// Whether the region still stood after what was done before.
     #[inline]
     pub(super) fn confirm(&self) -> Result<()> {
+        failpoint::hit(Point::InOperation);
         // The other half is the owner's barrier, when it revokes the region.
         self.lent.fence.issue();
         // SAFETY: as in `memory`.

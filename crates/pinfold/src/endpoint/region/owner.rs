@@ -10,8 +10,12 @@ use std::{
 
 use super::{RegionKey, Rights};
 use crate::{
-    Error, Result, SharedArena, SharedBuf, arena::ArenaBuilder, endpoint::shared::Shared,
-    error::inside, sync::heavy_fence,
+    Error, Result, SharedArena, SharedBuf,
+    arena::ArenaBuilder,
+    endpoint::shared::Shared,
+    error::inside,
+    failpoint::{self, Point},
+    sync::heavy_fence,
 };
 
 /// Memory that peers can use by one-sided operations ([`RemoteRegion`](super::RemoteRegion)) if they
@@ -127,6 +131,7 @@ impl Region {
         self.check(0, 0)?;
         let fresh = memory(self.len(), self.rights)?;
         self.withdraw();
+        failpoint::hit(Point::BeforeMove);
         let mut part = vec![0; self.len().min(64 << 10)];
         let mut at = 0;
         while at < self.len() {
@@ -135,6 +140,7 @@ impl Region {
             fresh.write(at, &part[..part_len]);
             at += part_len;
         }
+        failpoint::hit(Point::AfterMove);
         self.memory = fresh;
         Ok(())
     }
@@ -168,9 +174,11 @@ impl Region {
         let Ok(mut engine) = self.shared.enter() else { return };
         let told = engine.core.regions.remove(id);
         drop(engine);
+        failpoint::hit(Point::BeforeFlag);
         if let Some(word) = exposed.flag.word64(0) {
             word.store(0, Ordering::SeqCst);
         }
+        failpoint::hit(Point::AfterFlag);
         heavy_fence();
         // Another region may have the flag next, with another number.
         let Some(entry) = told else { return };

@@ -15,6 +15,7 @@ use crate::{
         engine::{op::Done, regions::Way},
         shared::Shared,
     },
+    status::Tallies,
 };
 
 /// A region of a peer. A handle: clones are the same region, and can be used from many threads. Its
@@ -33,12 +34,17 @@ use crate::{
 #[derive(Clone)]
 pub struct RemoteRegion(Arc<Inner>);
 
-enum Inner {
+struct Inner {
+    access: Access,
+    tallies: Tallies,
+}
+
+enum Access {
     Mapped(Mapped),
     ByKernel(ByKernel),
 }
 
-use Inner::{ByKernel as Kernel, Mapped as Here};
+use Access::{ByKernel as Kernel, Mapped as Here};
 
 impl RemoteRegion {
     pub(crate) fn open(
@@ -49,6 +55,7 @@ impl RemoteRegion {
         let mut engine = shared.enter()?;
         let op = engine.ask(peer, key)?;
         let own = engine.peers.get(peer).is_some_and(|peer| peer.info.pid == std::process::id());
+        let tallies = engine.core.status.tallies(peer).ok_or(Error::UnknownPeer { peer })?;
         drop(engine);
         let way = match shared.wait_done(op, None) {
             Some(Ok(Done::Opened(way))) => *way,
@@ -56,15 +63,16 @@ impl RemoteRegion {
             _ => return Err(Error::Closed),
         };
         let shared = Arc::clone(shared);
-        Ok(RemoteRegion(Arc::new(match way {
+        let access = match way {
             Way::Mapped { lent, stamp } => Here(Mapped { lent, stamp, peer, shared, own }),
             Way::Kernel(reached) => Kernel(ByKernel::new(reached, key.id, peer, shared)),
-        })))
+        };
+        Ok(RemoteRegion(Arc::new(Inner { access, tallies })))
     }
 
     /// Its length, bytes.
     pub fn len(&self) -> u64 {
-        match &*self.0 {
+        match &self.0.access {
             Here(mapped) => mapped.lent.len,
             Kernel(region) => region.len(),
         }
@@ -77,7 +85,7 @@ impl RemoteRegion {
 
     /// Whose it is.
     pub fn peer(&self) -> PeerId {
-        match &*self.0 {
+        match &self.0.access {
             Here(mapped) => mapped.peer,
             Kernel(region) => region.peer,
         }
@@ -85,7 +93,7 @@ impl RemoteRegion {
 
     /// What can be done with it.
     pub fn rights(&self) -> Rights {
-        let writable = match &*self.0 {
+        let writable = match &self.0.access {
             Here(mapped) => mapped.lent.writable,
             Kernel(region) => region.is_writable(),
         };
@@ -94,7 +102,7 @@ impl RemoteRegion {
 
     /// How it is used: [`Path::Mapped`] or [`Path::Cma`].
     pub fn path(&self) -> Path {
-        match &*self.0 {
+        match &self.0.access {
             Here(_) => Path::Mapped,
             Kernel(_) => Path::Cma,
         }
@@ -102,7 +110,7 @@ impl RemoteRegion {
 
     /// Why it is not mapped; `None` if it is.
     pub fn why_not_mapped(&self) -> Option<Refusal> {
-        match &*self.0 {
+        match &self.0.access {
             Here(_) => None,
             Kernel(region) => Some(region.why_not_mapped()),
         }
@@ -119,10 +127,12 @@ impl RemoteRegion {
     /// denies what it allowed when the pair met; [`Error::Forked`].
     #[inline]
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
-        match &*self.0 {
+        let receipt = match &self.0.access {
             Here(mapped) => mapped.write(offset, data),
             Kernel(region) => region.write_one(offset, data),
-        }
+        }?;
+        self.0.tallies.wrote(receipt.bytes);
+        Ok(receipt)
     }
 
     /// Reads the bytes at `offset`. Eight aligned bytes are always read together, unless the kernel
@@ -132,10 +142,12 @@ impl RemoteRegion {
     /// As [`RemoteRegion::write`], but for `ReadOnly`; what was read means nothing then.
     #[inline]
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
-        match &*self.0 {
+        let receipt = match &self.0.access {
             Here(mapped) => mapped.read(offset, into),
             Kernel(region) => region.read_one(offset, into),
-        }
+        }?;
+        self.0.tallies.read(receipt.bytes);
+        Ok(receipt)
     }
 
     /// Writes several parts, in order. All of them are checked before the first is written. The
@@ -144,10 +156,12 @@ impl RemoteRegion {
     /// # Errors
     /// As [`RemoteRegion::write`].
     pub fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {
-        match &*self.0 {
+        let receipt = match &self.0.access {
             Here(mapped) => mapped.write_vectored(parts),
             Kernel(region) => region.write(parts),
-        }
+        }?;
+        self.0.tallies.wrote(receipt.bytes);
+        Ok(receipt)
     }
 
     /// Reads several parts, in order. All of them are checked before the first is read. The kernel
@@ -156,10 +170,12 @@ impl RemoteRegion {
     /// # Errors
     /// As [`RemoteRegion::read`].
     pub fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Receipt> {
-        match &*self.0 {
+        let receipt = match &self.0.access {
             Here(mapped) => mapped.read_vectored(parts),
             Kernel(region) => region.read(parts),
-        }
+        }?;
+        self.0.tallies.read(receipt.bytes);
+        Ok(receipt)
     }
 
     /// Returns when all processors see what this thread has written, in this region and others. A
@@ -169,7 +185,7 @@ impl RemoteRegion {
     /// # Errors
     /// [`Error::Revoked`], [`Error::Withdrawn`], [`Error::Forked`].
     pub fn flush(&self) -> Result<()> {
-        match &*self.0 {
+        match &self.0.access {
             Here(mapped) => mapped.flush(),
             Kernel(region) => region.flush(),
         }
@@ -182,13 +198,17 @@ impl RemoteRegion {
         fence(Ordering::SeqCst);
     }
 
+    pub(super) fn tallies(&self) -> &Tallies {
+        &self.0.tallies
+    }
+
     /// The region as it is mapped.
     ///
     /// # Errors
     /// [`Error::PathRefused`] if it is not.
     #[inline]
     pub(super) fn mapped(&self) -> Result<&Mapped> {
-        match &*self.0 {
+        match &self.0.access {
             Here(mapped) => Ok(mapped),
             Kernel(region) => Err(region.not_mapped()),
         }

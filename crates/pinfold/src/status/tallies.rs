@@ -1,0 +1,58 @@
+//! Counters of what is done without the endpoint's lock: one-sided operations.
+//!
+//! The thread that made the endpoint has words that nobody else writes, so it adds as cheaply as
+//! under the lock. All other threads share words, to which they add by a locked instruction. Records
+//! are not used for another peer as long as somebody may count in them.
+
+use std::sync::Arc;
+
+use super::{Tally, layout::OneSidedWords, publish::Lent};
+use crate::sync::{AtomicU64, Ordering, biased::this_thread};
+
+/// Where operations on one peer's regions count.
+pub(crate) struct Tallies {
+    lent: Arc<Lent>,
+    /// The thread that made the endpoint.
+    maker: usize,
+}
+
+impl Tallies {
+    pub(super) fn new(lent: &Arc<Lent>, maker: usize) -> Tallies {
+        Tallies { lent: Arc::clone(lent), maker }
+    }
+
+    /// A write has succeeded.
+    #[inline]
+    pub(crate) fn wrote(&self, bytes: u64) {
+        self.count(|words, add| {
+            add(&words.writes, 1);
+            add(&words.written_bytes, bytes);
+        });
+    }
+
+    /// A read has succeeded.
+    #[inline]
+    pub(crate) fn read(&self, bytes: u64) {
+        self.count(|words, add| {
+            add(&words.reads, 1);
+            add(&words.read_bytes, bytes);
+        });
+    }
+
+    /// An atomic operation has succeeded.
+    #[inline]
+    pub(crate) fn changed(&self) {
+        self.count(|words, add| add(&words.atomics, 1));
+    }
+
+    #[inline(always)]
+    fn count(&self, what: impl Fn(&OneSidedWords<AtomicU64>, fn(&AtomicU64, u64))) {
+        if this_thread() == self.maker {
+            what(&self.lent.0.by_maker, |word, more| word.add(more));
+        } else {
+            what(&self.lent.0.by_others, |word, more| {
+                word.fetch_add(more, Ordering::Relaxed);
+            });
+        }
+    }
+}
