@@ -8,12 +8,12 @@ use super::HeapRing;
 use crate::{
     link::shm::{
         bulk::Bulk,
-        claim::{self, CHUNKS_MAX, End},
+        claim::{self, End},
         ring::{RingMemory, RingRx, RingTx, Violation},
     },
     sync::{AtomicU64, Ordering},
     wire::{
-        descriptor::{Body, Header, INLINE_MAX, Kind, Piece},
+        descriptor::{Body, CHUNKS_MAX, Header, INLINE_MAX, Kind, Piece},
         layout::LINE,
     },
 };
