@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The ring, the bells, the claims and the sequence lock in all orders that their steps can take (loom).
+# The ring, the bells, the claims, the regions and the sequence lock in all orders that their steps can take (loom).
 # LOOM_MAX_PREEMPTIONS=N looks further.
 . "$(dirname "$0")/lib.sh"
 # Loom stands in for the atomics of the whole build, so it has a build of its own. Optimised,

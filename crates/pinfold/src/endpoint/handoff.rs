@@ -25,7 +25,7 @@ use super::{
     shared::{Inside, Shared},
     view::View,
 };
-use crate::{ArenaBuf, PeerId, Receipt, Result, SharedBuf, wire::descriptor::Shelf};
+use crate::{ArenaBuf, PeerId, Receipt, Result, SharedBuf, wire::waiting::Shelf};
 
 /// Memory that can be given away: a buffer of an [`Arena`](crate::Arena), which receivers then can
 /// read, or of a [`SharedArena`](crate::SharedArena), which they can also write. Clones are the same

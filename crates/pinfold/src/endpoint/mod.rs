@@ -18,6 +18,7 @@ pub(crate) mod matching;
 mod message;
 mod payload;
 mod region;
+mod remote;
 mod reply;
 mod request;
 mod scatter;

@@ -43,22 +43,22 @@ pub(crate) enum Kind {
     Eager = 4,
     /// A further piece of a message: [`Piece`]; aux is its stream.
     Data = 5,
-    /// A message that waits in its sender's memory until it is matched: [`Rts`].
+    /// A message that waits in its sender's memory until it is matched: [`Rts`](super::waiting::Rts).
     Rts = 6,
-    /// The receiver matched a waiting message and says how it should come: [`Cts`].
+    /// The receiver matched a waiting message and says how it should come: [`Cts`](super::waiting::Cts).
     Cts = 7,
-    /// The receiver has taken a waiting message out of its sender's memory: [`Fin`].
+    /// The receiver has taken a waiting message out of its sender's memory: [`Fin`](super::waiting::Fin).
     Fin = 8,
-    /// The sender has written pieces into the receiver's memory: [`Wrote`].
+    /// The sender has written pieces into the receiver's memory: [`Wrote`](super::waiting::Wrote).
     Wrote = 9,
     /// The sender takes a waiting message back; aux is its stream.
     Cancel = 10,
     /// A whole active message of up to 48 bytes after its [`Label`](super::active::Label); aux is
     /// the handler's number.
     Active = 11,
-    /// Asks for a region: [`Open`]; aux is the question's number.
+    /// Asks for a region: [`Open`](super::region::Open); aux is the question's number.
     Open = 12,
-    /// The answer to that: [`Opened`]; aux is the question's number.
+    /// The answer to that: [`Opened`](super::region::Opened); aux is the question's number.
     Opened = 13,
 }
 
@@ -223,348 +223,11 @@ impl Eager {
     }
 }
 
-/// Scattered memory of the process that wrote this.
-///
-/// With one part `at` is its address; with more it is the address of an array of `parts`
-/// address-and-length pairs (`struct iovec`) that lies still while the transfer lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub at: u64,
-    pub parts: u32,
-}
-
-/// A message waits in its sender's memory; aux is its stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rts {
-    pub tag: u64,
-    pub len: u64,
-    pub place: Place,
-    /// The sender wants it streamed through the ring, not read out of its memory.
-    pub stream: bool,
-    /// The sender has given the memory away: the receiver may keep it until it says [`Fin`].
-    pub given: bool,
-    /// Where it lies in an arena of the sender's, if the receiver was sent that.
-    pub shelf: Option<Shelf>,
-    /// Its number among the gifts whose return is counted; 0 if it is not.
-    pub number: u64,
-}
-
-/// A place in an arena of the process that wrote this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shelf {
-    /// The number of the extent; never 0.
-    pub extent: u64,
-    pub offset: u64,
-}
-
-impl Shelf {
-    const fn words(shelf: Option<Shelf>) -> [u64; 2] {
-        match shelf {
-            Some(shelf) => [shelf.extent, shelf.offset],
-            None => [0, 0],
-        }
-    }
-
-    const fn read(extent: u64, offset: u64) -> Option<Shelf> {
-        if extent == 0 { None } else { Some(Shelf { extent, offset }) }
-    }
-}
-
-const STREAM: u64 = 1 << 32;
-const GIVEN: u64 = 1 << 33;
-
-impl Rts {
-    pub(crate) const fn body(self) -> [u64; 7] {
-        let flags = if self.stream { STREAM } else { 0 } | if self.given { GIVEN } else { 0 };
-        let [extent, offset] = Shelf::words(self.shelf);
-        let parts = self.place.parts as u64 | flags;
-        [self.tag, self.len, self.place.at, parts, extent, offset, self.number]
-    }
-
-    pub(crate) const fn read(body: &Body) -> Rts {
-        Rts {
-            tag: body[0],
-            len: body[1],
-            place: Place { at: body[2], parts: body[3] as u32 },
-            stream: body[3] & STREAM != 0,
-            given: body[3] & GIVEN != 0,
-            shelf: Shelf::read(body[4], body[5]),
-            number: body[6],
-        }
-    }
-}
-
-/// How a matched message should come; aux is the sender's stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cts {
-    /// As pieces through the ring; only the first `want` bytes.
-    Stream { want: u64 },
-    /// The sender copies into the receiver's memory, from the back, whatever it can claim.
-    Push(Push),
-}
-
-/// The sender's part of a transfer that it copies itself, alone or beside the receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Push {
-    /// Bytes of the message that are wanted.
-    pub want: u64,
-    /// Where they go, in the receiver's memory.
-    pub place: Place,
-    /// Where that lies in an arena of the receiver's that the sender may write, if the sender was
-    /// sent that.
-    pub shelf: Option<Shelf>,
-    /// The claim line, its generation, and the bytes of a claimed chunk (a power of two, as
-    /// an exponent).
-    pub claim: u32,
-    pub generation: u16,
-    pub chunk_shift: u8,
-}
-
-impl Cts {
-    pub(crate) const fn body(self) -> [u64; 7] {
-        match self {
-            Cts::Stream { want } => [1, want, 0, 0, 0, 0, 0],
-            Cts::Push(push) => {
-                let [extent, offset] = Shelf::words(push.shelf);
-                [
-                    2,
-                    push.want,
-                    push.place.at,
-                    push.place.parts as u64 | (push.claim as u64) << 32,
-                    push.generation as u64 | (push.chunk_shift as u64) << 16,
-                    extent,
-                    offset,
-                ]
-            }
-        }
-    }
-
-    pub(crate) const fn read(body: &Body) -> Option<Cts> {
-        match body[0] {
-            1 => Some(Cts::Stream { want: body[1] }),
-            2 => Some(Cts::Push(Push {
-                want: body[1],
-                place: Place { at: body[2], parts: body[3] as u32 },
-                shelf: Shelf::read(body[5], body[6]),
-                claim: (body[3] >> 32) as u32,
-                generation: body[4] as u16,
-                chunk_shift: (body[4] >> 16) as u8,
-            })),
-            _ => None,
-        }
-    }
-}
-
-/// The receiver is done with a waiting message; aux is its stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fin {
-    /// 0, or the `errno` that stopped the receiver.
-    pub errno: u32,
-    /// What moving the bytes took at the receiver, ns; 0 if it was not measured.
-    pub took_ns: u64,
-    /// Whether the message was taken back by its sender (the answer to [`Kind::Cancel`]).
-    pub cancelled: bool,
-    /// How the receiver came by the bytes.
-    pub by: By,
-}
-
-/// How one side came at memory of the other: the receiver at the sender's, or the other way round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum By {
-    /// Through the kernel.
-    Kernel = 0,
-    /// In its mapping of the other's arena.
-    Mapping = 1,
-    /// Through the kernel, or not at all, since it has no mapping of the arena that was named.
-    NoMapping = 2,
-    /// It looked at it where it is.
-    View = 3,
-}
-
-impl By {
-    const fn read(bits: u64) -> By {
-        match bits {
-            1 => By::Mapping,
-            2 => By::NoMapping,
-            3 => By::View,
-            _ => By::Kernel,
-        }
-    }
-}
-
-const CANCELLED: u64 = 1 << 32;
-const BY_SHIFT: u32 = 40;
-
-impl Fin {
-    pub(crate) const fn body(self) -> [u64; 2] {
-        let cancelled = if self.cancelled { CANCELLED } else { 0 };
-        [self.errno as u64 | cancelled | (self.by as u64) << BY_SHIFT, self.took_ns]
-    }
-
-    pub(crate) const fn read(body: &Body) -> Fin {
-        Fin {
-            errno: body[0] as u32,
-            took_ns: body[1],
-            cancelled: body[0] & CANCELLED != 0,
-            by: By::read(body[0] >> BY_SHIFT),
-        }
-    }
-}
-
-/// The sender wrote chunks into the receiver's memory; aux is its stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wrote {
-    /// 0, or the `errno` that stopped the sender.
-    pub errno: u32,
-    /// Chunks it claimed and wrote, counted from the back.
-    pub chunks: u32,
-    /// How it wrote them.
-    pub by: By,
-    /// It cannot write there, or no further: the receiver has to get the message in another way.
-    pub short: bool,
-}
-
-/// Chunks of one transfer, at most.
-pub(crate) const CHUNKS_MAX: u64 = 0xff_ffff;
-const CHUNKS_SHIFT: u32 = 32;
-const WROTE_BY_SHIFT: u32 = 56;
-const WROTE_BY_MASK: u64 = 3;
-const SHORT: u64 = 1 << 58;
-
-impl Wrote {
-    pub(crate) const fn body(self) -> [u64; 1] {
-        let short = if self.short { SHORT } else { 0 };
-        let chunks = (self.chunks as u64 & CHUNKS_MAX) << CHUNKS_SHIFT;
-        [self.errno as u64 | chunks | (self.by as u64) << WROTE_BY_SHIFT | short]
-    }
-
-    pub(crate) const fn read(body: &Body) -> Wrote {
-        Wrote {
-            errno: body[0] as u32,
-            chunks: (body[0] >> CHUNKS_SHIFT & CHUNKS_MAX) as u32,
-            by: By::read(body[0] >> WROTE_BY_SHIFT & WROTE_BY_MASK),
-            short: body[0] & SHORT != 0,
-        }
-    }
-}
-
-/// Asks the owner of a region for its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Open {
-    pub id: u64,
-    pub secret: [u64; 2],
-    /// Where it lies in the owner's memory is asked for, not to be handed it.
-    pub by_kernel: bool,
-}
-
-impl Open {
-    pub(crate) const fn body(self) -> [u64; 4] {
-        [self.id, self.secret[0], self.secret[1], self.by_kernel as u64]
-    }
-
-    pub(crate) const fn read(body: &Body) -> Option<Open> {
-        let by_kernel = match body[3] {
-            0 => false,
-            1 => true,
-            _ => return None,
-        };
-        Some(Open { id: body[0], secret: [body[1], body[2]], by_kernel })
-    }
-}
-
-/// The answer to who asked for a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opened {
-    /// There is none with this key.
-    Unknown,
-    /// It cannot be handed over just now.
-    Unshared,
-    /// It was handed over before.
-    Here(Site),
-    /// It may be read and written where it is.
-    There(Spot),
-    /// It may not, by the number of a [`Refusal`](crate::Refusal) as its owner sees it.
-    Refused(u16),
-}
-
-/// Where a region lies in memory that was handed over, and the word that says whether it stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Site {
-    pub memory: Shelf,
-    pub len: u64,
-    pub flag: Shelf,
-    /// What that word holds as long as the region stands; never 0.
-    pub stamp: u64,
-    pub writable: bool,
-}
-
-/// The same, by addresses of its owner's process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
-    pub memory: u64,
-    pub len: u64,
-    pub flag: u64,
-    pub stamp: u64,
-    pub writable: bool,
-}
-
-impl Opened {
-    pub(crate) const fn body(self) -> [u64; 7] {
-        match self {
-            Opened::Unknown => [1, 0, 0, 0, 0, 0, 0],
-            Opened::Unshared => [2, 0, 0, 0, 0, 0, 0],
-            Opened::Here(Site { memory, len, flag, stamp, writable }) => [
-                if writable { 4 } else { 3 },
-                memory.extent,
-                memory.offset,
-                len,
-                flag.extent,
-                flag.offset,
-                stamp,
-            ],
-            Opened::There(Spot { memory, len, flag, stamp, writable }) => {
-                [if writable { 6 } else { 5 }, memory, len, flag, stamp, 0, 0]
-            }
-            Opened::Refused(code) => [7, code as u64, 0, 0, 0, 0, 0],
-        }
-    }
-
-    pub(crate) const fn read(body: &Body) -> Option<Opened> {
-        Some(match body[0] {
-            1 => Opened::Unknown,
-            2 => Opened::Unshared,
-            kind @ (3 | 4) => Opened::Here(Site {
-                memory: Shelf { extent: body[1], offset: body[2] },
-                len: body[3],
-                flag: Shelf { extent: body[4], offset: body[5] },
-                stamp: body[6],
-                writable: kind == 4,
-            }),
-            kind @ (5 | 6) => Opened::There(Spot {
-                memory: body[1],
-                len: body[2],
-                flag: body[3],
-                stamp: body[4],
-                writable: kind == 6,
-            }),
-            7 if body[1] <= u16::MAX as u64 => Opened::Refused(body[1] as u16),
-            _ => return None,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
-
-    fn padded(words: &[u64]) -> Body {
-        let mut body = [0; DESCRIPTOR_WORDS - 1];
-        body[..words.len()].copy_from_slice(words);
-        body
-    }
+    use super::{super::padded, *};
 
     proptest! {
         #[test]
@@ -601,48 +264,11 @@ mod tests {
         }
 
         #[test]
-        fn bodies_survive(a: u64, b: u64, c: u64, d: u32, e: u32, f: u16, g: u8, h: bool, i: bool) {
+        fn bodies_survive(a: u64, b: u64, d: u32, e: u32) {
             let piece = Piece { offset: d, len: e };
             prop_assert_eq!(Piece::read(&padded(&piece.body())), piece);
             let eager = Eager { tag: a, len: b, piece };
             prop_assert_eq!(Eager::read(&padded(&eager.body())), eager);
-            let place = Place { at: c, parts: d };
-            let shelf = (c != 0 && i).then_some(Shelf { extent: c, offset: a });
-            let rts = Rts { tag: a, len: b, place, stream: h, given: i, shelf, number: c };
-            prop_assert_eq!(Rts::read(&padded(&rts.body())), rts);
-            let push = Push { want: a, place, shelf, claim: e, generation: f, chunk_shift: g };
-            let bare = Push { shelf: None, ..push };
-            for cts in [Cts::Stream { want: a }, Cts::Push(push), Cts::Push(bare)] {
-                prop_assert_eq!(Cts::read(&padded(&cts.body())), Some(cts));
-            }
-            let by = [By::Kernel, By::Mapping, By::NoMapping, By::View][usize::from(g % 4)];
-            let fin = Fin { errno: d, took_ns: a, cancelled: h, by };
-            prop_assert_eq!(Fin::read(&padded(&fin.body())), fin);
-            let open = Open { id: a, secret: [b, c], by_kernel: h };
-            prop_assert_eq!(Open::read(&padded(&open.body())), Some(open));
-            prop_assert_eq!(Open::read(&[a, b, c, a.max(2), 0, 0, 0]), None);
-            let memory = Shelf { extent: a, offset: b };
-            let flag = Shelf { extent: c, offset: u64::from(d) };
-            let site = Site { memory, len: c, flag, stamp: b, writable: h };
-            let spot = Spot { memory: b, len: c, flag: a, stamp: u64::from(e), writable: h };
-            for opened in [
-                Opened::Unknown,
-                Opened::Unshared,
-                Opened::Here(site),
-                Opened::There(spot),
-                Opened::Refused(f),
-            ] {
-                prop_assert_eq!(Opened::read(&opened.body()), Some(opened));
-            }
-            let wrote = Wrote { errno: d, chunks: e & 0xff_ffff, by, short: h };
-            prop_assert_eq!(Wrote::read(&padded(&wrote.body())), wrote);
-        }
-
-        #[test]
-        fn a_cts_of_any_words_is_read_without_panic(words: [u64; 7]) {
-            let _ = (Cts::read(&words), Open::read(&words), Opened::read(&words));
-            let wrote = Wrote::read(&words);
-            prop_assert!(u64::from(wrote.chunks) <= CHUNKS_MAX);
         }
     }
 }

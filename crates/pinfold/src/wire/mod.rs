@@ -8,3 +8,13 @@ pub(crate) mod descriptor;
 #[cfg(not(loom))]
 pub(crate) mod hello;
 pub(crate) mod layout;
+pub(crate) mod region;
+pub(crate) mod waiting;
+
+/// Words of a body, and zeros behind them.
+#[cfg(test)]
+fn padded(words: &[u64]) -> descriptor::Body {
+    let mut body = [0; layout::DESCRIPTOR_WORDS - 1];
+    body[..words.len()].copy_from_slice(words);
+    body
+}

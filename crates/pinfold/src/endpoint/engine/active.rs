@@ -19,7 +19,8 @@ use crate::{
     status::Tally,
     wire::{
         active::{ACTIVE_MAX, Failure, Label, Verb},
-        descriptor::{Body, By, Eager, Fin, Header, Kind, Rts},
+        descriptor::{Body, Eager, Header, Kind},
+        waiting::{By, Fin, Rts},
     },
 };
 

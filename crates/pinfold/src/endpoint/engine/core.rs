@@ -15,7 +15,10 @@ use crate::{
     link::shm::budget::Budget,
     route::CostModel,
     status::{Status, Tally},
-    wire::descriptor::{Header, Kind, Rts},
+    wire::{
+        descriptor::{Header, Kind},
+        waiting::Rts,
+    },
 };
 
 /// A message nobody had asked for when it came.

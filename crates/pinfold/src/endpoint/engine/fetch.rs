@@ -1,58 +1,35 @@
 //! Messages that wait in their sender's memory: how they come once a receive has matched.
 //!
-//! One that lies in an arena which is mapped here is copied out of it. Else, where the pair may,
-//! the receiver reads it out (`process_vm_readv`). A long one is copied by
-//! both sides at once: each claims chunks from its own end until they meet, so that two cores
-//! copy, and a sender that does not run delays nothing. The sender copies it into the receiver's
-//! arena, if it goes to one that peers may write, or has the kernel write it. Where only the sender
-//! may reach the receiver, the sender writes all of it. Where neither may, it comes through the ring.
+//! One that lies in an arena which is mapped here is copied out of it. Else, where the pair may, the
+//! receiver has the kernel read it out (`process_vm_readv`). The sender helps, or does all of it where
+//! only it may reach the other side: it copies into the receiver's arena, if the message goes to one
+//! that peers may write, or has the kernel write it. `pull` and `push` are the two sides' parts. Where
+//! neither may, it comes through the ring.
 
-use std::sync::{
-    Arc,
-    atomic::{Ordering, fence},
-};
+use std::sync::Arc;
 
 use pinfold_sys::clock;
 
 use super::{
     core::Core,
     maps::Loan,
-    op::{Arrived, Bytes, OpKey, Pull, RecvStage, SharedPull, There, gone},
+    op::{Arrived, Bytes, OpKey, RecvStage, There},
     peer::{Inbound, Peer, Sink},
 };
 use crate::{
-    Error, Path, Receipt, Refusal,
+    Error, Path, Receipt,
     arena::ArenaRef,
-    endpoint::scatter::{Landing, Part, Remote},
+    endpoint::scatter::{Landing, Part},
     failpoint::{self, Point},
-    link::shm::{
-        claim::{self, End},
-        ring::Violation,
+    link::shm::ring::Violation,
+    wire::{
+        descriptor::Kind,
+        waiting::{By, Cts, Fin, Rts, Shelf},
     },
-    wire::descriptor::{By, CHUNKS_MAX, Cts, Fin, Kind, Place, Push, Rts, Shelf, Wrote},
 };
 
-/// Messages at least this long are copied by both sides.
-const SHARED_FROM: u64 = 64 << 10;
-/// Those that the receiver reads out of a mapping. As long as the bytes lie in the caches, it is
-/// done with them before help is worth the question and the wait for the last chunk, whether the
-/// sender writes to a mapping or through the kernel.
-const MAPPED_SHARED_FROM: u64 = 2 << 20;
 /// Those whose receiver says whether they go to memory that peers may write.
-pub(super) const SAID_FROM: u64 = SHARED_FROM;
-/// Bytes one side copies alone before it looks at anything else.
-const ALONE_STEP: u64 = 1 << 20;
-
-/// The chunk that both sides claim, as an exponent: large enough that a claim (a cache-line hop or
-/// two) is small beside it, small enough that both ends finish together.
-fn chunk_shift(len: u64) -> u8 {
-    match len {
-        0..0x4_0000 => 15,
-        0x4_0000..0x10_0000 => 16,
-        0x10_0000..0x100_0000 => 17,
-        _ => 19,
-    }
-}
+pub(super) const SAID_FROM: u64 = super::pull::SHARED_FROM;
 
 pub(super) fn errno_of(error: &std::io::Error) -> u32 {
     error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()).unsigned_abs()
@@ -138,7 +115,7 @@ impl Core {
     }
 
     /// Has the sender of an announced message send it through the ring.
-    fn begin_stream(
+    pub(super) fn begin_stream(
         &mut self,
         peer: &mut Peer,
         key: OpKey,
@@ -255,274 +232,6 @@ impl Core {
         Ok(Some(There::Mapped { mapping: Arc::clone(mapping), offset }))
     }
 
-    /// Decides who copies what, and asks the sender for its part. `to` is where it goes, `room` the
-    /// same in an arena that the sender may write. `None`: the pair cannot.
-    fn begin_pull(
-        &mut self,
-        peer: &mut Peer,
-        sid: u32,
-        rts: &Rts,
-        want: u64,
-        mapped: Option<There>,
-        (to, room): (Place, Option<(ArenaRef, u64)>),
-    ) -> Option<Pull> {
-        let reads = mapped.is_some() || peer.reach.we_read.is_ok();
-        let started = clock::ticks();
-        let mut errno = 0;
-        let mut shared = None;
-        let helps = if reads {
-            let from = if mapped.is_some() { MAPPED_SHARED_FROM } else { SHARED_FROM };
-            !peer.two_way.pull(started) && want >= from
-        } else {
-            // A sender that writes all of it must not need to read the list of our parts.
-            want > 0 && to.parts <= 1
-        };
-        let may_help = peer.reach.peer_writes.is_ok() || room.is_some();
-        let source = mapped.unwrap_or_else(|| {
-            There::Remote(match Remote::fetch(peer.info.pid, rts.place, rts.len) {
-                Ok(remote) => remote,
-                // A sender that cannot be read writes all of it; its parts are not needed here.
-                Err(_) if !reads => Remote::none(),
-                Err(error) => {
-                    errno = errno_of(&error);
-                    Remote::none()
-                }
-            })
-        });
-        if errno == 0 && may_help && helps {
-            let shelf = room
-                .filter(|_| peer.exports.may_offer())
-                .and_then(|(extent, offset)| self.shelve_at(peer, &extent, offset));
-            let shift = chunk_shift(want);
-            let chunks = want.div_ceil(1 << shift);
-            if chunks <= CHUNKS_MAX
-                && (shelf.is_some() || peer.reach.peer_writes.is_ok())
-                && let Some((line, generation)) = peer.take_claim()
-            {
-                claim::open(peer.rx.claim_word(line), generation);
-                let place = to;
-                let push = Push { want, place, shelf, claim: line, generation, chunk_shift: shift };
-                failpoint::hit(Point::BeforePushAnswer);
-                self.answer(peer, Kind::Cts, sid, &Cts::Push(push).body());
-                failpoint::hit(Point::AfterPushAnswer);
-                shared = Some(SharedPull {
-                    claim: line,
-                    generation,
-                    chunks,
-                    chunk_shift: shift,
-                    mine: 0,
-                    theirs: None,
-                    wrote: None,
-                    offered: shelf.map(|shelf| shelf.extent),
-                });
-            }
-        }
-        if !reads && shared.is_none() && want > 0 {
-            return None;
-        }
-        Some(Pull {
-            peer: peer.id,
-            sid,
-            tag: rts.tag,
-            len: rts.len,
-            want,
-            source,
-            offered: rts.shelf.is_some(),
-            copied: 0,
-            started,
-            shared,
-            reads,
-            errno,
-            again: false,
-        })
-    }
-
-    /// Copies the next part of a pull. Whether it did anything.
-    pub(crate) fn pull_step(&mut self, peer: &mut Peer, key: OpKey) -> Result<bool, Violation> {
-        let Some(op) = self.ops.recv_mut(key) else { return Ok(false) };
-        let RecvStage::Pulling(_) = &op.stage else { return Ok(false) };
-        let RecvStage::Pulling(mut pull) = std::mem::replace(&mut op.stage, RecvStage::Moving)
-        else {
-            return Ok(false);
-        };
-        let mut moved = false;
-        let tampered = Violation("it tampered with a shared transfer");
-        let pid = peer.info.pid;
-        let range = match &mut pull.shared {
-            None if pull.errno == 0 && !pull.again && pull.copied < pull.want => {
-                Some((pull.copied, (pull.want - pull.copied).min(ALONE_STEP)))
-            }
-            None => None,
-            Some(shared) if shared.theirs.is_none() => {
-                let word = peer.rx.claim_word(shared.claim);
-                let taken = if pull.reads && pull.errno == 0 && !pull.again {
-                    claim::take(word, shared.generation, shared.chunks, End::Front)
-                } else {
-                    None
-                };
-                match taken {
-                    Some(chunk) => {
-                        failpoint::hit(Point::ChunkClaimed);
-                        let at = chunk << shared.chunk_shift;
-                        if at >= pull.want {
-                            op.stage = RecvStage::Pulling(pull);
-                            return Err(tampered);
-                        }
-                        shared.mine += 1;
-                        Some((at, (pull.want - at).min(1 << shared.chunk_shift)))
-                    }
-                    None if pull.reads || pull.errno != 0 => {
-                        shared.theirs = Some(claim::close(word, shared.generation));
-                        None
-                    }
-                    // The sender does it all, and says when.
-                    None => {
-                        if shared.wrote.is_some() {
-                            shared.theirs = Some(claim::close(word, shared.generation));
-                        }
-                        None
-                    }
-                }
-            }
-            Some(_) => None,
-        };
-        if let Some((at, len)) = range {
-            moved = true;
-            let mut done = 0;
-            while done < len {
-                let (at, len) = (at + done, len - done);
-                let copied = match &pull.source {
-                    There::Remote(remote) => op.memory.pull(at, pid, remote, len),
-                    There::Mapped { mapping, offset } => {
-                        op.memory.copy_out_of(mapping, offset + at, at, len)
-                    }
-                };
-                match (copied, &pull.source) {
-                    (Ok(bytes), _) => done += bytes,
-                    (Err(_), There::Mapped { mapping, .. }) if mapping.is_fickle() => {
-                        pull.again = true;
-                        break;
-                    }
-                    (Err(error), _) => {
-                        pull.errno = errno_of(&error);
-                        break;
-                    }
-                }
-            }
-            failpoint::hit(Point::ChunkRead);
-            pull.copied += done;
-        }
-        let over = match &pull.shared {
-            None => pull.errno != 0 || pull.again || pull.copied == pull.want,
-            Some(shared) => match (shared.theirs, shared.wrote) {
-                (Some(0), None) => true,
-                (Some(theirs), Some(wrote)) if wrote.short => {
-                    pull.again |= theirs > 0 || !pull.reads;
-                    true
-                }
-                (Some(theirs), Some(wrote)) => {
-                    let stopped = pull.errno != 0 || pull.again;
-                    let adds_up = u64::from(wrote.chunks) == theirs
-                        && (stopped || shared.mine + theirs == shared.chunks);
-                    if !adds_up && peer.leaving.is_none() {
-                        op.stage = RecvStage::Pulling(pull);
-                        return Err(tampered);
-                    }
-                    true
-                }
-                _ => false,
-            },
-        };
-        if over {
-            return self.end_pull(peer, key, *pull).map(|()| true);
-        }
-        op.stage = RecvStage::Pulling(pull);
-        Ok(moved)
-    }
-
-    /// Stops every pull from a peer that is being let go: nothing more can be claimed. Whether the
-    /// peer may still be writing what it had claimed.
-    pub(crate) fn stop_pulls(&mut self, peer: &mut Peer) -> bool {
-        let mut writing = false;
-        for key in &self.pulls {
-            if let Some(op) = self.ops.recv_mut(*key)
-                && let RecvStage::Pulling(pull) = &mut op.stage
-                && pull.peer == peer.id
-                && let Some(shared) = &mut pull.shared
-            {
-                if shared.theirs.is_none() {
-                    let word = peer.rx.claim_word(shared.claim);
-                    shared.theirs = Some(claim::close(word, shared.generation));
-                }
-                pull.errno = rustix::io::Errno::CONNRESET.raw_os_error().unsigned_abs();
-                writing |= pull.awaits_sender();
-            }
-        }
-        writing
-    }
-
-    /// Ends a pull: tells both sides.
-    fn end_pull(&mut self, peer: &mut Peer, key: OpKey, pull: Pull) -> Result<(), Violation> {
-        if let Some(shared) = pull.shared {
-            peer.give_claim(shared.claim);
-        }
-        self.pulls.retain(|other| *other != key);
-        if let Some(how) = peer.leaving {
-            self.finish(key, Err(gone(&peer.info.name, how)));
-            return Ok(());
-        }
-        // The sender closed in mid-transfer: what was read may be no more what it sent. Bytes that
-        // were copied here were copied before this look; of the kernel's that goes without saying.
-        fence(Ordering::Acquire);
-        if peer.rx.is_closed() {
-            op_stage(self, key, RecvStage::Streaming { peer: peer.id });
-            return Ok(());
-        }
-        let Pull { sid, tag, len, want, .. } = pull;
-        let offered = pull.shared.is_some_and(|shared| shared.offered.is_some());
-        if pull.again && pull.errno == 0 {
-            let offered = pull.offered || offered;
-            return self.begin_stream(peer, key, sid, (tag, len), want, offered);
-        }
-        if pull.errno != 0 {
-            // A peer that died in mid-transfer is reported as that, when its end is noticed.
-            if pull.errno == rustix::io::Errno::SRCH.raw_os_error().unsigned_abs()
-                && !peer.reach.is_alive()
-            {
-                op_stage(self, key, RecvStage::Streaming { peer: peer.id });
-                return Ok(());
-            }
-            self.fin(peer, sid, pull.errno, 0, By::Kernel);
-            let source = std::io::Error::from_raw_os_error(pull.errno as i32);
-            let error = Error::Transfer { peer: peer.info.name.clone(), source };
-            self.finish(key, Err(error));
-            return Ok(());
-        }
-        let ns = peer.pull_lap_ns(pull.started);
-        let by = match pull.source {
-            There::Mapped { .. } => By::Mapping,
-            There::Remote(_) if pull.offered => By::NoMapping,
-            There::Remote(_) => By::Kernel,
-        };
-        // What the sender did, it knows.
-        self.fin(peer, sid, 0, ns.max(1), by);
-        let wrote = pull.shared.and_then(|shared| shared.wrote).map(|wrote| wrote.by);
-        let theirs = pull.shared.and_then(|shared| shared.theirs).unwrap_or(0);
-        let pushed = theirs > 0 && wrote == Some(By::Mapping);
-        let path = if by == By::Mapping || pushed { Path::Mapped } else { Path::Cma };
-        let mut receipt = peer.receipt(path, want, len);
-        match by {
-            By::Mapping => receipt.copied_user = pull.copied,
-            _ => receipt.copied_kernel = pull.copied,
-        }
-        if path == Path::Cma && (by == By::NoMapping || wrote == Some(By::NoMapping)) {
-            receipt.refuse(Path::Mapped, Refusal::NotMapped);
-        }
-        let bytes = self.own_bytes(key, want);
-        self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
-        Ok(())
-    }
-
     pub(super) fn fin(&mut self, peer: &mut Peer, sid: u32, errno: u32, took_ns: u64, by: By) {
         failpoint::hit(Point::BeforeFin);
         let fin = Fin { errno, took_ns, cancelled: false, by };
@@ -538,44 +247,9 @@ impl Core {
             peer.rx.say_returned(peer.returns.count());
         }
     }
-
-    /// The sender has written its chunks.
-    pub(crate) fn wrote(
-        &mut self,
-        peer: &mut Peer,
-        sid: u32,
-        wrote: Wrote,
-    ) -> Result<(), Violation> {
-        let key = self.pulls.iter().copied().find(|key| {
-            matches!(
-                self.ops.get(*key).map(|op| &op.kind),
-                Some(super::op::OpKind::Recv(super::op::RecvOp { stage: RecvStage::Pulling(pull), .. }))
-                    if pull.peer == peer.id && pull.sid == sid
-            )
-        });
-        // Its report may come after the receiver had claimed all there was.
-        let Some(key) = key else { return Ok(()) };
-        if let Some(op) = self.ops.recv_mut(key)
-            && let RecvStage::Pulling(pull) = &mut op.stage
-            && let Some(shared) = &mut pull.shared
-        {
-            if shared.wrote.replace(wrote).is_some() {
-                return Err(Violation("it reported its part twice"));
-            }
-            match (shared.offered, wrote.by) {
-                (Some(_), By::Mapping) => peer.exports.worked(),
-                (Some(id), By::NoMapping) => peer.exports.failed(id),
-                _ => {}
-            }
-            if wrote.errno != 0 {
-                pull.errno = wrote.errno;
-            }
-        }
-        self.pull_step(peer, key).map(|_| ())
-    }
 }
 
-fn op_stage(core: &mut Core, key: OpKey, stage: RecvStage) {
+pub(super) fn op_stage(core: &mut Core, key: OpKey, stage: RecvStage) {
     if let Some(op) = core.ops.recv_mut(key) {
         op.stage = stage;
     }

@@ -19,7 +19,10 @@ use crate::{
     },
     failpoint::{self, Point},
     link::shm::ring::Violation,
-    wire::descriptor::{Header, Kind, Rts, Shelf},
+    wire::{
+        descriptor::{Header, Kind},
+        waiting::{Rts, Shelf},
+    },
 };
 
 /// What became of a counted gift.

@@ -12,7 +12,7 @@ use crate::{
     status::Tally,
     wire::{
         active::{Failure, Label, Verb},
-        descriptor::By,
+        waiting::By,
     },
 };
 

@@ -20,10 +20,9 @@ use crate::{
     status::Tally,
     wire::{
         active::Verb,
-        descriptor::{
-            Body, By, Cts, Eager, Fin, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Open, Opened,
-            Piece, Rts, Wrote,
-        },
+        descriptor::{Body, Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
+        region::{Open, Opened},
+        waiting::{By, Cts, Fin, Rts, Wrote},
     },
 };
 

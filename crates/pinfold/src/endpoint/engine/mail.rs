@@ -10,7 +10,7 @@ use crate::{
         parcel::{self, Parcel},
         shm::ring::Violation,
     },
-    wire::descriptor::Shelf,
+    wire::waiting::Shelf,
 };
 
 /// Parcels taken from one peer before others get their turn.

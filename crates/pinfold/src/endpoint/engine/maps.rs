@@ -27,7 +27,7 @@ use crate::{
         parcel::Extent,
         shm::{budget::Budget, lane::Tie},
     },
-    wire::descriptor::Shelf,
+    wire::waiting::Shelf,
 };
 
 /// Mappings of one endpoint. A process may have 65,530 (`vm.max_map_count`).

@@ -37,6 +37,7 @@ mod outbound;
 mod parked;
 pub(crate) mod peer;
 pub(crate) mod post;
+mod pull;
 mod push;
 pub(crate) mod queues;
 pub(crate) mod quick;

@@ -16,11 +16,12 @@ use crate::{
         Gift,
         matching::PostedKey,
         message::Received,
-        scatter::{Landing, Remote, Scatter},
+        remote::Remote,
+        scatter::{Landing, Scatter},
     },
     wire::{
         active::Verb,
-        descriptor::{Place, Wrote},
+        waiting::{Place, Wrote},
     },
 };
 

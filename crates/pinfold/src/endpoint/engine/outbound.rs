@@ -23,7 +23,8 @@ use crate::{
     sync::Ordering,
     wire::{
         active::{Label, Verb},
-        descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece, Rts},
+        descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
+        waiting::Rts,
     },
 };
 

@@ -17,13 +17,16 @@ use super::{
 };
 use crate::{
     Path,
-    endpoint::scatter::{Remote, Scatter},
+    endpoint::{remote::Remote, scatter::Scatter},
     failpoint::{self, Point},
     link::shm::{
         claim::{self, End},
         ring::Violation,
     },
-    wire::descriptor::{By, Kind, Push, Shelf, Wrote},
+    wire::{
+        descriptor::Kind,
+        waiting::{By, Push, Shelf, Wrote},
+    },
 };
 
 /// Why a chunk was not written.

@@ -18,7 +18,7 @@ use crate::{
     PeerId, Receipt,
     endpoint::handlers::{Handler, Handlers},
     link::shm::budget::Budget,
-    wire::{active::Label, descriptor::Rts},
+    wire::{active::Label, waiting::Rts},
 };
 
 /// Bytes that the handlers of one peer's messages have sent and that have not gone, at which its

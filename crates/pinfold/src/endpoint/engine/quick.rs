@@ -23,7 +23,10 @@ use crate::{
     failpoint::{self, Point},
     route::Why,
     status::Tally,
-    wire::descriptor::{Eager, Header, INLINE_MAX, Kind, Rts},
+    wire::{
+        descriptor::{Eager, Header, INLINE_MAX, Kind},
+        waiting::Rts,
+    },
 };
 
 /// Looks at a lane before a receive is posted: a message that is about to come needs no entry.

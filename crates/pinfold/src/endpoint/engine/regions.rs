@@ -23,7 +23,10 @@ use crate::{
     failpoint::{self, Point},
     link::shm::ring::Violation,
     sync::LightFence,
-    wire::descriptor::{Kind, Open, Opened, Site, Spot},
+    wire::{
+        descriptor::Kind,
+        region::{Open, Opened, Site, Spot},
+    },
 };
 
 /// Bytes of address space for the words that say whether regions stand: a cache line each.

@@ -23,6 +23,7 @@ use crate::{
     },
     error::inside,
     failpoint::{self, Point},
+    link::shm::standing,
 };
 
 pub(super) struct Mapped {
@@ -177,14 +178,12 @@ impl Mapped {
     #[inline]
     pub(super) fn confirm(&self) -> Result<()> {
         failpoint::hit(Point::InOperation);
-        // The other half is the owner's barrier, when it revokes the region.
-        self.lent.fence.issue();
         // SAFETY: as in `memory`.
         let flag = unsafe { self.lent.flag.held() };
         let stands = flag.mapping.get(self.lent.flag.offset, 8).is_some_and(|at| {
             // SAFETY: eight bytes of the mapping, at a multiple of 8, reached atomically.
             let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(at.cast_mut().cast()) };
-            word.load(Ordering::Acquire) == self.stamp
+            standing::stands(word, self.stamp, self.lent.fence)
         });
         let held = self.memory();
         if held.orphaned.load(Ordering::Relaxed) || held.tie.is_cut() {

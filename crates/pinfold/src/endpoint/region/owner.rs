@@ -15,7 +15,7 @@ use crate::{
     endpoint::shared::Shared,
     error::inside,
     failpoint::{self, Point},
-    sync::heavy_fence,
+    link::shm::standing,
 };
 
 /// Memory that peers can use by one-sided operations ([`RemoteRegion`](super::RemoteRegion)) if they
@@ -176,10 +176,9 @@ impl Region {
         drop(engine);
         failpoint::hit(Point::BeforeFlag);
         if let Some(word) = exposed.flag.word64(0) {
-            word.store(0, Ordering::SeqCst);
+            standing::take_down(word);
         }
         failpoint::hit(Point::AfterFlag);
-        heavy_fence();
         // Another region may have the flag next, with another number.
         let Some(entry) = told else { return };
         entry.turn_away();

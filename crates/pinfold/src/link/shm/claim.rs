@@ -15,7 +15,7 @@
 
 use crate::{
     sync::{AtomicU64, Ordering},
-    wire::descriptor::CHUNKS_MAX,
+    wire::waiting::CHUNKS_MAX,
 };
 
 const COUNT_BITS: u32 = 24;

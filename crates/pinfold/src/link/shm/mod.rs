@@ -10,6 +10,7 @@ pub(crate) mod lane;
 pub(crate) mod ring;
 #[cfg(not(loom))]
 pub(crate) mod segment;
+pub(crate) mod standing;
 pub(crate) mod visit;
 #[cfg(not(loom))]
 pub(crate) mod visits;

@@ -16,6 +16,7 @@ mod claims;
 mod random;
 mod rings;
 mod seqlocks;
+mod standing;
 mod visits;
 
 use std::sync::Arc;

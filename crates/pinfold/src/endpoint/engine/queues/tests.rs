@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     Path,
-    wire::{active::Verb, descriptor::Place},
+    wire::{active::Verb, waiting::Place},
 };
 
 const BUDGET: usize = 1000;

@@ -19,7 +19,7 @@ struct Fences {
 }
 
 /// The light fence that goes with [`heavy_fence`] in this process.
-fn light_fence() -> LightFence {
+pub(super) fn light_fence() -> LightFence {
     #[cfg(not(loom))]
     if pinfold_sys::barrier::global_available() {
         return LightFence::Compiler;

@@ -13,8 +13,9 @@ use crate::{
     },
     sync::{AtomicU64, Ordering},
     wire::{
-        descriptor::{Body, CHUNKS_MAX, Header, INLINE_MAX, Kind, Piece},
+        descriptor::{Body, Header, INLINE_MAX, Kind, Piece},
         layout::LINE,
+        waiting::CHUNKS_MAX,
     },
 };
 
@@ -301,6 +302,7 @@ fn sequence_numbers_go_round() {
 
 /// Messages and answers in turn, with a burst now and then that goes where only whole laps go.
 #[test]
+#[cfg_attr(miri, ignore = "a long way round; what it does otherwise is done by others")]
 fn short_laps_leave_nothing_stale_behind() {
     // After 38 and another the slots beyond the short lap are left alone; the laps of eight that
     // follow come to the very same sequence numbers after 65,535 messages.
@@ -358,7 +360,8 @@ fn laps_that_leave_slots_out_leave_nothing_stale_behind() {
             tx.acknowledged(answer(rx.consumed()));
         }
     }
-    assert!(u64::from(left_out) > messages / 1000, "{left_out} slots only were left out");
+    // It takes some hundred messages until the first.
+    assert!(cfg!(miri) || u64::from(left_out) > messages / 1000, "{left_out} slots only");
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! Memory of a peer that the kernel reaches.
+
+use std::io;
+
+use pinfold_sys::process::RemoteSegment;
+use smallvec::SmallVec;
+
+use super::scatter::PARTS_A_CALL;
+use crate::wire::waiting::Place;
+
+/// Memory of a peer, as the peer described it. Nothing about it is trusted but its length.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    parts: SmallVec<[RemoteSegment; 1]>,
+}
+
+/// Parts a peer's memory may have.
+const REMOTE_PARTS_MAX: u32 = 1 << 20;
+
+impl Remote {
+    /// No memory.
+    pub(crate) fn none() -> Remote {
+        Remote { parts: SmallVec::new() }
+    }
+
+    /// What `place` of process `pid` describes, which must be `len` bytes.
+    ///
+    /// # Errors
+    /// What reading the array of parts answered, or `EINVAL` if it does not add up.
+    pub(crate) fn fetch(pid: u32, place: Place, len: u64) -> io::Result<Remote> {
+        let invalid = || io::Error::from_raw_os_error(rustix::io::Errno::INVAL.raw_os_error());
+        let mut parts = SmallVec::new();
+        match place.parts {
+            0 if len == 0 => return Ok(Remote { parts }),
+            0 => return Err(invalid()),
+            1 => {
+                parts.push(RemoteSegment { addr: place.at, len });
+                return Ok(Remote { parts });
+            }
+            many if many > REMOTE_PARTS_MAX => return Err(invalid()),
+            _ => {}
+        }
+        let count = place.parts as usize;
+        let mut bytes = vec![0u8; count * size_of::<RemoteSegment>()];
+        let mut done = 0;
+        while done < bytes.len() {
+            let got = pinfold_sys::process::read_remote_into(
+                pid,
+                place.at + done as u64,
+                &mut bytes[done..],
+            )?;
+            if got == 0 {
+                return Err(invalid());
+            }
+            done += got;
+        }
+        let word = |at: usize| {
+            let word: [u8; 8] = std::array::from_fn(|b| bytes[at + b]);
+            u64::from_ne_bytes(word)
+        };
+        let mut sum = 0u64;
+        for i in 0..count {
+            let part = RemoteSegment { addr: word(16 * i), len: word(16 * i + 8) };
+            sum = sum.checked_add(part.len).ok_or_else(invalid)?;
+            parts.push(part);
+        }
+        if sum < len { Err(invalid()) } else { Ok(Remote { parts }) }
+    }
+
+    pub(super) fn range(&self, at: u64, len: u64) -> SmallVec<[RemoteSegment; 4]> {
+        let mut out = SmallVec::new();
+        let (mut skip, mut left) = (at, len);
+        for part in &self.parts {
+            if left == 0 || out.len() == PARTS_A_CALL {
+                break;
+            }
+            if skip >= part.len {
+                skip -= part.len;
+                continue;
+            }
+            let len = left.min(part.len - skip);
+            out.push(RemoteSegment { addr: part.addr.wrapping_add(skip), len });
+            left -= len;
+            skip = 0;
+        }
+        out
+    }
+}

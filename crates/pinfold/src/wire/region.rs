@@ -1,0 +1,142 @@
+//! What both sides say of a region: the question for it and the answer.
+
+use super::{descriptor::Body, waiting::Shelf};
+
+/// Asks the owner of a region for its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub id: u64,
+    pub secret: [u64; 2],
+    /// Where it lies in the owner's memory is asked for, not to be handed it.
+    pub by_kernel: bool,
+}
+
+impl Open {
+    pub(crate) const fn body(self) -> [u64; 4] {
+        [self.id, self.secret[0], self.secret[1], self.by_kernel as u64]
+    }
+
+    pub(crate) const fn read(body: &Body) -> Option<Open> {
+        let by_kernel = match body[3] {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        Some(Open { id: body[0], secret: [body[1], body[2]], by_kernel })
+    }
+}
+
+/// The answer to who asked for a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// There is none with this key.
+    Unknown,
+    /// It cannot be handed over just now.
+    Unshared,
+    /// It was handed over before.
+    Here(Site),
+    /// It may be read and written where it is.
+    There(Spot),
+    /// It may not, by the number of a [`Refusal`](crate::Refusal) as its owner sees it.
+    Refused(u16),
+}
+
+/// Where a region lies in memory that was handed over, and the word that says whether it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Site {
+    pub memory: Shelf,
+    pub len: u64,
+    pub flag: Shelf,
+    /// What that word holds as long as the region stands; never 0.
+    pub stamp: u64,
+    pub writable: bool,
+}
+
+/// The same, by addresses of its owner's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub memory: u64,
+    pub len: u64,
+    pub flag: u64,
+    pub stamp: u64,
+    pub writable: bool,
+}
+
+impl Opened {
+    pub(crate) const fn body(self) -> [u64; 7] {
+        match self {
+            Opened::Unknown => [1, 0, 0, 0, 0, 0, 0],
+            Opened::Unshared => [2, 0, 0, 0, 0, 0, 0],
+            Opened::Here(Site { memory, len, flag, stamp, writable }) => [
+                if writable { 4 } else { 3 },
+                memory.extent,
+                memory.offset,
+                len,
+                flag.extent,
+                flag.offset,
+                stamp,
+            ],
+            Opened::There(Spot { memory, len, flag, stamp, writable }) => {
+                [if writable { 6 } else { 5 }, memory, len, flag, stamp, 0, 0]
+            }
+            Opened::Refused(code) => [7, code as u64, 0, 0, 0, 0, 0],
+        }
+    }
+
+    pub(crate) const fn read(body: &Body) -> Option<Opened> {
+        Some(match body[0] {
+            1 => Opened::Unknown,
+            2 => Opened::Unshared,
+            kind @ (3 | 4) => Opened::Here(Site {
+                memory: Shelf { extent: body[1], offset: body[2] },
+                len: body[3],
+                flag: Shelf { extent: body[4], offset: body[5] },
+                stamp: body[6],
+                writable: kind == 4,
+            }),
+            kind @ (5 | 6) => Opened::There(Spot {
+                memory: body[1],
+                len: body[2],
+                flag: body[3],
+                stamp: body[4],
+                writable: kind == 6,
+            }),
+            7 if body[1] <= u16::MAX as u64 => Opened::Refused(body[1] as u16),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::padded, *};
+
+    proptest! {
+        #[test]
+        fn bodies_survive(a: u64, b: u64, c: u64, d: u32, e: u32, f: u16, h: bool) {
+            let open = Open { id: a, secret: [b, c], by_kernel: h };
+            prop_assert_eq!(Open::read(&padded(&open.body())), Some(open));
+            prop_assert_eq!(Open::read(&[a, b, c, a.max(2), 0, 0, 0]), None);
+            let memory = Shelf { extent: a, offset: b };
+            let flag = Shelf { extent: c, offset: u64::from(d) };
+            let site = Site { memory, len: c, flag, stamp: b, writable: h };
+            let spot = Spot { memory: b, len: c, flag: a, stamp: u64::from(e), writable: h };
+            for opened in [
+                Opened::Unknown,
+                Opened::Unshared,
+                Opened::Here(site),
+                Opened::There(spot),
+                Opened::Refused(f),
+            ] {
+                prop_assert_eq!(Opened::read(&opened.body()), Some(opened));
+            }
+        }
+
+        #[test]
+        fn any_words_are_read_without_panic(words: [u64; 7]) {
+            let _ = (Open::read(&words), Opened::read(&words));
+        }
+    }
+}
