@@ -8,4 +8,4 @@ cargo +nightly miri --version > /dev/null 2>&1 ||
 export MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=8 CARGO_TARGET_DIR=$target/miri
 export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
 cargo +nightly miri test --locked --package pinfold --lib -- \
-    arena::cells endpoint::scatter link::local::slots link::shm::model_tests sync::biased "$@"
+    arena::cells endpoint::scatter link::local::slots link::shm::model_tests "$@"

@@ -34,7 +34,12 @@ fn is_over(_thread: &thread::JoinHandle<()>) -> bool {
     #[cfg(loom)]
     return false;
     #[cfg(not(loom))]
-    return _thread.is_finished();
+    {
+        let over = _thread.is_finished();
+        // That alone does not order what the thread did before what is looked at now.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+        over
+    }
 }
 
 /// One side sends messages, each a descriptor and a line of bulk bytes; the other takes them.
