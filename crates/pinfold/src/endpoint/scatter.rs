@@ -7,7 +7,7 @@
 //! the engine when dropped early, a scope does not end before its operations have. Nothing forms
 //! a reference to the bytes meanwhile, since a peer may be copying them.
 
-use std::io;
+use std::{convert::Infallible, io};
 
 use pinfold_sys::process::{Segment, read_remote, write_remote};
 use smallvec::SmallVec;
@@ -204,6 +204,29 @@ impl Scatter {
         out
     }
 
+    /// Goes through bytes `at..at + len`, as far as they are there, part by part, each with how many
+    /// came before. Returns how many there were.
+    fn each<E>(
+        &self,
+        at: u64,
+        len: u64,
+        mut go: impl FnMut(Segment, u64) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let mut done = 0;
+        while done < len {
+            let parts = self.range(at + done, len - done);
+            if parts.is_empty() {
+                break;
+            }
+            for part in parts {
+                let bytes = part.len as u64;
+                go(part, done)?;
+                done += bytes;
+            }
+        }
+        Ok(done)
+    }
+
     /// Copies bytes `at..at + piece.len` into `piece` of a lane.
     pub(crate) fn fill(&self, lane: &LaneTx, piece: Piece, at: u64) -> Result<(), Violation> {
         if let [part] = self.parts.as_slice() {
@@ -211,47 +234,28 @@ impl Scatter {
             // SAFETY: inside the one part; readable by the invariant.
             return unsafe { lane.fill(piece, part.ptr.add(at as usize)) };
         }
-        let (mut done, mut piece) = (0, piece);
-        while piece.len > 0 {
-            let parts = self.range(at + done, u64::from(piece.len));
-            if parts.is_empty() {
-                break;
-            }
-            for part in parts {
-                let now = Piece { offset: piece.offset, len: part.len as u32 };
-                // SAFETY: `range` keeps inside the parts.
-                unsafe { lane.fill(now, part.ptr)? };
-                piece = Piece { offset: piece.offset + now.len, len: piece.len - now.len };
-                done += u64::from(now.len);
-            }
-        }
+        self.each(at, u64::from(piece.len), |part, done| {
+            let now = Piece { offset: piece.offset + done as u32, len: part.len as u32 };
+            // SAFETY: `each` keeps inside the parts.
+            unsafe { lane.fill(now, part.ptr) }
+        })?;
         Ok(())
     }
 
     /// Copies `piece` of a lane to bytes `at..`, as much of it as there is room for.
     pub(crate) fn drain(&self, lane: &LaneRx, piece: Piece, at: u64) -> Result<u64, Violation> {
         let fits = u64::from(piece.len).min(self.len.saturating_sub(at)) as u32;
-        let mut piece = Piece { offset: piece.offset, len: fits };
         if let [part] = self.parts.as_slice() {
+            let piece = Piece { offset: piece.offset, len: fits };
             // SAFETY: `at + fits` is inside the one part; writable by the invariant.
             unsafe { lane.drain(piece, part.ptr.add(at as usize))? };
             return Ok(u64::from(fits));
         }
-        let mut done = 0;
-        while piece.len > 0 {
-            let parts = self.range(at + done, u64::from(piece.len));
-            if parts.is_empty() {
-                break;
-            }
-            for part in parts {
-                let now = Piece { offset: piece.offset, len: part.len as u32 };
-                // SAFETY: `range` keeps inside the parts; writable by the invariant.
-                unsafe { lane.drain(now, part.ptr)? };
-                piece = Piece { offset: piece.offset + now.len, len: piece.len - now.len };
-                done += u64::from(now.len);
-            }
-        }
-        Ok(done)
+        self.each(at, u64::from(fits), |part, done| {
+            let now = Piece { offset: piece.offset + done as u32, len: part.len as u32 };
+            // SAFETY: `each` keeps inside the parts; writable by the invariant.
+            unsafe { lane.drain(now, part.ptr) }
+        })
     }
 
     /// Copies `bytes` to `at..`, as much as there is room for.
@@ -273,21 +277,14 @@ impl Scatter {
 
     #[cold]
     fn write_parts(&self, at: u64, bytes: &[u8]) -> u64 {
-        let mut done = 0u64;
-        while (done as usize) < bytes.len() {
-            let parts = self.range(at + done, bytes.len() as u64 - done);
-            if parts.is_empty() {
-                break;
-            }
-            for part in parts {
-                let from = &bytes[done as usize..][..part.len];
-                // SAFETY: writable by the invariant, in bounds by `range`; the caller's buffer and
-                // `bytes`, which the library owns, never overlap.
-                unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), part.ptr, part.len) };
-                done += part.len as u64;
-            }
-        }
-        done
+        let copied = self.each(at, bytes.len() as u64, |part, done| {
+            let from = &bytes[done as usize..][..part.len];
+            // SAFETY: writable by the invariant, in bounds by `each`; the caller's buffer and
+            // `bytes`, which the library owns, never overlap.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), part.ptr, part.len) };
+            Ok::<(), Infallible>(())
+        });
+        copied.unwrap_or_else(|never| match never {})
     }
 
     /// Copies the first bytes, up to `N` words of them, out for a descriptor.
@@ -319,22 +316,14 @@ impl Scatter {
         len: u64,
     ) -> io::Result<u64> {
         mapping.prepare_copy(offset, len)?;
-        let mut done = 0;
-        while done < len {
-            let parts = self.range(at + done, len - done);
-            if parts.is_empty() {
-                break;
-            }
-            for part in parts {
-                let from = mapping.get(offset + done, part.len as u64);
-                let from = from.ok_or(rustix::io::Errno::INVAL)?;
-                // SAFETY: `from` lies in the mapping, which has memory there; the part is writable
-                // by the invariant. A mapping of a peer's file is never memory of a caller.
-                unsafe { std::ptr::copy_nonoverlapping(from, part.ptr, part.len) };
-                done += part.len as u64;
-            }
-        }
-        Ok(done)
+        self.each(at, len, |part, done| {
+            let from = mapping.get(offset + done, part.len as u64);
+            let from = from.ok_or(rustix::io::Errno::INVAL)?;
+            // SAFETY: `from` lies in the mapping, which has memory there; the part is writable by
+            // the invariant. A mapping of a peer's file is never memory of a caller.
+            unsafe { std::ptr::copy_nonoverlapping(from, part.ptr, part.len) };
+            Ok(())
+        })
     }
 
     /// Copies the `len` bytes at `at` of this to `offset` of a peer's arena.
@@ -349,24 +338,16 @@ impl Scatter {
         len: u64,
     ) -> io::Result<u64> {
         mapping.prepare_copy(offset, len)?;
-        let mut done = 0;
-        while done < len {
-            let parts = self.range(at + done, len - done);
-            if parts.is_empty() {
-                break;
-            }
-            for part in parts {
-                let to = mapping.get_mut(offset + done, part.len as u64);
-                let to = to.ok_or(rustix::io::Errno::INVAL)?;
-                // SAFETY: `to` lies in the mapping, which is writable and has memory there; the part
-                // is readable by the invariant. A mapping of a peer's file is never memory of a
-                // caller. The peer named these bytes for the purpose, and waits for word of the end
-                // before it uses them otherwise.
-                unsafe { std::ptr::copy_nonoverlapping(part.ptr, to, part.len) };
-                done += part.len as u64;
-            }
-        }
-        Ok(done)
+        self.each(at, len, |part, done| {
+            let to = mapping.get_mut(offset + done, part.len as u64);
+            let to = to.ok_or(rustix::io::Errno::INVAL)?;
+            // SAFETY: `to` lies in the mapping, which is writable and has memory there; the part is
+            // readable by the invariant. A mapping of a peer's file is never memory of a caller. The
+            // peer named these bytes for the purpose, and waits for word of the end before it uses
+            // them otherwise.
+            unsafe { std::ptr::copy_nonoverlapping(part.ptr, to, part.len) };
+            Ok(())
+        })
     }
 
     /// Reads `len` bytes of process `pid`, from byte `from` of `remote`, to byte `at` of this.
