@@ -35,8 +35,9 @@ pub(super) struct Mapped {
     pub own: bool,
 }
 
-/// Done by this processor, in one copy.
-fn receipt(len: usize) -> Receipt {
+/// Of what was done by this processor, in one copy.
+#[inline(always)]
+pub(super) fn receipt(len: usize) -> Receipt {
     let mut receipt = Receipt::new(Path::Mapped, len as u64);
     receipt.copied_user = len as u64;
     receipt
@@ -44,24 +45,23 @@ fn receipt(len: usize) -> Receipt {
 
 impl Mapped {
     #[inline(always)]
-    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
+    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         let at = self.writable(offset, data.len())?;
         self.put(at, data);
-        self.confirm()?;
-        Ok(receipt(data.len()))
+        self.confirm()
     }
 
     #[inline(always)]
-    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         let at = self.readable(offset, into.len())?;
         self.get(at, into);
         // What was read before the look.
         fence(Ordering::Acquire);
-        self.confirm()?;
-        Ok(receipt(into.len()))
+        self.confirm()
     }
 
-    pub(super) fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {
+    /// Returns how many bytes.
+    pub(super) fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<usize> {
         let mut bytes = 0;
         for (offset, data) in parts {
             self.writable(*offset, data.len())?;
@@ -72,10 +72,11 @@ impl Mapped {
             self.put(at, data);
         }
         self.confirm()?;
-        Ok(receipt(bytes))
+        Ok(bytes)
     }
 
-    pub(super) fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Receipt> {
+    /// Returns how many bytes.
+    pub(super) fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<usize> {
         let mut bytes = 0;
         for (offset, into) in parts.iter() {
             self.readable(*offset, into.len())?;
@@ -87,7 +88,7 @@ impl Mapped {
         }
         fence(Ordering::Acquire);
         self.confirm()?;
-        Ok(receipt(bytes))
+        Ok(bytes)
     }
 
     pub(super) fn flush(&self) -> Result<()> {

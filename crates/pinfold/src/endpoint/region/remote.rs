@@ -8,7 +8,11 @@ use std::{
     },
 };
 
-use super::{RegionKey, Rights, by_kernel::ByKernel, mapped::Mapped};
+use super::{
+    RegionKey, Rights,
+    by_kernel::ByKernel,
+    mapped::{self, Mapped},
+};
 use crate::{
     Error, Path, PeerId, Receipt, Refusal, Result,
     endpoint::{
@@ -45,6 +49,24 @@ enum Access {
 }
 
 use Access::{ByKernel as Kernel, Mapped as Here};
+
+impl Inner {
+    /// Counts a write through the mapping. The receipt is made last: one that is moved about is read
+    /// again by loads wider than the stores that wrote it, which wait until those have left the
+    /// processor; and they queue behind what was written to the peer.
+    #[inline(always)]
+    fn wrote(&self, bytes: usize) -> Receipt {
+        self.tallies.wrote(bytes as u64);
+        mapped::receipt(bytes)
+    }
+
+    /// As [`Inner::wrote`], of a read.
+    #[inline(always)]
+    fn read(&self, bytes: usize) -> Receipt {
+        self.tallies.read(bytes as u64);
+        mapped::receipt(bytes)
+    }
+}
 
 impl RemoteRegion {
     pub(crate) fn open(
@@ -127,12 +149,17 @@ impl RemoteRegion {
     /// denies what it allowed when the pair met; [`Error::Forked`].
     #[inline]
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
-        let receipt = match &self.0.access {
-            Here(mapped) => mapped.write(offset, data),
-            Kernel(region) => region.write_one(offset, data),
-        }?;
-        self.0.tallies.wrote(receipt.bytes);
-        Ok(receipt)
+        match &self.0.access {
+            Here(mapped) => {
+                mapped.write(offset, data)?;
+                Ok(self.0.wrote(data.len()))
+            }
+            Kernel(region) => {
+                let receipt = region.write_one(offset, data)?;
+                self.0.tallies.wrote(receipt.bytes);
+                Ok(receipt)
+            }
+        }
     }
 
     /// Reads the bytes at `offset`. Eight aligned bytes are always read together, unless the kernel
@@ -142,12 +169,17 @@ impl RemoteRegion {
     /// As [`RemoteRegion::write`], but for `ReadOnly`; what was read means nothing then.
     #[inline]
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
-        let receipt = match &self.0.access {
-            Here(mapped) => mapped.read(offset, into),
-            Kernel(region) => region.read_one(offset, into),
-        }?;
-        self.0.tallies.read(receipt.bytes);
-        Ok(receipt)
+        match &self.0.access {
+            Here(mapped) => {
+                mapped.read(offset, into)?;
+                Ok(self.0.read(into.len()))
+            }
+            Kernel(region) => {
+                let receipt = region.read_one(offset, into)?;
+                self.0.tallies.read(receipt.bytes);
+                Ok(receipt)
+            }
+        }
     }
 
     /// Writes several parts, in order. All of them are checked before the first is written. The
@@ -156,12 +188,17 @@ impl RemoteRegion {
     /// # Errors
     /// As [`RemoteRegion::write`].
     pub fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {
-        let receipt = match &self.0.access {
-            Here(mapped) => mapped.write_vectored(parts),
-            Kernel(region) => region.write(parts),
-        }?;
-        self.0.tallies.wrote(receipt.bytes);
-        Ok(receipt)
+        match &self.0.access {
+            Here(mapped) => {
+                let bytes = mapped.write_vectored(parts)?;
+                Ok(self.0.wrote(bytes))
+            }
+            Kernel(region) => {
+                let receipt = region.write(parts)?;
+                self.0.tallies.wrote(receipt.bytes);
+                Ok(receipt)
+            }
+        }
     }
 
     /// Reads several parts, in order. All of them are checked before the first is read. The kernel
@@ -170,12 +207,17 @@ impl RemoteRegion {
     /// # Errors
     /// As [`RemoteRegion::read`].
     pub fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Receipt> {
-        let receipt = match &self.0.access {
-            Here(mapped) => mapped.read_vectored(parts),
-            Kernel(region) => region.read(parts),
-        }?;
-        self.0.tallies.read(receipt.bytes);
-        Ok(receipt)
+        match &self.0.access {
+            Here(mapped) => {
+                let bytes = mapped.read_vectored(parts)?;
+                Ok(self.0.read(bytes))
+            }
+            Kernel(region) => {
+                let receipt = region.read(parts)?;
+                self.0.tallies.read(receipt.bytes);
+                Ok(receipt)
+            }
+        }
     }
 
     /// Returns when all processors see what this thread has written, in this region and others. A
