@@ -244,6 +244,31 @@ fn in_any_order_while_their_giver_is_busy() {
     wait_for_empty(&ours, &arena);
 }
 
+/// Clones that were given before a handoff, and given back before it, are back when it is.
+#[test]
+fn what_came_back_before_is_back() {
+    let (ours, to_them, theirs, to_us) = pair("handoff-before", builder(), builder());
+    let arena = Arena::new().unwrap();
+    let mut memory = arena.alloc(4096).unwrap();
+    for round in 0..100 {
+        stamp::fill(&mut memory, round);
+        let gift = Gift::from(memory);
+        for _ in 0..5 {
+            ours.give(to_them, round, gift.clone()).unwrap();
+            check(&theirs.recv_view(to_us, round).unwrap(), round);
+        }
+        let mut handoff = ours.handoff(to_them, round, gift);
+        drop(theirs.recv_view(to_us, round).unwrap());
+        let back = loop {
+            if let Some((receipt, gift)) = handoff.try_wait() {
+                receipt.unwrap();
+                break gift;
+            }
+        };
+        memory = back.into_arena_buf().expect("nobody looks at a clone any more");
+    }
+}
+
 #[test]
 fn a_view_is_void_once_the_connection_is_closed() {
     for theirs in [true, false] {

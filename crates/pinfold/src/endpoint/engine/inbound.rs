@@ -69,7 +69,11 @@ impl Core {
                 verb => self.active_announced(peer, header.aux(), verb, Rts::read(&body))?,
             },
             Kind::Cts => self.answered(peer, header.aux(), &body)?,
-            Kind::Fin => self.fetched(peer, header.aux(), Fin::read(&body))?,
+            Kind::Fin => {
+                self.fetched(peer, header.aux(), Fin::read(&body))?;
+                // What was given back before this was said is back, too.
+                self.collect_gifts(peer);
+            }
             Kind::Wrote => self.wrote(peer, header.aux(), Wrote::read(&body))?,
             Kind::Cancel => self.taken_back(peer, header.aux()),
             Kind::Open => self.asked(peer, header.aux(), Open::read(&body))?,
