@@ -4,6 +4,8 @@
 
 use std::sync::atomic::Ordering;
 
+use pinfold_sys::clock;
+
 use super::{Region, WORD, last_word};
 use crate::perf::{
     fail::{Fail, Result},
@@ -33,7 +35,14 @@ impl Subject for Writing<'_> {
         let region = &mut *self.region;
         region.received += 1;
         let word = region.own.word64(last_word(self.message.len())).ok_or(Fail::Gone)?;
-        region.watch.until(|| word.load(Ordering::Acquire) == region.received)
+        region.watch.until(|| {
+            let here = word.load(Ordering::Acquire) == region.received;
+            if !here {
+                // As any loop that polls a flag: between two looks the writer gets the line.
+                clock::relax();
+            }
+            here
+        })
     }
 
     fn exchange(&mut self, _: &Messages, _: &mut Messages, _: usize) -> Result<()> {
