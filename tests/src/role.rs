@@ -5,6 +5,8 @@ use std::{
     env,
     io::{self, BufRead, Write},
     str::FromStr,
+    sync::atomic::{AtomicU64, Ordering},
+    thread::{self, ScopedJoinHandle},
     time::Duration,
 };
 
@@ -152,4 +154,19 @@ pub fn await_go(endpoint: &Endpoint, peer: PeerId) {
 /// If the other side is gone.
 pub fn go(endpoint: &Endpoint, peer: PeerId) {
     endpoint.send(peer, GO, b"go").unwrap();
+}
+
+/// Says how much of a flood was `sent` once nothing has moved for a while, or the thread that sends it
+/// has ended.
+pub fn say_when_still(sent: &AtomicU64, flood: &ScopedJoinHandle<'_, ()>) {
+    let mut last = u64::MAX;
+    loop {
+        thread::sleep(Duration::from_millis(400));
+        let now = sent.load(Ordering::Relaxed);
+        if now == last || flood.is_finished() {
+            break;
+        }
+        last = now;
+    }
+    say(format_args!("has come to a stop after {}", sent.load(Ordering::Relaxed)));
 }

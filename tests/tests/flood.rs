@@ -196,17 +196,7 @@ fn spring(args: &Args) {
     let sent = AtomicU64::new(0);
     thread::scope(|scope| {
         let flood = scope.spawn(|| pour(&endpoint, peer, me, &sent));
-        // Until nothing has moved for a while.
-        let mut last = u64::MAX;
-        loop {
-            thread::sleep(Duration::from_millis(400));
-            let now = sent.load(Ordering::Relaxed);
-            if now == last || flood.is_finished() {
-                break;
-            }
-            last = now;
-        }
-        say(format_args!("has come to a stop after {}", sent.load(Ordering::Relaxed)));
+        role::say_when_still(&sent, &flood);
     });
     let counters = endpoint.counters();
     assert!(counters.credit_stalls + counters.room_stalls > 0, "{counters:?}");

@@ -140,16 +140,7 @@ pub fn dripping(_: &Args) {
                 sent.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let mut last = u64::MAX;
-        loop {
-            thread::sleep(Duration::from_millis(400));
-            let now = sent.load(Ordering::Relaxed);
-            if now == last || flood.is_finished() {
-                break;
-            }
-            last = now;
-        }
-        say(format_args!("has come to a stop after {}", sent.load(Ordering::Relaxed)));
+        role::say_when_still(&sent, &flood);
     });
     // Behind the last one.
     let _ = endpoint.request(peer, ECHO, b"").wait().unwrap_err();
@@ -397,16 +388,7 @@ pub fn probing(args: &Args) {
                 sent.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let mut last = u64::MAX;
-        loop {
-            thread::sleep(Duration::from_millis(400));
-            let now = sent.load(Ordering::Relaxed);
-            if now == last || flood.is_finished() {
-                break;
-            }
-            last = now;
-        }
-        say(format_args!("has come to a stop after {}", sent.load(Ordering::Relaxed)));
+        role::say_when_still(&sent, &flood);
         assert_eq!(hear(), "answer");
         *gate.0.lock().unwrap() = true;
         gate.1.notify_all();
