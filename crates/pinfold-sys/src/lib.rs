@@ -7,6 +7,7 @@
 //! - [`memfd`], [`mapping`]: memory that two processes share.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
+//! - [`block`]: memory copied and zeroed, by every algorithm there is.
 //! - [`poll`]: sleeping until something happens.
 //! - [`trial`], [`child`], [`cpu`]: finding out what is allowed here, without coming to harm.
 //!
@@ -15,6 +16,7 @@
 
 pub mod affinity;
 pub mod barrier;
+pub mod block;
 pub mod child;
 pub mod clock;
 pub mod cpu;

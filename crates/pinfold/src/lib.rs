@@ -10,6 +10,7 @@
 //! - [`status`]: what endpoints tell about themselves, and reading it from outside.
 //! - [`route`]: the cost model, its calibration, the choice of path, receipts.
 //! - `arena`: memory of this process that its peers can map.
+//! - [`blockmem`]: copying and zeroing blocks of memory, each by the algorithm that suits it.
 //! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`).
 //! - `wire`: the bytes two processes share; nothing else knows an offset.
 //! - `sync`: the atomics, and a lock that is almost free for one thread.
@@ -20,6 +21,8 @@
 
 #[cfg(not(loom))]
 mod arena;
+#[cfg(not(loom))]
+pub mod blockmem;
 #[cfg(not(loom))]
 mod endpoint;
 #[cfg(not(loom))]

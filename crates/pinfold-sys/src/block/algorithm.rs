@@ -1,0 +1,184 @@
+//! The algorithms: which instructions, what is fetched ahead, and where the stores go.
+
+use std::{fmt, str::FromStr};
+
+/// The instructions that move the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Isa {
+    /// The C library's `memcpy` and `memset`, which choose for themselves.
+    Libc,
+    /// A loop over 8-byte words; the portable fallback.
+    Word,
+    /// `rep movsb` and `rep stosb`.
+    Rep,
+    /// A loop over cache lines, 16 bytes an instruction.
+    Sse2,
+    /// A loop over cache lines, 32 bytes an instruction.
+    Avx2,
+    /// A loop over cache lines, 64 bytes an instruction.
+    Avx512,
+}
+
+/// What is brought into the cache before it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Prefetch {
+    /// What the processor fetches by itself.
+    None,
+    /// The source, in blocks of 8 KiB before each is copied (Calhoun, Fig. 4.1).
+    Source,
+    /// The destination, to be written (`prefetchw`).
+    Destination,
+}
+
+/// Where the stores go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Stores {
+    /// Into this core's cache.
+    Temporal,
+    /// Past the caches, and fenced before the copy ends.
+    Streaming,
+}
+
+/// A way to copy or to zero a block of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Algorithm(u8);
+
+const ISAS: [Isa; 6] = [Isa::Libc, Isa::Word, Isa::Rep, Isa::Sse2, Isa::Avx2, Isa::Avx512];
+const PREFETCHES: [Prefetch; 3] = [Prefetch::None, Prefetch::Source, Prefetch::Destination];
+const STORES: [Stores; 2] = [Stores::Temporal, Stores::Streaming];
+
+impl Algorithm {
+    /// What the C library does.
+    pub const LIBC: Algorithm = Algorithm(0);
+
+    /// How many there could be: ids are below this.
+    pub const COUNT: usize = ISAS.len() * PREFETCHES.len() * STORES.len();
+
+    /// The algorithm of these parts. `None`: there is no such one. The C library decides for itself,
+    /// and string instructions have no streaming form.
+    pub const fn new(isa: Isa, prefetch: Prefetch, stores: Stores) -> Option<Algorithm> {
+        match (isa, prefetch, stores) {
+            (Isa::Libc, Prefetch::None, Stores::Temporal) => {}
+            (Isa::Libc, ..) | (Isa::Rep, _, Stores::Streaming) => return None,
+            _ => {}
+        }
+        let (isa, prefetch, stores) = (isa as u8, prefetch as u8, stores as u8);
+        Some(Algorithm((isa * PREFETCHES.len() as u8 + prefetch) * STORES.len() as u8 + stores))
+    }
+
+    /// Every algorithm there is, also those that this processor lacks, the simplest first.
+    pub fn all() -> impl Iterator<Item = Algorithm> {
+        (0..Algorithm::COUNT as u8).filter_map(Algorithm::from_id)
+    }
+
+    /// A number for tables, below [`Algorithm::COUNT`]. The same in every build of this version.
+    pub const fn id(self) -> u8 {
+        self.0
+    }
+
+    /// The algorithm of that number.
+    pub const fn from_id(id: u8) -> Option<Algorithm> {
+        let (stores, rest) = (id as usize % STORES.len(), id as usize / STORES.len());
+        let (prefetch, isa) = (rest % PREFETCHES.len(), rest / PREFETCHES.len());
+        if isa >= ISAS.len() {
+            return None;
+        }
+        Algorithm::new(ISAS[isa], PREFETCHES[prefetch], STORES[stores])
+    }
+
+    /// Which instructions.
+    pub const fn isa(self) -> Isa {
+        ISAS[self.0 as usize / (PREFETCHES.len() * STORES.len())]
+    }
+
+    /// What is fetched ahead.
+    pub const fn prefetch(self) -> Prefetch {
+        PREFETCHES[self.0 as usize / STORES.len() % PREFETCHES.len()]
+    }
+
+    /// Where the stores go.
+    pub const fn stores(self) -> Stores {
+        STORES[self.0 as usize % STORES.len()]
+    }
+}
+
+/// As in `avx2`, `avx2+source`, `avx2+destination+streaming`.
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.isa() {
+            Isa::Libc => "libc",
+            Isa::Word => "word",
+            Isa::Rep => "rep",
+            Isa::Sse2 => "sse2",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        })?;
+        f.write_str(match self.prefetch() {
+            Prefetch::None => "",
+            Prefetch::Source => "+source",
+            Prefetch::Destination => "+destination",
+        })?;
+        f.write_str(match self.stores() {
+            Stores::Temporal => "",
+            Stores::Streaming => "+streaming",
+        })
+    }
+}
+
+impl fmt::Debug for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Algorithm({self})")
+    }
+}
+
+/// There is no such algorithm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownAlgorithm(pub String);
+
+impl fmt::Display for UnknownAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no copy algorithm {:?}; known are", self.0)?;
+        Algorithm::all().try_for_each(|algorithm| write!(f, " {algorithm}"))
+    }
+}
+
+impl std::error::Error for UnknownAlgorithm {}
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Algorithm, UnknownAlgorithm> {
+        Algorithm::all()
+            .find(|algorithm| algorithm.to_string() == name)
+            .ok_or_else(|| UnknownAlgorithm(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_are_unique() {
+        let all: Vec<Algorithm> = Algorithm::all().collect();
+        // One of the C library's, three of `rep`, six of each other.
+        assert_eq!(all.len(), 1 + 3 + 4 * 6);
+        for algorithm in &all {
+            assert_eq!(algorithm.to_string().parse(), Ok(*algorithm));
+            assert_eq!(Algorithm::from_id(algorithm.id()), Some(*algorithm));
+            let (isa, prefetch, stores) =
+                (algorithm.isa(), algorithm.prefetch(), algorithm.stores());
+            assert_eq!(Algorithm::new(isa, prefetch, stores), Some(*algorithm));
+        }
+        assert_eq!(
+            Algorithm::new(Isa::Libc, Prefetch::None, Stores::Temporal),
+            Some(Algorithm::LIBC)
+        );
+        assert_eq!(Algorithm::from_id(Algorithm::COUNT as u8), None);
+        let why = "mmx".parse::<Algorithm>().unwrap_err().to_string();
+        assert!(why.contains("avx2+source+streaming"), "{why}");
+    }
+}
