@@ -126,3 +126,19 @@ fn nothing_overlaps_nothing() {
     let (first, last) = (std::ptr::null(), std::ptr::null::<u8>().wrapping_sub(1));
     assert!(!overlaps(first, last, 4096) && !overlaps(last, first, 4096));
 }
+
+#[test]
+fn lines_are_flushed_and_timed() {
+    let memory: Vec<u8> = (0..1000).map(|i| (i % 251) as u8).collect();
+    let here = cfg!(all(target_arch = "x86_64", not(miri)));
+    for part in [&memory[..], &memory[5..6], &memory[60..70], &memory[7..7]] {
+        assert_eq!(flush(part), here);
+    }
+    assert!(memory.iter().enumerate().all(|(i, &byte)| byte == (i % 251) as u8));
+    let timer = std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|info| info.contains("rdtscp"));
+    // SAFETY: the vector has a first byte.
+    let ticks = unsafe { read_line_ticks(memory.as_ptr()) };
+    assert_eq!(ticks.is_some(), here && timer);
+    // How long it takes is for others to judge. Not nothing, not for ever.
+    assert!(ticks.is_none_or(|ticks| (1..1 << 40).contains(&ticks)), "{ticks:?}");
+}
