@@ -49,7 +49,7 @@ pub fn hypervisor() -> Option<String> {
 
 /// What `CPUID` answers: eax, ebx, ecx, edx; zeros where the processor has no such leaf.
 #[cfg(target_arch = "x86_64")]
-fn leaf(number: u32) -> [u32; 4] {
+pub(crate) fn leaf(number: u32) -> [u32; 4] {
     use std::arch::x86_64::__cpuid_count;
     // Newer compilers call it safe.
     #[allow(unused_unsafe)]

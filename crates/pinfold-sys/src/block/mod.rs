@@ -2,41 +2,139 @@
 //! instructions, all with the same functions, and one place that goes to them.
 //!
 //! Which one suits is decided elsewhere. Contents may be written by others meanwhile (the memory may
-//! be shared with another process): then what arrives is any mixture, and nothing worse.
+//! be shared with another process): then what arrives is any mixture, and nothing worse. So the loops
+//! are made of named instructions on raw pointers, which the compiler takes for nothing else.
 #![allow(unsafe_code)]
 // Invariant: nothing outside of `[from, from + len)` is read, nothing outside of `[to, to + len)` is
 // written, no instruction is executed that the processor lacks, and streaming stores are fenced
 // before the function returns.
 
 mod algorithm;
+mod fetch;
+mod libc;
+mod line;
+mod lines;
+mod support;
+#[cfg(test)]
+mod tests;
+mod word;
+
+/// Compiled for x86-64, not under Miri, which knows none of these instructions.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod avx2;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod avx512;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod rep;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod sse2;
 
 pub use algorithm::{Algorithm, Isa, Prefetch, Stores, UnknownAlgorithm};
+pub use line::{flush, read_line_ticks};
 
 impl Algorithm {
     /// Whether this processor, and the system on it, can execute it. A nanosecond.
+    #[inline]
     pub fn is_supported(self) -> bool {
-        self.isa() == Isa::Libc
+        support::has(self.id().into())
     }
 }
 
 /// Copies `len` bytes by `algorithm`; by [`Algorithm::LIBC`] where the processor lacks it.
 ///
+/// A few nanoseconds, and what the copy takes. Streaming stores are visible to all others before
+/// anything that this thread stores after it returns.
+///
 /// # Safety
 /// `from` must be readable and `to` writable for `len` bytes, and the two must not overlap.
 #[inline]
 pub unsafe fn copy(algorithm: Algorithm, from: *const u8, to: *mut u8, len: usize) {
-    let _ = algorithm;
-    // SAFETY: as the caller promised.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+    if algorithm == Algorithm::LIBC || !algorithm.is_supported() {
+        // SAFETY: as the caller promised.
+        return unsafe { libc::copy(from, to, len) };
+    }
+    let (prefetch, stores) = (algorithm.prefetch(), algorithm.stores());
+    // SAFETY: as the caller promised, and the processor has the instructions.
+    unsafe {
+        match algorithm.isa() {
+            Isa::Word => word::copy(prefetch, stores, from, to, len),
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Isa::Rep => rep::copy(prefetch, from, to, len),
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Isa::Sse2 => sse2::copy(prefetch, stores, from, to, len),
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Isa::Avx2 => avx2::copy(prefetch, stores, from, to, len),
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Isa::Avx512 => avx512::copy(prefetch, stores, from, to, len),
+            _ => libc::copy(from, to, len),
+        }
+    }
+}
+
+/// Copies `len` bytes whose old and new places may overlap: by `algorithm` if they do not, else by
+/// the C library's `memmove`.
+///
+/// # Safety
+/// `from` must be readable and `to` writable for `len` bytes.
+#[inline]
+pub unsafe fn copy_overlapping(algorithm: Algorithm, from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: as the caller promised; what overlaps goes the one way that allows it.
+    unsafe {
+        if overlaps(from, to, len) {
+            libc::copy_overlapping(from, to, len);
+        } else {
+            copy(algorithm, from, to, len);
+        }
+    }
+}
+
+/// Whether `len` bytes at each of the two have a byte in common.
+#[inline]
+pub fn overlaps(from: *const u8, to: *const u8, len: usize) -> bool {
+    from.addr().abs_diff(to.addr()) < len
 }
 
 /// Zeroes `len` bytes by `algorithm`; by [`Algorithm::LIBC`] where the processor lacks it.
+///
+/// Nothing is read, so there is no source to fetch. As for [`copy`] otherwise.
 ///
 /// # Safety
 /// `to` must be writable for `len` bytes.
 #[inline]
 pub unsafe fn zero(algorithm: Algorithm, to: *mut u8, len: usize) {
-    let _ = algorithm;
-    // SAFETY: as the caller promised.
-    unsafe { std::ptr::write_bytes(to, 0, len) };
+    if algorithm == Algorithm::LIBC || !algorithm.is_supported() {
+        // SAFETY: as the caller promised.
+        return unsafe { libc::zero(to, len) };
+    }
+    let (prefetch, stores) = (algorithm.prefetch(), algorithm.stores());
+    // SAFETY: as the caller promised, and the processor has the instructions.
+    unsafe {
+        match algorithm.isa() {
+            Isa::Word => word::zero(prefetch, stores, to, len),
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Isa::Rep => rep::zero(prefetch, to, len),
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Isa::Sse2 => sse2::zero(prefetch, stores, to, len),
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Isa::Avx2 => avx2::zero(prefetch, stores, to, len),
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Isa::Avx512 => avx512::zero(prefetch, stores, to, len),
+            _ => libc::zero(to, len),
+        }
+    }
+}
+
+/// Makes this thread's streaming stores visible before any store that comes after.
+#[inline(always)]
+fn fence() {
+    #[cfg(test)]
+    if tests::fence_left_out() {
+        return;
+    }
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: every x86-64 processor has the instruction, which orders memory and changes nothing. It
+    // may touch memory as far as the compiler knows, so that nothing moves across it.
+    unsafe {
+        std::arch::asm!("sfence", options(nostack, preserves_flags));
+    }
 }

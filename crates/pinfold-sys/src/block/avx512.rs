@@ -1,0 +1,93 @@
+//! Cache lines, 64 bytes an instruction.
+
+use std::arch::asm;
+
+use super::{Prefetch, Stores, lines};
+
+/// Copies `len` bytes.
+///
+/// # Safety
+/// As for [`copy`](super::copy), and the processor has AVX-512F and what `prefetch` asks for.
+pub(super) unsafe fn copy(
+    prefetch: Prefetch,
+    stores: Stores,
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
+) {
+    // SAFETY: as the caller promised.
+    unsafe { lines::copy::<Avx512>(prefetch, stores, from, to, len) };
+}
+
+/// Zeroes `len` bytes.
+///
+/// # Safety
+/// As for [`zero`](super::zero), and the processor has AVX-512F and what `prefetch` asks for.
+pub(super) unsafe fn zero(prefetch: Prefetch, stores: Stores, to: *mut u8, len: usize) {
+    // SAFETY: as the caller promised.
+    unsafe { lines::zero::<Avx512>(prefetch, stores, to, len) };
+}
+
+/// A line as one register of 64 bytes.
+struct Avx512;
+
+impl lines::Line for Avx512 {
+    #[inline(always)]
+    unsafe fn copy<const AT: usize, const STREAMING: bool>(from: *const u8, to: *mut u8) {
+        macro_rules! line {
+            ($store:literal) => {
+                asm!(
+                    "vmovdqu64 zmm0, [{from} + {at}]",
+                    concat!($store, " [{to} + {at}], zmm0"),
+                    from = in(reg) from,
+                    to = in(reg) to,
+                    at = const AT,
+                    out("xmm0") _,
+                    options(nostack, preserves_flags),
+                )
+            };
+        }
+        // SAFETY: the caller promised the line and the instructions; what is streamed is aligned.
+        unsafe {
+            if STREAMING {
+                line!("vmovntdq");
+            } else {
+                line!("vmovdqu64");
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn zero<const AT: usize, const STREAMING: bool>(to: *mut u8) {
+        macro_rules! line {
+            ($store:literal) => {
+                asm!(
+                    "vpxorq zmm0, zmm0, zmm0",
+                    concat!($store, " [{to} + {at}], zmm0"),
+                    to = in(reg) to,
+                    at = const AT,
+                    out("xmm0") _,
+                    options(nostack, preserves_flags),
+                )
+            };
+        }
+        // SAFETY: as in `copy`.
+        unsafe {
+            if STREAMING {
+                line!("vmovntdq");
+            } else {
+                line!("vmovdqu64");
+            }
+        }
+    }
+
+    /// Narrow instructions are slow as long as the wide registers are in use.
+    #[inline(always)]
+    unsafe fn leave() {
+        // SAFETY: the caller promised the instructions. They change all registers of vectors, which is
+        // what a call may do.
+        unsafe {
+            asm!("vzeroupper", clobber_abi("sysv64"), options(nostack, nomem, preserves_flags));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What is brought into the cache before it is needed. Other processors than x86-64 see to that
+//! themselves.
+
+use super::{Prefetch, lines::LINE};
+
+/// Before `len` bytes are copied from `from` to `to`.
+///
+/// # Safety
+/// The processor has the instruction.
+#[inline(always)]
+pub(super) unsafe fn copying(prefetch: Prefetch, from: *const u8, to: *mut u8, len: usize) {
+    match prefetch {
+        Prefetch::None => {}
+        // SAFETY: as the caller promised.
+        Prefetch::Source => unsafe { to_read(from, len) },
+        // SAFETY: as the caller promised.
+        Prefetch::Destination => unsafe { to_write(to, len) },
+    }
+}
+
+/// Before `len` bytes at `to` are zeroed, which reads nothing: only the destination can be fetched.
+///
+/// # Safety
+/// The processor has the instruction.
+#[inline(always)]
+pub(super) unsafe fn zeroing(prefetch: Prefetch, to: *mut u8, len: usize) {
+    match prefetch {
+        Prefetch::None | Prefetch::Source => {}
+        // SAFETY: as the caller promised.
+        Prefetch::Destination => unsafe { to_write(to, len) },
+    }
+}
+
+/// Fetches to read once, so that little else leaves the caches for it (Calhoun, section 4.2).
+///
+/// # Safety
+/// None that matters: a hint faults nowhere.
+#[inline(always)]
+unsafe fn to_read(from: *const u8, len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for at in (0..len).step_by(LINE) {
+        let from = from.wrapping_add(at);
+        // SAFETY: every x86-64 processor has the instruction, and it changes nothing.
+        unsafe {
+            std::arch::asm!("prefetchnta [{from}]", from = in(reg) from,
+                options(nostack, preserves_flags, readonly));
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (from, len, LINE);
+}
+
+/// Fetches to write.
+///
+/// # Safety
+/// The processor has the instruction.
+#[inline(always)]
+unsafe fn to_write(to: *mut u8, len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for at in (0..len).step_by(LINE) {
+        let to = to.wrapping_add(at);
+        // SAFETY: the processor has the instruction; it faults nowhere and changes nothing.
+        unsafe {
+            std::arch::asm!("prefetchw [{to}]", to = in(reg) to,
+                options(nostack, preserves_flags, readonly));
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (to, len, LINE);
+}

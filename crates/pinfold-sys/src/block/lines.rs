@@ -1,0 +1,184 @@
+//! The loops over cache lines, one for all sets of instructions that go by lines: as in Calhoun's
+//! Fig. 4.1, a block is fetched, then copied line by line; then comes the next.
+
+use super::{Prefetch, Stores, fence, fetch, libc};
+
+/// Bytes of a cache line.
+pub(super) const LINE: usize = 64;
+
+/// Bytes fetched before they are used: enough to pay for opening a row of the memory, few enough to
+/// stay in the first cache (Calhoun, section 4.1).
+pub(super) const BLOCK: usize = 8 << 10;
+
+/// Below that many bytes the C library is as good as anything.
+pub(super) const SHORT: usize = 256;
+
+// A block has at least one line, and what is not short has a line at either end.
+const _: () = assert!(BLOCK.is_multiple_of(4 * LINE) && SHORT >= 2 * LINE);
+
+/// How a set of instructions moves one line.
+pub(super) trait Line {
+    /// Copies the line at `from + AT` to `to + AT`.
+    ///
+    /// # Safety
+    /// The processor has the instructions; that line of `from` can be read, that of `to` written. To
+    /// stream, `to` is a multiple of [`LINE`].
+    unsafe fn copy<const AT: usize, const STREAMING: bool>(from: *const u8, to: *mut u8);
+
+    /// Zeroes the line at `to + AT`.
+    ///
+    /// # Safety
+    /// As for [`Line::copy`].
+    unsafe fn zero<const AT: usize, const STREAMING: bool>(to: *mut u8);
+
+    /// What these instructions want done after the last of them.
+    ///
+    /// # Safety
+    /// The processor has the instructions.
+    #[inline(always)]
+    unsafe fn leave() {}
+}
+
+/// Copies `len` bytes.
+///
+/// # Safety
+/// As for [`copy`](super::copy), and the processor has what `L` and `prefetch` ask for.
+pub(super) unsafe fn copy<L: Line>(
+    prefetch: Prefetch,
+    stores: Stores,
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
+) {
+    // SAFETY: as the caller promised; the loops are for what is not short.
+    unsafe {
+        match stores {
+            _ if len < SHORT => libc::copy(from, to, len),
+            Stores::Temporal => copy_long::<L, false>(prefetch, from, to, len),
+            Stores::Streaming => copy_long::<L, true>(prefetch, from, to, len),
+        }
+    }
+}
+
+/// Zeroes `len` bytes.
+///
+/// # Safety
+/// As for [`zero`](super::zero), and the processor has what `L` and `prefetch` ask for.
+pub(super) unsafe fn zero<L: Line>(prefetch: Prefetch, stores: Stores, to: *mut u8, len: usize) {
+    // SAFETY: as the caller promised; the loops are for what is not short.
+    unsafe {
+        match stores {
+            _ if len < SHORT => libc::zero(to, len),
+            Stores::Temporal => zero_long::<L, false>(prefetch, to, len),
+            Stores::Streaming => zero_long::<L, true>(prefetch, to, len),
+        }
+    }
+}
+
+/// Bytes from `to` to the next line.
+fn head(to: *mut u8) -> usize {
+    to.addr().wrapping_neg() % LINE
+}
+
+/// As [`copy`], of [`SHORT`] bytes or more.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(always)]
+unsafe fn copy_long<L: Line, const STREAMING: bool>(
+    prefetch: Prefetch,
+    mut from: *const u8,
+    mut to: *mut u8,
+    len: usize,
+) {
+    let head = head(to);
+    let mut left = len - head;
+    // SAFETY: there are at least two lines, so the whole line at either end, wherever it begins, lies
+    // within what the caller gave; all others begin where the last one ended, and end before `left`
+    // does. After the head `to` is a multiple of a line.
+    unsafe {
+        // Lines that overlap the first and the last whole one: two stores to one line cost nothing in
+        // the cache. Streamed, such a line would have to come back from memory.
+        if STREAMING {
+            libc::copy(from, to, head);
+        } else {
+            L::copy::<0, false>(from, to);
+        }
+        (from, to) = (from.add(head), to.add(head));
+        while left >= LINE {
+            let block = left.min(BLOCK) / LINE * LINE;
+            fetch::copying(prefetch, from, to, block);
+            let end = to.add(block);
+            for _ in 0..block / (4 * LINE) {
+                L::copy::<0, STREAMING>(from, to);
+                L::copy::<LINE, STREAMING>(from, to);
+                L::copy::<{ 2 * LINE }, STREAMING>(from, to);
+                L::copy::<{ 3 * LINE }, STREAMING>(from, to);
+                (from, to) = (from.add(4 * LINE), to.add(4 * LINE));
+            }
+            while to != end {
+                L::copy::<0, STREAMING>(from, to);
+                (from, to) = (from.add(LINE), to.add(LINE));
+            }
+            left -= block;
+        }
+        if STREAMING {
+            libc::copy(from, to, left);
+        } else {
+            L::copy::<0, false>(from.add(left).sub(LINE), to.add(left).sub(LINE));
+        }
+        L::leave();
+    }
+    if STREAMING {
+        fence();
+    }
+}
+
+/// As [`zero`], of [`SHORT`] bytes or more.
+///
+/// # Safety
+/// As for [`zero`].
+#[inline(always)]
+unsafe fn zero_long<L: Line, const STREAMING: bool>(
+    prefetch: Prefetch,
+    mut to: *mut u8,
+    len: usize,
+) {
+    let head = head(to);
+    let mut left = len - head;
+    // SAFETY: as in `copy_long`.
+    unsafe {
+        if STREAMING {
+            libc::zero(to, head);
+        } else {
+            L::zero::<0, false>(to);
+        }
+        to = to.add(head);
+        while left >= LINE {
+            let block = left.min(BLOCK) / LINE * LINE;
+            fetch::zeroing(prefetch, to, block);
+            let end = to.add(block);
+            for _ in 0..block / (4 * LINE) {
+                L::zero::<0, STREAMING>(to);
+                L::zero::<LINE, STREAMING>(to);
+                L::zero::<{ 2 * LINE }, STREAMING>(to);
+                L::zero::<{ 3 * LINE }, STREAMING>(to);
+                to = to.add(4 * LINE);
+            }
+            while to != end {
+                L::zero::<0, STREAMING>(to);
+                to = to.add(LINE);
+            }
+            left -= block;
+        }
+        if STREAMING {
+            libc::zero(to, left);
+        } else {
+            L::zero::<0, false>(to.add(left).sub(LINE));
+        }
+        L::leave();
+    }
+    if STREAMING {
+        fence();
+    }
+}
