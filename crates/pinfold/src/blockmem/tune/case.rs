@@ -9,7 +9,7 @@ use crate::blockmem::{
 };
 
 /// One situation and class of sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Case {
     pub(super) situation: Situation,
     pub(super) class: usize,

@@ -1,6 +1,7 @@
 //! From what was measured to a table.
 
 use pinfold_sys::block::{Algorithm, Stores};
+use rustc_hash::FxHashMap;
 
 use super::{
     case::{Case, measured_as},
@@ -20,17 +21,17 @@ const NEAR: usize = 2;
 
 /// What was measured, by case.
 pub(super) struct Board {
-    cases: Vec<(Case, Losses)>,
+    cases: FxHashMap<Case, Losses>,
     last_cache_bytes: usize,
 }
 
 impl Board {
     pub(super) fn new(last_cache_bytes: usize) -> Board {
-        Board { cases: Vec::new(), last_cache_bytes }
+        Board { cases: FxHashMap::default(), last_cache_bytes }
     }
 
     pub(super) fn put(&mut self, case: &Case, losses: Losses) {
-        self.cases.push((*case, losses));
+        self.cases.insert(*case, losses);
     }
 
     /// The table that follows, with the defaults where nothing was measured.
@@ -63,8 +64,7 @@ impl Board {
     fn nearest(&self, situation: Situation, class: usize) -> Option<&Losses> {
         let find = |situation: Situation, class: usize| {
             let situation = measured_as(situation, class_bytes(class), self.last_cache_bytes);
-            let wanted = Case { situation, class };
-            self.cases.iter().find(|(case, _)| *case == wanted).map(|(_, losses)| losses)
+            self.cases.get(&Case { situation, class })
         };
         let within = |situation: Situation, far: usize| {
             (0..=far).find_map(|away| {

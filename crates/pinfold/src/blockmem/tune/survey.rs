@@ -5,11 +5,17 @@ use pinfold_sys::block::{Algorithm, Stores};
 
 use super::{Bench, case::Case};
 
-/// Who takes so many times as long as the best of its kind in the first round is out.
+/// Rounds of all, if there is time: the better of two tells who is out.
+const FIRST_ROUNDS: usize = 2;
+
+/// Who takes so many times as long as the best of its kind in those is out.
 const HOPELESS: f64 = 1.5;
 
 /// How many of each kind of stores stay in, at most.
 const FINALISTS: usize = 5;
+
+/// Who takes less than so many times as long as the best may be as good; of those the simplest stay in.
+const ALIKE: f64 = 1.1;
 
 /// Rounds of those that stay in, if there is time.
 const ROUNDS_MAX: usize = 15;
@@ -47,55 +53,59 @@ pub(super) fn survey(
     let start = bench.now_ns();
     // The first of all also brings in pages and code.
     bench.run(case, *algorithms.first()?)?;
-    let mut times: Vec<(Algorithm, Vec<f64>)> = Vec::with_capacity(algorithms.len());
-    for &algorithm in algorithms {
-        times.push((algorithm, vec![bench.run(case, algorithm)?]));
+    let mut first: Vec<f64> = vec![f64::INFINITY; algorithms.len()];
+    for round in 0..FIRST_ROUNDS {
+        if round > 0 && bench.now_ns() - start > share_ns / 2 {
+            break;
+        }
+        for (first, &algorithm) in first.iter_mut().zip(algorithms) {
+            *first = first.min(bench.run(case, algorithm)?);
+        }
     }
-    let first = |(_, times): &(Algorithm, Vec<f64>)| times[0];
     let mut finalists = Vec::new();
     for kind in [Stores::Temporal, Stores::Streaming] {
-        let mut of_kind: Vec<usize> =
-            (0..times.len()).filter(|&at| times[at].0.stores() == kind).collect();
-        of_kind.sort_by(|&a, &b| first(&times[a]).total_cmp(&first(&times[b])));
-        let limit = of_kind.first().map_or(0.0, |&at| first(&times[at]) * HOPELESS);
-        finalists
-            .extend(of_kind.into_iter().take(FINALISTS).filter(|&at| first(&times[at]) <= limit));
+        let of_kind = || (0..first.len()).filter(|&at| algorithms[at].stores() == kind);
+        let best = of_kind().map(|at| first[at]).fold(f64::INFINITY, f64::min);
+        let mut able: Vec<usize> = of_kind().filter(|&at| first[at] <= best * HOPELESS).collect();
+        // The simplest are listed first, and stay so.
+        able.sort_by(|&a, &b| {
+            let rank = |at: usize| if first[at] <= best * ALIKE { 0.0 } else { first[at] };
+            rank(a).total_cmp(&rank(b))
+        });
+        finalists.extend(able.into_iter().take(FINALISTS));
     }
     // What all others are compared to.
-    let libc = times.iter().position(|(algorithm, _)| *algorithm == Algorithm::LIBC);
+    let libc = algorithms.iter().position(|algorithm| *algorithm == Algorithm::LIBC);
     finalists.extend(libc.filter(|libc| !finalists.contains(libc)));
+    let mut times: Vec<(Algorithm, Vec<f64>)> =
+        finalists.into_iter().map(|at| (algorithms[at], Vec::new())).collect();
     for round in 0..ROUNDS_MAX {
         if round >= ROUNDS_MIN && bench.now_ns() - start > share_ns {
             break;
         }
-        for &at in &finalists {
-            let (algorithm, times) = &mut times[at];
+        for (algorithm, times) in &mut times {
             times.push(bench.run(case, *algorithm)?);
         }
     }
-    Some(losses(&mut times))
+    Some(losses(algorithms, &first, &mut times))
 }
 
-/// Those that were measured once are compared to the best of the first round, the others by their medians.
-fn losses(times: &mut [(Algorithm, Vec<f64>)]) -> Losses {
-    let best_first = times.iter().map(|(_, times)| times[0]).fold(f64::INFINITY, f64::min);
-    let medians: Vec<(Algorithm, f64, bool)> = times
+/// Those that stayed in are compared by their medians, the others by what they took in the first rounds.
+fn losses(algorithms: &[Algorithm], first: &[f64], times: &mut [(Algorithm, Vec<f64>)]) -> Losses {
+    let medians: Vec<(Algorithm, f64)> = times
         .iter_mut()
         .map(|(algorithm, times)| {
-            let once = times.len() == 1;
-            // The first one is not of the same rounds as the others.
-            let rest = if once { &mut times[..] } else { &mut times[1..] };
-            rest.sort_by(f64::total_cmp);
-            (*algorithm, rest[rest.len() / 2], once)
+            times.sort_by(f64::total_cmp);
+            (*algorithm, times[times.len() / 2])
         })
         .collect();
-    let best = medians.iter().filter(|it| !it.2).map(|it| it.1).fold(f64::INFINITY, f64::min);
+    let best = medians.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
+    let best_first = first.iter().copied().fold(f64::INFINITY, f64::min);
     Losses::from_fn(|algorithm| {
-        let Some((_, ns, once)) = medians.iter().find(|it| it.0 == algorithm) else {
-            return f64::INFINITY;
-        };
+        let median = medians.iter().find(|it| it.0 == algorithm).map(|(_, ns)| ns / best);
+        let at = algorithms.iter().position(|it| *it == algorithm);
+        let loss = median.or_else(|| at.map(|at| first[at] / best_first)).unwrap_or(f64::INFINITY);
         // A clock too coarse to see anything has nothing to say against anybody.
-        let loss = ns / if *once { best_first } else { best };
         if loss.is_nan() { 1.0 } else { loss }
     })
 }
