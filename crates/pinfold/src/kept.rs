@@ -98,6 +98,27 @@ pub(crate) fn read(file: &Path, bytes_max: u64) -> io::Result<String> {
 /// Those of `mkdir(2)`, `open(2)`, `write(2)` and `rename(2)`. Then nothing is left behind but
 /// directories.
 pub(crate) fn store(file: &Path, contents: &[u8]) -> io::Result<()> {
+    beside(file, |temporary, mut out| {
+        out.write_all(contents)?;
+        drop(out);
+        fs::rename(temporary, file)
+    })
+}
+
+/// Whether [`store`] would do, as far as can be told without doing it.
+///
+/// # Errors
+/// Those of [`store`].
+pub(crate) fn can_store(file: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(file).is_ok_and(|there| there.is_dir()) {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    beside(file, |temporary, _| fs::remove_file(temporary))
+}
+
+/// Makes a file with a name of its own in the directory of `file`, and the directory if need be. It is
+/// gone if `then` fails.
+fn beside(file: &Path, then: impl FnOnce(&Path, File) -> io::Result<()>) -> io::Result<()> {
     let (Some(dir), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(io::Error::other("no place for a file"));
     };
@@ -106,17 +127,11 @@ pub(crate) fn store(file: &Path, contents: &[u8]) -> io::Result<()> {
     let moment = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_nanos());
     let temporary = format!(".{}.{}.{moment}", Path::new(name).display(), process::id());
     let temporary = dir.join(temporary);
-    let write = || {
-        let mut out =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        out.write_all(contents)?;
-        drop(out);
-        fs::rename(&temporary, file)
-    };
-    let written = write();
-    if written.is_err() {
+    let out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let done = then(&temporary, out);
+    if done.is_err() {
         // Best effort: it may not be there.
         let _ = fs::remove_file(&temporary);
     }
-    written
+    done
 }

@@ -81,6 +81,14 @@ pub fn store(file: &Path, machine: &Machine, tuned: &Tuned) -> io::Result<()> {
     kept::store(file, &serde_json::to_vec_pretty(&stored)?)
 }
 
+/// Whether a table could be kept in `file`, as far as can be told beforehand. Makes its directory.
+///
+/// # Errors
+/// Those of [`store`].
+pub fn can_store(file: &Path) -> io::Result<()> {
+    kept::can_store(file)
+}
+
 /// The table in `file`, if it is for this `machine` and makes sense.
 ///
 /// # Errors

@@ -46,5 +46,12 @@ fn kept_whole_and_private() {
     assert_eq!(mode(file.parent().unwrap()), 0o700);
     assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
     assert!(read(home.path(), 4).is_err(), "no file");
+    can_store(&file).unwrap();
+    can_store(&home.path().join("new/it.json")).unwrap();
+    assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no trace of the trial");
+    assert!(!home.path().join("new/it.json").exists());
+    for no_place in [home.path(), Path::new("/"), &file.join("below"), Path::new("/proc/it/it")] {
+        assert!(can_store(no_place).is_err(), "{}", no_place.display());
+    }
     assert!(store(home.path(), b"").is_err() && store(Path::new("/"), b"").is_err());
 }
