@@ -130,11 +130,12 @@ fn survey_all(
     }
     progress(1.0);
     let defaults = Table::defaults(machine.last_cache_bytes(), &supported);
+    let table = board.table(&defaults);
     Found {
-        tuned: Tuned { table: board.table(&defaults), measured_s: kept::now_s() },
         measured,
         cases: cases.len(),
         has_other_core: true,
-        gain: board.gain(),
+        gain: board.gain(&table),
+        tuned: Tuned { table, measured_s: kept::now_s() },
     }
 }

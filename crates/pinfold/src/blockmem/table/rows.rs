@@ -1,6 +1,6 @@
 //! A table as people and programs read it: row by row, sizes with the same algorithm together.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use pinfold_sys::block::Algorithm;
 
@@ -30,48 +30,61 @@ impl Table {
     }
 }
 
-/// Of each operation and reader the rows, but only those that differ from the row for plain placement.
+/// For people: what holds where both sides are known, or nothing is, and blocks lie plainly.
+/// [`Table::rows`] has the rest.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut title = None;
-        for row in self.rows() {
-            let situation = row.situation;
-            if title.replace((situation.operation, situation.reader))
-                != Some((situation.operation, situation.reader))
-            {
-                let what = match situation.operation {
+        for operation in Operation::ALL {
+            let mut readers = Reader::ALL.to_vec();
+            while let Some(&first) = readers.first() {
+                // Readers for whom the same holds share their rows.
+                let text = self.rows_for(operation, first);
+                let (same, others) =
+                    readers.into_iter().partition(|it| self.rows_for(operation, *it) == text);
+                readers = others;
+                let same: Vec<Reader> = same;
+                let names: Vec<&str> = same.into_iter().map(reader).collect();
+                let what = match operation {
                     Operation::Copy => "copied",
                     Operation::Zero => "zeroed",
                 };
-                writeln!(f, "{what}, then read by {}", reader(situation.reader))?;
+                writeln!(f, "{what}, then read by {}", names.join(" or "))?;
+                f.write_str(&text)?;
             }
-            let plain = Situation { placement: Placement::Plain, ..situation };
-            if situation != plain
-                && (0..CLASSES).all(|class| {
-                    self.choice(situation, class).best == self.choice(plain, class).best
-                })
-            {
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    fn rows_for(&self, operation: Operation, reader: Reader) -> String {
+        let is_unknown = |state| state == CacheState::Unknown;
+        let is_shown = |it: Situation| match it.operation {
+            Operation::Copy => is_unknown(it.source) == is_unknown(it.destination),
+            Operation::Zero => true,
+        };
+        let mut text = String::new();
+        for Row { situation, from } in self.rows() {
+            let is_its = situation.operation == operation && situation.reader == reader;
+            if !is_its || situation.placement != Placement::Plain || !is_shown(situation) {
                 continue;
             }
             let to = state(situation.destination);
-            let head = match (situation.placement, situation.operation) {
-                (Placement::Plain, Operation::Copy) => {
-                    format!("{} to {to}", state(situation.source))
-                }
-                (Placement::Plain, Operation::Zero) => to.to_owned(),
-                (Placement::Misaligned, _) => "  misaligned".to_owned(),
-                (Placement::Aliased, _) => "  aliased".to_owned(),
+            let head = match operation {
+                Operation::Copy => format!("{} to {to}", state(situation.source)),
+                Operation::Zero => to.to_owned(),
             };
-            write!(f, "  {head:22}")?;
-            for (at, (from, algorithm)) in row.from.iter().enumerate() {
-                match at {
-                    0 => write!(f, "{algorithm}")?,
-                    _ => write!(f, ", from {} {algorithm}", Size(*from))?,
-                }
+            // Writing to a string does not fail.
+            let _ = write!(text, "  {head:22}");
+            for (at, (from, algorithm)) in from.iter().enumerate() {
+                let _ = match at {
+                    0 => write!(text, "{algorithm}"),
+                    _ => write!(text, ", from {} {algorithm}", Size(*from)),
+                };
             }
-            writeln!(f)?;
+            text.push('\n');
         }
-        Ok(())
+        text
     }
 }
 

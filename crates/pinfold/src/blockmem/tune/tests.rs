@@ -234,6 +234,32 @@ fn neighbours_stand_in() {
 }
 
 #[test]
+fn a_little_better_is_not_worth_a_change() {
+    let situation = copy(Reader::Nobody, CacheState::Cached, CacheState::Cached);
+    // The C library is best but for one size, where another one is: by so much.
+    let odd_one = |gain: f64| {
+        let mut board = Board::new(CACHE);
+        for class in 0..8 {
+            let rep = if class == 4 { 1.0 } else { 1.5 };
+            let libc = if class == 4 { gain } else { 1.0 };
+            let losses = survey::Losses::from_fn(|it| match it {
+                Algorithm::LIBC => libc,
+                it if it == name("rep") => rep,
+                _ => 2.0,
+            });
+            board.put(&Case { situation, class }, losses);
+        }
+        let table = board.table(&Table::uniform(Algorithm::LIBC));
+        let best: Vec<String> =
+            (0..8).map(|class| table.choice(situation, class).best.to_string()).collect();
+        (best.iter().filter(|it| *it == "rep").count(), best[4].clone())
+    };
+    assert_eq!(odd_one(1.04), (0, "libc".into()));
+    assert_eq!(odd_one(1.08), (1, "rep".into()));
+    assert_eq!(odd_one(2.0), (1, "rep".into()));
+}
+
+#[test]
 fn what_is_measured() {
     let cases = cases(CACHE);
     assert!(cases.iter().all(|case| case.len() <= 2 * CACHE));
