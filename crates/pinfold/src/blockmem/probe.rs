@@ -14,7 +14,7 @@ mod tests;
 
 use std::sync::OnceLock;
 
-use pinfold_sys::clock::ticks_per_us;
+use pinfold_sys::{block::read_line_ticks, clock::ticks_per_us};
 
 use self::{
     lines::{Lines, RealLines},
@@ -25,8 +25,7 @@ use super::CacheState;
 /// The share of whole blocks that a timer must tell apart to be of use.
 const ACCURACY_MIN: f64 = 0.9;
 
-/// Lines of the ground truth: 2 MiB, more than the translations of their pages that a core remembers
-/// cost anything; half are for finding the threshold, half for judging it.
+/// Lines of the ground truth: 128 KiB. Half are for finding the threshold, half for judging it.
 const SAMPLES: usize = 2048;
 
 /// Lines of a block of the ground truth: 4 KiB.
@@ -77,9 +76,14 @@ impl Probe {
     ///
     /// Costs [`Probe::cost_ns`]. The line is cached afterwards, and whatever this thread was doing has to
     /// end first.
+    ///
+    /// # Safety
+    /// `first` must be readable. Others may write there meanwhile.
+    #[allow(unsafe_code)]
     #[inline]
-    pub fn look(&self, first: &u8) -> CacheState {
-        match lines::ticks(first) {
+    pub unsafe fn look(&self, first: *const u8) -> CacheState {
+        // SAFETY: as the caller promised.
+        match unsafe { read_line_ticks(first) } {
             None => CacheState::Unknown,
             Some(ticks) => self.judge(ticks),
         }
@@ -133,10 +137,11 @@ fn calibrate(lines: &mut impl Lines, ns_per_tick: f64) -> Result<Probe, CannotTe
     if accuracy < ACCURACY_MIN {
         return Err(CannotTell::Overlap { accuracy });
     }
+    let [cached, uncached] = costs(lines);
     let probe = Probe {
         threshold_ticks: threshold.ticks,
-        cached_ns: score::median(hits) as f64 * ns_per_tick,
-        uncached_ns: score::median(misses) as f64 * ns_per_tick,
+        cached_ns: cached as f64 * ns_per_tick,
+        uncached_ns: uncached as f64 * ns_per_tick,
         accuracy,
         accuracy_partly: 0.0,
     };
@@ -153,6 +158,17 @@ fn times(lines: &mut impl Lines, start: usize) -> (Vec<u64>, Vec<u64>) {
         hits.push(lines.ticks(at));
     }
     (hits, misses)
+}
+
+/// What a look takes at a line that is cached and at one that is not, ticks.
+fn costs(lines: &mut impl Lines) -> [u64; 2] {
+    let (mut hits, mut misses) = (Vec::new(), Vec::new());
+    for at in scattered(lines.count()).take(SAMPLES / 8) {
+        lines.flush(at..at + 1);
+        misses.push(lines.cost_ticks(at));
+        hits.push(lines.cost_ticks(at));
+    }
+    [hits, misses].map(score::median)
 }
 
 /// How often `probe` is right about blocks that are cached in part.

@@ -60,7 +60,7 @@ impl Placement {
         let ahead = to.wrapping_sub(from) % 4096;
         match ahead {
             1..=ALIASED_MAX => Placement::Aliased,
-            _ if ahead % LINE != 0 => Placement::Misaligned,
+            _ if !ahead.is_multiple_of(LINE) => Placement::Misaligned,
             _ => Placement::Plain,
         }
     }
@@ -68,7 +68,7 @@ impl Placement {
     /// How the block at `to` lies that is to be zeroed.
     #[inline]
     pub fn of_zero(to: usize) -> Placement {
-        if to % LINE == 0 { Placement::Plain } else { Placement::Misaligned }
+        if to.is_multiple_of(LINE) { Placement::Plain } else { Placement::Misaligned }
     }
 }
 

@@ -89,7 +89,7 @@ pub fn tune(budget: Duration, progress: impl FnMut(f32) + Send) -> Result<Found,
         let len_max = case::len_max(machine.last_cache_bytes());
         let mut bench = bench::RealBench::new(len_max, second)?;
         let found = survey_all(&mut bench, &machine, budget, Algorithm::is_supported, progress);
-        Ok(Found { has_other_core: second.is_some(), ..found })
+        Ok(Found { has_other_core: bench.has_other_core(), ..found })
     };
     thread::scope(|scope| {
         let builder = thread::Builder::new().name("pinfold-tune".into());

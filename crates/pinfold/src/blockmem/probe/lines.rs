@@ -4,13 +4,15 @@
 
 use std::{hint::black_box, ops::Range};
 
-use pinfold_sys::block::{flush, read_line_ticks};
+use pinfold_sys::{
+    block::{flush, read_line_ticks},
+    clock,
+};
 
 /// Bytes of a line.
 const LINE: usize = 64;
 
-/// From one sample to the next: lines that are prefetched together are told apart by the blocks' ground
-/// truth only.
+/// The blocks of the ground truth are pages.
 const ALIGN: usize = 4096;
 
 /// Some cache lines, of this machine or made up by a test.
@@ -26,6 +28,9 @@ pub(super) trait Lines {
 
     /// Loads one, and says how many ticks that took.
     fn ticks(&mut self, line: usize) -> u64;
+
+    /// Does the same, and says how many ticks it took to do it.
+    fn cost_ticks(&mut self, line: usize) -> u64;
 }
 
 /// Those of a piece of memory.
@@ -68,11 +73,17 @@ impl Lines for RealLines {
         // `new` has seen that there is a clock.
         ticks(&self.bytes(line..line + 1)[0]).unwrap_or(0)
     }
+
+    fn cost_ticks(&mut self, line: usize) -> u64 {
+        let start = clock::ticks();
+        black_box(self.ticks(line));
+        clock::ticks().wrapping_sub(start)
+    }
 }
 
 /// Loads a byte, and says how many ticks of the processor's clock that took.
 #[inline]
-pub(super) fn ticks(byte: &u8) -> Option<u64> {
+fn ticks(byte: &u8) -> Option<u64> {
     // SAFETY: it is borrowed.
     unsafe { read_line_ticks(byte) }
 }

@@ -40,6 +40,10 @@ impl Lines for Simulated {
         // A little noise on both.
         (if is_hit { self.hit } else { self.miss }) + self.loads % 5
     }
+
+    fn cost_ticks(&mut self, line: usize) -> u64 {
+        self.ticks(line) + 10
+    }
 }
 
 #[test]
@@ -48,7 +52,8 @@ fn a_good_clock_is_right() {
     assert!((45..=300).contains(&probe.threshold_ticks()), "{probe:?}");
     assert_eq!((probe.judge(44), probe.judge(300)), (CacheState::Cached, CacheState::Uncached));
     assert_eq!(probe.accuracy(), 1.0);
-    assert_eq!(probe.cost_ns(), [21.0, 151.0]);
+    // Half a nanosecond a tick; the clock itself takes ten.
+    assert_eq!(probe.cost_ns(), [26.0, 156.0]);
     // Of the shares 0, 10, 0, 2, 5, 8, 10 and 3 tenths, 2 and 3 look cached if the beginning is, and 8 does
     // not if the end is: three of sixteen are wrong.
     assert_eq!(probe.accuracy_partly(), 13.0 / 16.0);

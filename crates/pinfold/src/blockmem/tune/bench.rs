@@ -65,6 +65,11 @@ impl RealBench {
         Ok(bench)
     }
 
+    /// Whether there is another core that reads.
+    pub(super) fn has_other_core(&self) -> bool {
+        self.listener.is_some()
+    }
+
     /// Where the blocks of `case` are: sources and destinations.
     fn blocks(&mut self, case: &Case) -> [Blocks; 2] {
         let len = case.len();
@@ -83,7 +88,7 @@ impl RealBench {
         })
     }
 
-    /// What is kept of one block after the other.
+    /// Has the blocks leave all caches.
     fn flush(blocks: Blocks) {
         for block in blocks.each() {
             // SAFETY: the blocks lie in memory of this bench, which nothing writes to meanwhile.
