@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{doctor, perf, top, transfer};
+use crate::{doctor, perf, top, transfer, tune};
 
 /// Messages between processes, straight from and into the memory they already use.
 #[derive(Parser)]
@@ -22,6 +22,7 @@ enum Command {
     Send(transfer::SendArgs),
     Recv(transfer::RecvArgs),
     Top(top::TopArgs),
+    Tune(tune::TuneArgs),
 }
 
 /// Reads the command line and runs what it asks for.
@@ -34,6 +35,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Send(args) => transfer::send(args),
         Command::Recv(args) => transfer::recv(args),
         Command::Top(args) => top::run(&args),
+        Command::Tune(args) => tune::run(&args),
     }
 }
 

@@ -1,10 +1,11 @@
-//! The `pinfold` command: find out what works, measure, send, receive, and watch.
+//! The `pinfold` command: find out what works, measure, send, receive, watch, and tune.
 //!
 //! - [`cli`]: the command line; picks the subcommand.
 //! - [`doctor`]: `pinfold doctor`, what is allowed here, what it costs, how to get more.
 //! - [`perf`]: `pinfold perf`, every path beside what one would use instead.
 //! - [`transfer`]: `pinfold send` and `pinfold recv`, files or a stream to another process.
 //! - [`top`]: `pinfold top`, the endpoints there are and what they do.
+//! - [`tune`]: `pinfold tune`, which copy algorithm suits which block on this machine.
 //! - [`exit`], [`fold`], [`progress`]: what the subcommands share.
 
 mod cli;
@@ -15,6 +16,7 @@ mod perf;
 mod progress;
 mod top;
 mod transfer;
+mod tune;
 
 use std::process::ExitCode;
 

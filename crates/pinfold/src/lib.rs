@@ -14,6 +14,7 @@
 //! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`).
 //! - `wire`: the bytes two processes share; nothing else knows an offset.
 //! - `sync`: the atomics, and a lock that is almost free for one thread.
+//! - `kept`: files that are kept from run to run.
 //! - `failpoint`: numbered points at which tests kill the process.
 
 // Under loom only what is modelled is compiled, and most of its callers are not.
@@ -29,6 +30,8 @@ mod endpoint;
 pub mod error;
 #[cfg(not(loom))]
 pub mod failpoint;
+#[cfg(not(loom))]
+mod kept;
 mod link;
 #[cfg(not(loom))]
 pub mod route;

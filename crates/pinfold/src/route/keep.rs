@@ -11,17 +11,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    env,
-    ffi::OsString,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::{Path, PathBuf},
-    process,
-    sync::OnceLock,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{env, ffi::OsString, io, path::Path, sync::OnceLock};
 
 use serde::{Deserialize, Serialize};
 use tracing::debug;
@@ -30,6 +20,7 @@ use super::{
     CostModel,
     calibrate::{self, Measured},
 };
+use crate::kept;
 
 /// Goes up when [`Kept`] or the meaning of a constant changes.
 const FORMAT: u32 = 2;
@@ -83,9 +74,9 @@ pub(crate) fn model() -> &'static CostModel {
         if wish == Wish::Defaults {
             return CostModel::DEFAULT;
         }
-        let dir = directory(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"));
+        let dir = kept::directory("XDG_CACHE_HOME", ".cache");
         let file = dir.map(|dir| dir.join(file_name()));
-        decide(wish, file.as_deref(), now_s(), calibrate::measure)
+        decide(wish, file.as_deref(), kept::now_s(), calibrate::measure)
     })
 }
 
@@ -115,57 +106,12 @@ fn decide(
     costs
 }
 
-/// Where the file goes, by the XDG base directory rules: relative paths do not count.
-fn directory(cache: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    let absolute = |dir: OsString| Some(PathBuf::from(dir)).filter(|dir| dir.is_absolute());
-    let cache = cache.and_then(absolute);
-    let dir = cache.or_else(|| Some(home.and_then(absolute)?.join(".cache")))?;
-    Some(dir.join("pinfold"))
-}
-
 /// A name for this machine, this library, and whether this process may use cma at all: where it
 /// may not, the file says nothing about it.
 fn file_name() -> String {
-    let cpu = beginning("/proc/cpuinfo");
-    let kernel = beginning("/proc/sys/kernel/osrelease");
+    let (cpu, kernel, format) = (kept::cpu_model(), kept::kernel(), FORMAT.to_string());
     let cma = if calibrate::cma_is_allowed() { "cma" } else { "nocma" };
-    let parts = [
-        "costs",
-        cpu_model(&cpu).unwrap_or(env::consts::ARCH),
-        kernel.trim(),
-        env!("CARGO_PKG_VERSION"),
-        &FORMAT.to_string(),
-        cma,
-    ];
-    parts.map(plain).join("_") + ".json"
-}
-
-/// The first page of a file that the kernel makes up: all of `cpuinfo` takes milliseconds where
-/// there are many processors. Empty if it cannot be read.
-fn beginning(file: &str) -> String {
-    let mut page = [0; 4096];
-    let read = File::open(file).and_then(|mut file| file.read(&mut page)).unwrap_or(0);
-    String::from_utf8_lossy(&page[..read]).into_owned()
-}
-
-/// The first processor's name, as the kernel lists it.
-fn cpu_model(cpuinfo: &str) -> Option<&str> {
-    let field = |name| {
-        let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
-        lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
-    };
-    // On Arm there is no name, only a number.
-    field("model name").or_else(|| field("CPU part")).filter(|name| !name.is_empty())
-}
-
-/// `text` with nothing in it that a file name should not have, and not too long.
-fn plain(text: &str) -> String {
-    let keep = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
-    text.chars().take(64).map(keep).collect()
-}
-
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    kept::name(["costs", &cpu, &kernel, env!("CARGO_PKG_VERSION"), &format, cma])
 }
 
 /// The costs in the file, if there are any to be believed.
@@ -186,41 +132,9 @@ fn load(file: &Path, now_s: u64) -> Option<CostModel> {
 }
 
 fn read(file: &Path) -> io::Result<Kept> {
-    // Whatever lies there must not make the open wait.
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(file)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a file"));
-    }
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other("too long"));
-    }
-    Ok(serde_json::from_str(&text)?)
+    Ok(serde_json::from_str(&kept::read(file, FILE_BYTES_MAX)?)?)
 }
 
-/// Replaces the file at once and whole: others see the old one or the new one.
 fn store(file: &Path, kept: &Kept) -> io::Result<()> {
-    let (Some(dir), Some(name)) = (file.parent(), file.file_name()) else {
-        return Err(io::Error::other("no place for a file"));
-    };
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    // The process and the time: a container's process id may be that of one that died here.
-    let moment = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_nanos());
-    let temporary = format!(".{}.{}.{moment}", Path::new(name).display(), process::id());
-    let temporary = dir.join(temporary);
-    let write = || {
-        let mut out =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        out.write_all(&serde_json::to_vec_pretty(kept)?)?;
-        drop(out);
-        fs::rename(&temporary, file)
-    };
-    let written = write();
-    if written.is_err() {
-        // Best effort: it may not be there.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    kept::store(file, &serde_json::to_vec_pretty(kept)?)
 }

@@ -1,0 +1,130 @@
+//! `pinfold tune`: measures which copy algorithm suits which block, and keeps the table for this machine.
+//!
+//! - [`args`]: the options.
+//! - [`report`]: what comes out, the same for machines and for people; [`text`]: for people.
+
+mod args;
+mod report;
+mod text;
+
+use std::{env, io::Write, path::PathBuf, process::ExitCode, time::Instant};
+
+pub(crate) use args::TuneArgs;
+use pinfold::blockmem::{self, Algorithm, Found, Machine, Origin, tuned};
+
+use self::report::{Measuring, Report};
+use crate::{
+    exit,
+    fold::width_of_stdout,
+    progress::{say, steps},
+};
+
+/// Steps of the progress bar.
+const STEPS: u64 = 1000;
+
+/// Runs `pinfold tune`.
+pub(crate) fn run(args: &TuneArgs) -> ExitCode {
+    if args.show {
+        return print(args, &show()).map_or_else(exit::failed, |()| ExitCode::SUCCESS);
+    }
+    match measure(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => exit::failed(why),
+    }
+}
+
+/// Measures, keeps and prints. An error says what failed and what to do.
+fn measure(args: &TuneArgs) -> Result<(), String> {
+    let machine = Machine::this();
+    // Better said now than after all that work.
+    let file = if args.dry_run { tuned::file(&machine) } else { Some(place(&machine)?) };
+    let start = Instant::now();
+    let bar = steps(STEPS);
+    let found = blockmem::tune(args.budget(), |done| {
+        bar.set_position((f64::from(done) * STEPS as f64) as u64);
+    });
+    bar.finish_and_clear();
+    let Found { tuned, measured, cases, has_other_core, gain } =
+        found.map_err(|why| format!("cannot measure: {why}"))?;
+    let stored = match &file {
+        Some(file) if !args.dry_run => tuned::store(file, &machine, &tuned).map_err(|error| {
+            format!("cannot keep the table in {}: {error}; it was only printed", file.display())
+        }),
+        _ => Ok(()),
+    };
+    let report = Report {
+        origin: "measured",
+        kept: stored.is_ok() && !args.dry_run,
+        measured_s: Some(tuned.measured_s),
+        measuring: Some(Measuring {
+            seconds: start.elapsed().as_secs_f64(),
+            cases,
+            measured,
+            other_core: has_other_core,
+            gain,
+        }),
+        ..Report::new(machine, file.as_deref(), tuned.table)
+    };
+    print(args, &report)?;
+    if env::var_os("PINFOLD_COPY").is_some() {
+        say(
+            "PINFOLD_COPY is set here, and comes before the table; unset it to use what was measured",
+        );
+    }
+    stored
+}
+
+/// Where the table can be kept.
+fn place(machine: &Machine) -> Result<PathBuf, String> {
+    let hint = "set XDG_CONFIG_HOME to a directory that you can write to, or use --dry-run";
+    let file = tuned::file(machine).ok_or_else(|| {
+        format!("no place to keep the table: XDG_CONFIG_HOME and HOME name none; {hint}")
+    })?;
+    match tuned::can_store(&file) {
+        Ok(()) => Ok(file),
+        Err(error) => Err(format!("cannot keep the table in {}: {error}; {hint}", file.display())),
+    }
+}
+
+/// What is in force.
+fn show() -> Report {
+    let (plan, machine) = (blockmem::plan(), Machine::this());
+    let file = tuned::file(&machine);
+    let loaded = file.as_deref().map(|file| tuned::load(file, &machine));
+    let mut ignored = Vec::new();
+    let (origin, measured_s) = match plan.origin() {
+        Origin::Variable(_) => ("variable", None),
+        Origin::Tuned { measured_s, .. } => ("tuned", Some(*measured_s)),
+        Origin::Defaults => ("defaults", None),
+    };
+    if let Some(name) = env::var_os("PINFOLD_COPY").filter(|_| origin != "variable") {
+        let name = name.to_string_lossy();
+        ignored.push(match name.parse::<Algorithm>() {
+            Ok(lacking) => format!("PINFOLD_COPY={lacking}: this processor cannot do that"),
+            Err(unknown) => format!("PINFOLD_COPY: {unknown}"),
+        });
+    }
+    let kept = loaded.as_ref().is_some_and(Result::is_ok);
+    if let (Some(file), Some(Err(error))) = (&file, &loaded)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        ignored.push(format!("{}: {error}; 'pinfold tune' makes a new one", file.display()));
+    } else if let (Some(file), "variable", true) = (&file, origin, kept) {
+        ignored.push(format!("{}: PINFOLD_COPY comes first", file.display()));
+    }
+    let table = plan.table().clone();
+    Report { origin, kept, measured_s, ignored, ..Report::new(machine, file.as_deref(), table) }
+}
+
+fn print(args: &TuneArgs, report: &Report) -> Result<(), String> {
+    let text = if args.json {
+        serde_json::to_string_pretty(report).map(|text| text + "\n").map_err(|e| e.to_string())
+    } else {
+        Ok(text::render(report, width_of_stdout()))
+    };
+    let write = |text: String| {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| e.to_string())
+    };
+    text.and_then(write).map_err(|why| format!("cannot write the report: {why}"))
+}

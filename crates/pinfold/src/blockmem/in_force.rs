@@ -1,0 +1,141 @@
+//! The plan of this process.
+//!
+//! With the environment variable `PINFOLD_COPY` set to the name of an algorithm (`libc`,
+//! `avx2+streaming`), that one is used for everything of 256 bytes or more. Without it, the table is
+//! used that was measured on this machine and kept; without that, rules that hold on most machines.
+
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use pinfold_sys::block::Algorithm;
+use tracing::{debug, error, warn};
+
+use super::{
+    Machine, Origin, Plan,
+    table::Table,
+    tuned::{self, Tuned},
+};
+
+/// The plan of this process. The first call reads a file, which takes some 100 µs; later ones cost a
+/// load.
+pub fn plan() -> &'static Plan {
+    static PLAN: OnceLock<Plan> = OnceLock::new();
+    PLAN.get_or_init(|| {
+        let machine = Machine::this();
+        let file = tuned::file(&machine);
+        let wish = env::var_os("PINFOLD_COPY");
+        decide(wish, file.as_deref(), &machine, Algorithm::is_supported)
+    })
+}
+
+/// The plan that takes effect where `wish` is in the environment and the tuned table in `file`.
+fn decide(
+    wish: Option<OsString>,
+    file: Option<&Path>,
+    machine: &Machine,
+    supported: impl Fn(Algorithm) -> bool,
+) -> Plan {
+    if let Some(algorithm) = wish.and_then(|name| wished(name, &supported)) {
+        return Plan::new(Table::uniform(algorithm), Origin::Variable(algorithm), supported);
+    }
+    let (table, origin) = match file.and_then(|file| kept(file, machine)) {
+        Some((Tuned { table, measured_s }, file)) => (table, Origin::Tuned { file, measured_s }),
+        None => (Table::defaults(machine.last_cache_bytes(), &supported), Origin::Defaults),
+    };
+    debug!(?origin, "plan");
+    Plan::new(table, origin, supported)
+}
+
+/// The algorithm that the variable names, if this processor has it.
+fn wished(name: OsString, supported: impl Fn(Algorithm) -> bool) -> Option<Algorithm> {
+    match name.to_string_lossy().parse::<Algorithm>() {
+        Ok(algorithm) if supported(algorithm) => Some(algorithm),
+        Ok(algorithm) => {
+            error!(%algorithm, "PINFOLD_COPY names what this processor lacks: ignored");
+            None
+        }
+        Err(unknown) => {
+            error!("PINFOLD_COPY is ignored: {unknown}");
+            None
+        }
+    }
+}
+
+fn kept(file: &Path, machine: &Machine) -> Option<(Tuned, PathBuf)> {
+    match tuned::load(file, machine) {
+        Ok(tuned) => Some((tuned, file.to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => {
+            warn!(
+                file = %file.display(), %error,
+                "the tuned copy table is ignored; pinfold tune makes a new one"
+            );
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{
+        super::{Block, Reader},
+        *,
+    };
+
+    fn large() -> Block {
+        Block { len: 1 << 20, to: 2048, reader: Reader::Nobody, ..Block::default() }
+    }
+
+    #[test]
+    fn the_variable_comes_first_then_the_file() {
+        let home = tempfile::tempdir().unwrap();
+        let (file, machine) = (home.path().join("copy.json"), Machine::this());
+        let run = |wish: Option<&str>| {
+            let plan = decide(wish.map(Into::into), Some(&file), &machine, |_| true);
+            let picked = (plan.pick(&large()).to_string(), plan.pick_zero(&large()).to_string());
+            (plan.origin().clone(), picked)
+        };
+        let both = |name: &str| (name.to_owned(), name.to_owned());
+        assert_eq!(run(None), (Origin::Defaults, both("avx2+streaming")));
+        let rep: Algorithm = "rep".parse().unwrap();
+        tuned::store(&file, &machine, &Tuned { table: Table::uniform(rep), measured_s: 7 })
+            .unwrap();
+        let origin = Origin::Tuned { file: file.clone(), measured_s: 7 };
+        assert_eq!(run(None), (origin.clone(), both("rep")));
+        let word = "word".parse().unwrap();
+        assert_eq!(run(Some("word")), (Origin::Variable(word), both("word")));
+        // What is no name changes nothing.
+        for nonsense in ["", "mmx", "Word", "avx2 ", "libc+streaming"] {
+            assert_eq!(run(Some(nonsense)), (origin.clone(), both("rep")), "{nonsense:?}");
+        }
+        fs::write(&file, "{}").unwrap();
+        assert_eq!(run(None), (Origin::Defaults, both("avx2+streaming")));
+    }
+
+    #[test]
+    fn what_the_processor_lacks_is_not_used() {
+        let home = tempfile::tempdir().unwrap();
+        let (file, machine) = (home.path().join("copy.json"), Machine::this());
+        let only_libc = |algorithm| algorithm == Algorithm::LIBC;
+        let wish = Some("avx512+streaming".into());
+        let plan = decide(wish, Some(&file), &machine, only_libc);
+        assert_eq!((plan.origin(), plan.pick(&large())), (&Origin::Defaults, Algorithm::LIBC));
+        let table = Table::uniform("avx512".parse().unwrap());
+        tuned::store(&file, &machine, &Tuned { table, measured_s: 7 }).unwrap();
+        let plan = decide(None, Some(&file), &machine, only_libc);
+        assert!(matches!(plan.origin(), Origin::Tuned { .. }));
+        assert_eq!(plan.pick(&large()), Algorithm::LIBC);
+    }
+
+    #[test]
+    fn the_plan_of_this_process_does_not_change() {
+        assert!(std::ptr::eq(plan(), plan()));
+        assert!(plan().pick(&large()).is_supported());
+    }
+}

@@ -1,0 +1,138 @@
+//! Which algorithm for which block. No I/O.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use pinfold_sys::block::Algorithm;
+
+use super::{
+    CacheState, Reader,
+    table::{CHOICE_MIN, Operation, Placement, Situation, Table, class_of},
+};
+
+/// A block to be copied or zeroed, and what is known about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// Its length, bytes.
+    pub len: usize,
+    /// The address of the source. Of no account where there is none.
+    pub from: usize,
+    /// The address of the destination.
+    pub to: usize,
+    /// Where the source is. Of no account where there is none.
+    pub source: CacheState,
+    /// Where the destination is.
+    pub destination: CacheState,
+    /// Who reads the destination next.
+    pub reader: Reader,
+}
+
+impl Block {
+    /// What its being copied is like.
+    #[inline]
+    fn copied(&self) -> Situation {
+        Situation {
+            operation: Operation::Copy,
+            reader: self.reader,
+            source: self.source,
+            destination: self.destination,
+            placement: Placement::of_copy(self.from, self.to),
+        }
+    }
+
+    /// What its being zeroed is like.
+    #[inline]
+    fn zeroed(&self) -> Situation {
+        Situation {
+            operation: Operation::Zero,
+            reader: self.reader,
+            source: CacheState::Unknown,
+            destination: self.destination,
+            placement: Placement::of_zero(self.to),
+        }
+    }
+}
+
+/// Where a plan comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The environment variable `PINFOLD_COPY` names this algorithm for everything.
+    Variable(Algorithm),
+    /// It was measured on this machine and kept.
+    Tuned {
+        /// In this file.
+        file: PathBuf,
+        /// When, seconds since 1970.
+        measured_s: u64,
+    },
+    /// Rules that hold on most machines.
+    Defaults,
+}
+
+/// Picks the algorithm for a block: a pure function over a [`Table`].
+#[derive(Clone, Debug)]
+pub struct Plan {
+    table: Table,
+    origin: Origin,
+}
+
+impl Plan {
+    /// A plan over `table`, without what the processor lacks.
+    pub fn new(table: Table, origin: Origin, supported: impl Fn(Algorithm) -> bool) -> Plan {
+        Plan { table: table.fitted(supported), origin }
+    }
+
+    /// The algorithm to copy `block` by: always one that the processor has. Below 256 bytes the C
+    /// library's, after one comparison; else a few nanoseconds.
+    #[inline]
+    pub fn pick(&self, block: &Block) -> Algorithm {
+        if block.len < CHOICE_MIN {
+            return Algorithm::LIBC;
+        }
+        self.table.best(block.copied(), block.len)
+    }
+
+    /// The algorithm to zero `block` by; otherwise as [`Plan::pick`].
+    #[inline]
+    pub fn pick_zero(&self, block: &Block) -> Algorithm {
+        if block.len < CHOICE_MIN {
+            return Algorithm::LIBC;
+        }
+        self.table.best(block.zeroed(), block.len)
+    }
+
+    /// The few algorithms that may be best for copying `block`: that of [`Plan::pick`] first, then the
+    /// best that stores otherwise, then the C library's. Each once.
+    pub fn candidates(&self, block: &Block) -> impl Iterator<Item = Algorithm> + use<> {
+        self.few(block.len, block.copied())
+    }
+
+    /// The few that may be best for zeroing it; otherwise as [`Plan::candidates`].
+    pub fn candidates_zero(&self, block: &Block) -> impl Iterator<Item = Algorithm> + use<> {
+        self.few(block.len, block.zeroed())
+    }
+
+    /// Where it comes from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    fn few(&self, len: usize, situation: Situation) -> impl Iterator<Item = Algorithm> + use<> {
+        let libc = Algorithm::LIBC;
+        let choice = self.table.choice(situation, class_of(len));
+        let all = match (len < CHOICE_MIN, &self.origin) {
+            (true, _) => [libc; 4],
+            // Who names one wants no other.
+            (_, Origin::Variable(_)) => [choice.best; 4],
+            _ => [choice.best, choice.temporal, choice.streaming, libc],
+        };
+        (0..all.len()).filter(move |&at| !all[..at].contains(&all[at])).map(move |at| all[at])
+    }
+}

@@ -1,0 +1,141 @@
+//! Every block gets an algorithm that the processor has.
+
+use std::collections::HashSet;
+
+use pinfold_sys::block::{Isa, Stores};
+use proptest::prelude::*;
+
+use super::*;
+
+/// Processors: each with the C library, and any of the other instructions.
+fn processor() -> impl Strategy<Value = HashSet<Isa>> {
+    let isas = vec![Isa::Word, Isa::Rep, Isa::Sse2, Isa::Avx2, Isa::Avx512];
+    proptest::sample::subsequence(isas, 0..=5).prop_map(|isas| {
+        let mut isas: HashSet<Isa> = isas.into_iter().collect();
+        isas.insert(Isa::Libc);
+        isas
+    })
+}
+
+fn block() -> impl Strategy<Value = Block> {
+    let len = prop_oneof![
+        0usize..1024,
+        (0u32..64, -2i64..3)
+            .prop_map(|(shift, off)| (1usize << shift).wrapping_add_signed(off as isize)),
+        any::<usize>(),
+    ];
+    let state = || proptest::sample::select(CacheState::ALL.to_vec());
+    let reader = proptest::sample::select(Reader::ALL.to_vec());
+    (len, any::<usize>(), any::<usize>(), state(), state(), reader).prop_map(
+        |(len, from, to, source, destination, reader)| Block {
+            len,
+            from,
+            to,
+            source,
+            destination,
+            reader,
+        },
+    )
+}
+
+/// Tables: the defaults of other machines, and any algorithm for everything.
+fn table() -> impl Strategy<Value = Table> {
+    let all: Vec<Algorithm> = Algorithm::all().collect();
+    prop_oneof![
+        (0usize..1 << 30).prop_map(|bytes| Table::defaults(bytes, |_| true)),
+        proptest::sample::select(all).prop_map(Table::uniform),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_block_gets_what_the_processor_has(
+        isas in processor(), table in table(), block in block(),
+    ) {
+        let has = |algorithm: Algorithm| isas.contains(&algorithm.isa());
+        let plan = Plan::new(table, Origin::Defaults, has);
+        for (pick, few) in [
+            (plan.pick(&block), plan.candidates(&block).collect::<Vec<_>>()),
+            (plan.pick_zero(&block), plan.candidates_zero(&block).collect()),
+        ] {
+            prop_assert!(has(pick), "{pick}");
+            prop_assert!(few.iter().all(|one| has(*one)), "{few:?}");
+            prop_assert_eq!(few[0], pick);
+            prop_assert!(few.contains(&Algorithm::LIBC));
+            prop_assert_eq!(few.iter().collect::<HashSet<_>>().len(), few.len());
+            if block.len < 256 {
+                prop_assert_eq!(few, [Algorithm::LIBC]);
+            }
+        }
+    }
+
+    #[test]
+    fn defaults_need_not_be_fitted(isas in processor(), block in block(), bytes in 0usize..1 << 30) {
+        let has = |algorithm: Algorithm| isas.contains(&algorithm.isa());
+        let table = Table::defaults(bytes, has);
+        prop_assert!(table.clone().fitted(has) == table);
+        let plan = Plan::new(table, Origin::Defaults, has);
+        let large = Block { len: block.len.max(64 << 20), ..block };
+        let can_stream = Algorithm::all().any(|it| has(it) && it.stores() == Stores::Streaming);
+        // Beyond the last cache it is always past it.
+        if bytes < 64 << 20 {
+            prop_assert_eq!(plan.pick(&large).stores() == Stores::Streaming, can_stream);
+        }
+    }
+}
+
+#[test]
+fn the_few_are_of_both_kinds() {
+    let plan = Plan::new(Table::defaults(32 << 20, |_| true), Origin::Defaults, |_| true);
+    let names = |block: &Block| {
+        plan.candidates(block).map(|algorithm| algorithm.to_string()).collect::<Vec<_>>()
+    };
+    let block = Block { len: 1 << 20, reader: Reader::OtherCore, ..Block::default() };
+    assert_eq!(names(&block), ["avx2+streaming", "avx2", "libc"]);
+    assert_eq!(names(&Block { reader: Reader::Me, ..block }), ["avx2", "avx2+streaming", "libc"]);
+    assert_eq!(names(&Block { len: 256, ..block }), ["libc", "avx2+streaming"]);
+    assert_eq!(names(&Block { len: 255, ..block }), ["libc"]);
+}
+
+#[test]
+fn the_variable_leaves_no_choice() {
+    let rep: Algorithm = "rep".parse().unwrap();
+    let plan = Plan::new(Table::uniform(rep), Origin::Variable(rep), |_| true);
+    let block = Block { len: 256, ..Block::default() };
+    assert_eq!(plan.candidates(&block).collect::<Vec<_>>(), [rep]);
+    assert_eq!(plan.candidates_zero(&block).collect::<Vec<_>>(), [rep]);
+    let short = Block { len: 255, ..block };
+    assert_eq!(plan.candidates(&short).collect::<Vec<_>>(), [Algorithm::LIBC]);
+}
+
+#[test]
+fn what_is_known_of_a_block_is_looked_up() {
+    // Each answer says what was asked.
+    let table = Table::from_fn(|situation, _| {
+        let temporal = match (situation.operation, situation.placement) {
+            (Operation::Zero, Placement::Plain) => "rep",
+            (Operation::Zero, _) => "rep+destination",
+            (_, Placement::Plain) => "sse2",
+            (_, Placement::Misaligned) => "avx2",
+            (_, Placement::Aliased) => "word",
+        };
+        let streams = situation.source == CacheState::Cached;
+        let streaming = if situation.destination == CacheState::Cached { "avx2" } else { "sse2" };
+        crate::blockmem::table::Choice::new(
+            temporal.parse().unwrap(),
+            format!("{streaming}+streaming").parse().unwrap(),
+            streams,
+        )
+    });
+    let plan = Plan::new(table.unwrap(), Origin::Defaults, |_| true);
+    let block = Block { len: 4096, ..Block::default() };
+    let pick = |block: Block| (plan.pick(&block).to_string(), plan.pick_zero(&block).to_string());
+    assert_eq!(pick(block), ("sse2".into(), "rep".into()));
+    assert_eq!(pick(Block { to: 1000, ..block }), ("avx2".into(), "rep+destination".into()));
+    assert_eq!(pick(Block { to: 64, ..block }), ("word".into(), "rep".into()));
+    // The source counts for copies only.
+    let cached = Block { source: CacheState::Cached, ..block };
+    assert_eq!(pick(cached), ("sse2+streaming".into(), "rep".into()));
+    let both = Block { destination: CacheState::Cached, ..cached };
+    assert_eq!(pick(both), ("avx2+streaming".into(), "rep".into()));
+}

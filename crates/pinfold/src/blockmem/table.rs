@@ -1,0 +1,257 @@
+//! The table that a plan looks into: which algorithm for which size, where source and destination
+//! are, how they lie to each other, and who reads next.
+//!
+//! Two bits of knowledge decide most: whether the destination is cached and whether it is read next
+//! by this core (Calhoun, Fig. 5.1). Size and placement only matter at the edges, but there they do.
+
+mod defaults;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use pinfold_sys::block::{Algorithm, Stores};
+
+use super::{CacheState, Reader};
+
+pub use rows::Row;
+
+/// What is done to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Operation {
+    /// It is filled from another one.
+    Copy,
+    /// It is filled with zeros.
+    Zero,
+}
+
+impl Operation {
+    /// Both.
+    pub const ALL: [Operation; 2] = [Operation::Copy, Operation::Zero];
+}
+
+/// How two blocks lie to each other, as far as processors care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Placement {
+    /// Lines of the source become lines of the destination: also where both are page-aligned. A
+    /// block to be zeroed begins with a line.
+    Plain,
+    /// They begin at different places of their cache lines.
+    Misaligned,
+    /// The destination is just ahead of the source, but for a multiple of 4 KiB: processors that
+    /// compare only the low bits have loads wait for stores that they have nothing to do with.
+    Aliased,
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// How far ahead, at most, stores are under way that a load may seem to meet, bytes.
+const ALIASED_MAX: usize = 256;
+
+impl Placement {
+    /// All of them, in order.
+    pub const ALL: [Placement; 3] = [Placement::Plain, Placement::Misaligned, Placement::Aliased];
+
+    /// How the block at `to` lies to that at `from`, of which it is to be a copy.
+    #[inline]
+    pub fn of_copy(from: usize, to: usize) -> Placement {
+        let ahead = to.wrapping_sub(from) % 4096;
+        match ahead {
+            1..=ALIASED_MAX => Placement::Aliased,
+            _ if !ahead.is_multiple_of(LINE) => Placement::Misaligned,
+            _ => Placement::Plain,
+        }
+    }
+
+    /// How the block at `to` lies that is to be zeroed.
+    #[inline]
+    pub fn of_zero(to: usize) -> Placement {
+        if to.is_multiple_of(LINE) { Placement::Plain } else { Placement::Misaligned }
+    }
+}
+
+/// The size from which on there is a choice, bytes. Below, nothing beats the C library by more than
+/// the choice costs.
+pub const CHOICE_MIN: usize = 256;
+
+/// How many classes of sizes there are: the powers of two from [`CHOICE_MIN`] to 64 MiB.
+pub const CLASSES: usize = 19;
+
+/// The class of a size: of the power of two that it is nearest to.
+#[inline]
+pub fn class_of(len: usize) -> usize {
+    let nearest = len.saturating_add(len / 2).max(CHOICE_MIN).ilog2() - CHOICE_MIN.ilog2();
+    (nearest as usize).min(CLASSES - 1)
+}
+
+/// The size that a class is named after, bytes.
+pub const fn class_bytes(class: usize) -> usize {
+    CHOICE_MIN << class
+}
+
+/// All that the choice depends on but the size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Situation {
+    /// What is done.
+    pub operation: Operation,
+    /// Who reads the destination next.
+    pub reader: Reader,
+    /// Where the source is. Of no account where there is none.
+    pub source: CacheState,
+    /// Where the destination is.
+    pub destination: CacheState,
+    /// How they lie. Nothing is aliased where there is no source.
+    pub placement: Placement,
+}
+
+const STATES: usize = CacheState::ALL.len();
+const COPY_SITUATIONS: usize = Reader::ALL.len() * STATES * STATES * Placement::ALL.len();
+const SITUATIONS: usize = COPY_SITUATIONS + Reader::ALL.len() * STATES * 2;
+const CELLS: usize = SITUATIONS * CLASSES;
+
+impl Situation {
+    /// All of them, each once.
+    pub fn all() -> impl Iterator<Item = Situation> {
+        let sides = || {
+            Reader::ALL
+                .into_iter()
+                .flat_map(|reader| CacheState::ALL.map(|destination| (reader, destination)))
+        };
+        let copies = sides().flat_map(|(reader, destination)| {
+            CacheState::ALL.into_iter().flat_map(move |source| {
+                Placement::ALL.map(|placement| Situation {
+                    operation: Operation::Copy,
+                    reader,
+                    source,
+                    destination,
+                    placement,
+                })
+            })
+        });
+        let zeros = sides().flat_map(|(reader, destination)| {
+            [Placement::Plain, Placement::Misaligned].map(|placement| Situation {
+                operation: Operation::Zero,
+                reader,
+                source: CacheState::Unknown,
+                destination,
+                placement,
+            })
+        });
+        copies.chain(zeros)
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        let side = self.reader as usize * STATES + self.destination as usize;
+        match self.operation {
+            Operation::Copy => {
+                (side * STATES + self.source as usize) * Placement::ALL.len()
+                    + self.placement as usize
+            }
+            Operation::Zero => {
+                COPY_SITUATIONS + side * 2 + usize::from(self.placement != Placement::Plain)
+            }
+        }
+    }
+}
+
+/// What a table says of one situation and class of sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The best of all: one of the other two.
+    pub best: Algorithm,
+    /// The best that stores into the cache.
+    pub temporal: Algorithm,
+    /// The best that stores past it; the same as `temporal` where the processor has none.
+    pub streaming: Algorithm,
+}
+
+impl Choice {
+    /// The two, of which `streams` says whether the second is the better one.
+    pub fn new(temporal: Algorithm, streaming: Algorithm, streams: bool) -> Choice {
+        Choice { best: if streams { streaming } else { temporal }, temporal, streaming }
+    }
+
+    /// Whether each part is what it should be.
+    fn is_sound(self) -> bool {
+        self.temporal.stores() == Stores::Temporal
+            && (self.streaming.stores() == Stores::Streaming || self.streaming == self.temporal)
+            && (self.best == self.temporal || self.best == self.streaming)
+    }
+}
+
+/// An algorithm for every situation and size. 8 KB, of which a look touches one byte.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Table {
+    best: [Algorithm; CELLS],
+    temporal: [Algorithm; CELLS],
+    streaming: [Algorithm; CELLS],
+}
+
+impl Table {
+    /// The table that says the same of everything.
+    pub fn uniform(algorithm: Algorithm) -> Table {
+        Table {
+            best: [algorithm; CELLS],
+            temporal: [algorithm; CELLS],
+            streaming: [algorithm; CELLS],
+        }
+    }
+
+    /// The table that `choose` makes up. `None` if one of its choices is not sound: parts of it store
+    /// otherwise than they should, or its best is neither of the two.
+    pub fn from_fn(mut choose: impl FnMut(Situation, usize) -> Choice) -> Option<Table> {
+        let mut table = Table::uniform(Algorithm::LIBC);
+        for situation in Situation::all() {
+            for class in 0..CLASSES {
+                let (cell, choice) = (Table::cell(situation, class), choose(situation, class));
+                if !choice.is_sound() {
+                    return None;
+                }
+                table.best[cell] = choice.best;
+                table.temporal[cell] = choice.temporal;
+                table.streaming[cell] = choice.streaming;
+            }
+        }
+        Some(table)
+    }
+
+    /// The best algorithm for a block of `len` bytes. 1 to 2 ns.
+    #[inline]
+    pub fn best(&self, situation: Situation, len: usize) -> Algorithm {
+        self.best[Table::cell(situation, class_of(len))]
+    }
+
+    /// All that is known about a class of sizes; of the last one, if there are not so many.
+    pub fn choice(&self, situation: Situation, class: usize) -> Choice {
+        let cell = Table::cell(situation, class.min(CLASSES - 1));
+        Choice {
+            best: self.best[cell],
+            temporal: self.temporal[cell],
+            streaming: self.streaming[cell],
+        }
+    }
+
+    /// The same without what the processor lacks: instead of that, the C library's or what else the
+    /// table has for the place.
+    pub fn fitted(mut self, supported: impl Fn(Algorithm) -> bool) -> Table {
+        for cell in 0..CELLS {
+            if !supported(self.temporal[cell]) {
+                self.temporal[cell] = Algorithm::LIBC;
+            }
+            for part in [&mut self.streaming[cell], &mut self.best[cell]] {
+                if !supported(*part) {
+                    *part = self.temporal[cell];
+                }
+            }
+        }
+        self
+    }
+
+    #[inline]
+    fn cell(situation: Situation, class: usize) -> usize {
+        situation.index() * CLASSES + class
+    }
+}

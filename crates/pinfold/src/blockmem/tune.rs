@@ -1,0 +1,141 @@
+//! Finds the table of this machine by measuring: every algorithm in every situation that can be made.
+//!
+//! - [`case`]: what is measured, in which order.
+//! - [`survey`]: one case: all algorithms in turn, again and again. Policy; the clock and the copies are
+//!   behind [`Bench`].
+//! - [`choose`]: from what was measured to a table. No I/O.
+//! - [`bench`]: blocks brought into the state that a case wants, and copied; [`listener`]: the core that
+//!   reads them then.
+
+mod bench;
+mod case;
+mod choose;
+mod listener;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+use std::{thread, time::Duration};
+
+use pinfold_sys::{affinity, block::Algorithm};
+
+use self::{
+    case::{Case, cases},
+    choose::Board,
+};
+use super::{
+    Machine,
+    table::{Table, class_bytes},
+    tuned::Tuned,
+};
+use crate::kept;
+
+/// What measures. One for this machine, and one for tests.
+trait Bench {
+    /// Does `case` by `algorithm` once, and says how long that took with the reading after it,
+    /// nanoseconds a block. `None` where the case cannot be made here.
+    fn run(&mut self, case: &Case, algorithm: Algorithm) -> Option<f64>;
+
+    /// Some clock, nanoseconds.
+    fn now_ns(&mut self) -> u64;
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The table, and when.
+    pub tuned: Tuned,
+    /// How many cases could be measured in the time, and of how many. The others were decided by their
+    /// neighbours.
+    pub measured: usize,
+    /// Of how many.
+    pub cases: usize,
+    /// Whether there was a second processor to read what was copied. Otherwise the defaults hold for
+    /// [`OtherCore`](super::Reader::OtherCore).
+    pub has_other_core: bool,
+    /// How many times as fast as the C library's the chosen algorithms were: the geometric mean over
+    /// what was measured where one side is uncached or the reader is another core.
+    pub gain: f64,
+}
+
+/// Nothing could be measured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotTune {
+    /// There is no memory to copy.
+    #[error("no memory for the {0} bytes that are copied")]
+    NoMemory(usize),
+    /// There is no instruction to empty the caches with.
+    #[error("this processor has no instruction that empties its caches")]
+    NoFlush,
+    /// No thread could be started.
+    #[error("no thread could be started: {0}")]
+    NoThread(String),
+}
+
+/// Measures the table of this machine, in about as much time as `budget`, and tells how far that is,
+/// from 0 to 1. In a thread of its own, bound to a processor; a second one reads what the first has
+/// copied. Takes up to 130 MB of memory. Nothing is kept.
+///
+/// # Errors
+/// See [`CannotTune`].
+pub fn tune(budget: Duration, progress: impl FnMut(f32) + Send) -> Result<Found, CannotTune> {
+    let machine = Machine::this();
+    let cpus = affinity::current_cpus();
+    let measure = || {
+        let first = cpus.first().copied();
+        // Where the thread cannot be bound, it is as it is.
+        let _ = first.map(affinity::pin_to);
+        let second = first.and_then(|first| super::machine::other_cpu(&cpus, first));
+        let len_max = case::len_max(machine.last_cache_bytes());
+        let mut bench = bench::RealBench::new(len_max, second)?;
+        let found = survey_all(&mut bench, &machine, budget, Algorithm::is_supported, progress);
+        Ok(Found { has_other_core: bench.has_other_core(), ..found })
+    };
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().name("pinfold-tune".into());
+        let thread = builder
+            .spawn_scoped(scope, measure)
+            .map_err(|error| CannotTune::NoThread(error.to_string()))?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Measures case after case, as long as there is time, and makes a table of it.
+fn survey_all(
+    bench: &mut impl Bench,
+    machine: &Machine,
+    budget: Duration,
+    supported: impl Fn(Algorithm) -> bool,
+    mut progress: impl FnMut(f32),
+) -> Found {
+    let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
+    let cases = cases(machine.last_cache_bytes());
+    let all: f64 = cases.iter().map(Case::weight).sum();
+    let (start, mut rest, mut measured) = (bench.now_ns(), all, 0);
+    let mut board = Board::new(machine.last_cache_bytes());
+    for case in &cases {
+        progress((1.0 - rest / all) as f32);
+        let left_ns = budget_ns.saturating_sub(bench.now_ns() - start);
+        let share_ns = (left_ns as f64 * case.weight() / rest) as u64;
+        rest -= case.weight();
+        if left_ns == 0 {
+            break;
+        }
+        let algorithms: Vec<Algorithm> =
+            Algorithm::all().filter(|it| supported(*it) && case.suits(*it)).collect();
+        if let Some(losses) = survey::survey(bench, case, &algorithms, share_ns) {
+            board.put(case, losses);
+            measured += 1;
+        }
+    }
+    progress(1.0);
+    let defaults = Table::defaults(machine.last_cache_bytes(), &supported);
+    let table = board.table(&defaults);
+    Found {
+        measured,
+        cases: cases.len(),
+        has_other_core: true,
+        gain: board.gain(&table),
+        tuned: Tuned { table, measured_s: kept::now_s() },
+    }
+}

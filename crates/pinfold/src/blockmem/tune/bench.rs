@@ -1,0 +1,197 @@
+#![allow(unsafe_code)]
+//! Blocks of memory, brought into the state that a case wants, copied or zeroed, and read.
+// Invariant: every block of a case lies within the memory that this bench owns (`blocks` sees to it),
+// sources and destinations in different parts of it.
+
+use std::sync::atomic::{Ordering, fence};
+
+use pinfold_sys::{
+    block::{self, Algorithm, flush},
+    clock::{now_ns, ticks, ticks_per_us},
+};
+
+use super::{
+    Bench, CannotTune,
+    case::Case,
+    listener::{Blocks, Listener, read},
+};
+use crate::blockmem::{
+    CacheState, Reader,
+    table::{Operation, Placement},
+};
+
+/// Short blocks are measured together, up to so many bytes: one alone is over before a clock could tell.
+/// Source and destination both fit into the nearest cache of any processor.
+const TOGETHER: usize = 8 << 10;
+
+/// And so many blocks at most.
+const BLOCKS_MAX: usize = 16;
+
+/// Between two blocks, so that nothing is fetched ahead for the next one, bytes. No multiple of a page:
+/// they must not all want the same places in the cache.
+const GAP: usize = 192;
+
+/// What memory there is beside the longest block: for blocks to be placed, and gaps, bytes.
+const SLACK: usize = 4 * 4096;
+
+/// Measures this machine.
+pub(super) struct RealBench {
+    source: Vec<u8>,
+    destination: Vec<u8>,
+    listener: Option<Listener>,
+    ticks_per_ns: f64,
+}
+
+impl RealBench {
+    /// For blocks of up to `len_max` bytes, read on `second`.
+    pub(super) fn new(len_max: usize, second: Option<usize>) -> Result<RealBench, CannotTune> {
+        let bytes = len_max.max(TOGETHER) + SLACK;
+        let memory = |fill: u8| {
+            let mut memory = Vec::new();
+            memory.try_reserve_exact(bytes).map_err(|_| CannotTune::NoMemory(2 * bytes))?;
+            // Written, so that the pages are there; not zeros, which could all be one page.
+            memory.resize(bytes, fill);
+            Ok(memory)
+        };
+        let bench = RealBench {
+            source: memory(1)?,
+            destination: memory(2)?,
+            listener: second.and_then(Listener::start),
+            ticks_per_ns: ticks_per_us() as f64 / 1000.0,
+        };
+        if !flush(&bench.source[..1]) {
+            return Err(CannotTune::NoFlush);
+        }
+        Ok(bench)
+    }
+
+    /// Whether there is another core that reads.
+    pub(super) fn has_other_core(&self) -> bool {
+        self.listener.is_some()
+    }
+
+    /// Where the blocks of `case` are: sources and destinations.
+    fn blocks(&mut self, case: &Case) -> [Blocks; 2] {
+        let len = case.len();
+        let count = (TOGETHER / len).clamp(1, BLOCKS_MAX);
+        // Far from another by any measure; or just ahead; or, at odd places of their lines.
+        let [from, to] = match case.situation.placement {
+            Placement::Plain => [0, 2048],
+            Placement::Misaligned => [5, 2048 + 24],
+            Placement::Aliased => [0, 64],
+        };
+        [(&mut self.source, from), (&mut self.destination, to)].map(|(memory, offset)| {
+            let offset = memory.as_ptr().align_offset(4096) + offset;
+            let stride = len + GAP;
+            assert!(offset + stride * count <= memory.len(), "{case:?}");
+            Blocks { first: memory[offset..].as_mut_ptr(), len, stride, count }
+        })
+    }
+
+    /// Has the blocks leave all caches.
+    fn flush(blocks: Blocks) {
+        for block in blocks.each() {
+            // SAFETY: the blocks lie in memory of this bench, which nothing writes to meanwhile.
+            flush(unsafe { std::slice::from_raw_parts(block, blocks.len) });
+        }
+    }
+
+    /// Brings both sides to where `case` wants them.
+    fn prepare(&mut self, case: &Case, [from, to]: [Blocks; 2]) {
+        let it = case.situation;
+        match it.destination {
+            CacheState::Uncached => RealBench::flush(to),
+            // Written here, and, if that is what will happen to it again, read there.
+            _ => {
+                for block in to.each() {
+                    // SAFETY: the blocks lie in memory of this bench.
+                    unsafe { block::zero(Algorithm::LIBC, block, to.len) };
+                }
+                if let Some(listener) =
+                    self.listener.as_mut().filter(|_| it.reader == Reader::OtherCore)
+                {
+                    // SAFETY: as above, and this thread writes nothing meanwhile.
+                    unsafe { listener.read(to) };
+                }
+            }
+        }
+        if it.operation == Operation::Copy {
+            match it.source {
+                CacheState::Uncached => RealBench::flush(from),
+                // SAFETY: as above.
+                _ => unsafe { read(from) },
+            }
+        }
+    }
+}
+
+impl Bench for RealBench {
+    fn run(&mut self, case: &Case, algorithm: Algorithm) -> Option<f64> {
+        let blocks @ [from, to] = self.blocks(case);
+        let it = case.situation;
+        if it.reader == Reader::OtherCore && self.listener.is_none() {
+            return None;
+        }
+        self.prepare(case, blocks);
+        fence(Ordering::SeqCst);
+        let start = ticks();
+        for (from, to) in from.each().zip(to.each()) {
+            match it.operation {
+                // SAFETY: both lie in memory of this bench, in different parts.
+                Operation::Copy => unsafe { block::copy(algorithm, from, to, blocks[0].len) },
+                // SAFETY: as above.
+                Operation::Zero => unsafe { block::zero(algorithm, to, blocks[1].len) },
+            }
+        }
+        // Stores that are on their way are paid for by whoever made them.
+        fence(Ordering::SeqCst);
+        if it.reader == Reader::Me {
+            // SAFETY: as above.
+            unsafe { read(to) };
+        }
+        let mut taken = ticks().wrapping_sub(start);
+        if let Some(listener) = self.listener.as_mut().filter(|_| it.reader == Reader::OtherCore) {
+            // SAFETY: as above, and this thread writes nothing meanwhile.
+            taken += unsafe { listener.read(to) };
+        }
+        Some(taken as f64 / self.ticks_per_ns / to.count as f64)
+    }
+
+    fn now_ns(&mut self) -> u64 {
+        now_ns()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blockmem::tune::case::cases;
+
+    #[test]
+    fn every_case_moves_its_bytes() {
+        let second = pinfold_sys::affinity::current_cpus().last().copied();
+        // As on this machine; long blocks take long, and are as the others.
+        let (cache, len_max) = (1 << 20, 16 << 10);
+        let mut bench = match RealBench::new(len_max, second) {
+            Ok(bench) => bench,
+            Err(why) => return eprintln!("SKIPPED: {why}"),
+        };
+        for case in cases(cache).into_iter().filter(|case| case.len() <= len_max) {
+            let [_, to] = bench.blocks(&case);
+            for algorithm in Algorithm::all().filter(|it| it.is_supported() && case.suits(*it)) {
+                bench.destination.fill(7);
+                let ns = bench.run(&case, algorithm).unwrap();
+                assert!(ns >= 0.0 && ns.is_finite());
+                let wanted = u8::from(case.situation.operation == Operation::Copy);
+                let done = bench.destination.iter().filter(|byte| **byte == wanted).count();
+                assert_eq!(done, to.len * to.count, "{case:?} {algorithm}");
+                let apart = bench.blocks(&case).map(|blocks| blocks.first.addr());
+                let placed = match case.situation.operation {
+                    Operation::Copy => Placement::of_copy(apart[0], apart[1]),
+                    Operation::Zero => Placement::of_zero(apart[1]),
+                };
+                assert_eq!(placed, case.situation.placement);
+            }
+        }
+    }
+}

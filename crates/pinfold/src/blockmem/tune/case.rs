@@ -1,0 +1,89 @@
+//! What is measured: the cases that can be told apart, those that matter most first.
+
+use pinfold_sys::block::{Algorithm, Prefetch};
+
+use super::class_bytes;
+use crate::blockmem::{
+    CacheState, Reader,
+    table::{CLASSES, Operation, Placement, Situation},
+};
+
+/// One situation and class of sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Case {
+    pub(super) situation: Situation,
+    pub(super) class: usize,
+}
+
+impl Case {
+    pub(super) fn len(&self) -> usize {
+        class_bytes(self.class)
+    }
+
+    /// How much of the time it is due: long blocks take longer, but need fewer repetitions.
+    pub(super) fn weight(&self) -> f64 {
+        1.0 + (self.len() as f64 / 65536.0).powf(0.7)
+    }
+
+    /// Whether `algorithm` makes sense here: what is zeroed has no source to fetch.
+    pub(super) fn suits(&self, algorithm: Algorithm) -> bool {
+        self.situation.operation == Operation::Copy || algorithm.prefetch() != Prefetch::Source
+    }
+}
+
+/// The longest block that is measured. Twice the last cache, nothing changes any more.
+pub(super) fn len_max(last_cache_bytes: usize) -> usize {
+    let lens = (0..CLASSES).map(class_bytes);
+    lens.take_while(|&len| len / 2 <= last_cache_bytes.max(1 << 20))
+        .last()
+        .unwrap_or(class_bytes(0))
+}
+
+/// Whether source and destination of so many bytes cannot both be in the cache, so that it does not
+/// matter where they are said to be.
+pub(super) fn overflows(len: usize, last_cache_bytes: usize) -> bool {
+    len > last_cache_bytes / 2
+}
+
+/// How the case of a situation is measured: a device that reads is nobody of our caches, a block that no
+/// cache holds is uncached however it lies, and of one that is zeroed there is no source.
+pub(super) fn measured_as(situation: Situation, len: usize, last_cache_bytes: usize) -> Situation {
+    let mut it = situation;
+    if it.reader == Reader::Device {
+        it.reader = Reader::Nobody;
+    }
+    if it.operation == Operation::Zero {
+        it.source = CacheState::Unknown;
+    }
+    if overflows(len, last_cache_bytes) {
+        it.destination = CacheState::Uncached;
+        it.placement = Placement::Plain;
+        if it.operation == Operation::Copy {
+            it.source = CacheState::Uncached;
+        }
+    }
+    it
+}
+
+/// All cases. Every second size first, then the others, then the odd placements: what there is no time
+/// for has a neighbour.
+pub(super) fn cases(last_cache_bytes: usize) -> Vec<Case> {
+    let is_known = |it: Situation| {
+        let source = it.operation == Operation::Zero || it.source != CacheState::Unknown;
+        source && it.destination != CacheState::Unknown
+    };
+    let mut cases: Vec<Case> = Situation::all()
+        .filter(|situation| is_known(*situation))
+        .flat_map(|situation| (0..CLASSES).map(move |class| Case { situation, class }))
+        .filter(|case| {
+            let (len, situation) = (case.len(), case.situation);
+            len <= len_max(last_cache_bytes)
+                && measured_as(situation, len, last_cache_bytes) == situation
+        })
+        .collect();
+    cases.sort_by_key(|case| {
+        let odd = case.situation.placement != Placement::Plain;
+        (odd, case.class % 2, case.class)
+    });
+    cases
+}
