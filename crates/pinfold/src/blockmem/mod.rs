@@ -5,7 +5,9 @@
 //!
 //! - [`Site`]: what one call site has learnt, and [`Sites`], the callers of late.
 //! - [`Handler`]: where bulk copies go through; [`copy`], [`zero`] and [`move_within`] are for slices.
+//! - [`engine`]: copies that go on while their callers do something else.
 
+pub mod engine;
 mod facts;
 mod handler;
 mod sites;
