@@ -75,7 +75,7 @@ impl Core {
     }
 
     pub(super) fn counts(&self) -> EngineCounts {
-        self.queue.lock().counts
+        if self.is_child() { EngineCounts::default() } else { self.queue.lock().counts }
     }
 
     /// Opens a request, or does it.

@@ -43,12 +43,15 @@ pub(super) fn run<'env, R>(
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     // A second panic, in here, would let the caller's memory go while it is used.
     let bomb = AbortOnDrop;
-    for ticket in scope.open.take() {
-        if result.is_err() {
+    let open = scope.open.take();
+    if result.is_err() {
+        open.iter().for_each(|ticket| {
             ticket.cancel();
-        }
-        let _ = ticket.wait();
+        });
     }
+    open.iter().for_each(|ticket| {
+        let _ = ticket.wait();
+    });
     std::mem::forget(bomb);
     result.unwrap_or_else(|panic| resume_unwind(panic))
 }

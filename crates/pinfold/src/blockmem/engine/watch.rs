@@ -103,13 +103,16 @@ impl Watch {
 
     /// Has `then` called at the end: at once, in this thread, if it has ended already.
     pub(super) fn then(&self, then: Then) {
+        // It may take the place of another, which is user code: dropped outside of the lock.
+        let mut then = Some(then);
         let mut state = self.state.lock();
-        match state.end {
-            None => state.then = Some(then),
-            Some(end) => {
-                drop(state);
-                quietly(|| then(end));
-            }
+        let end = state.end;
+        if end.is_none() {
+            std::mem::swap(&mut state.then, &mut then);
+        }
+        drop(state);
+        if let (Some(end), Some(then)) = (end, then) {
+            quietly(|| then(end));
         }
     }
 }
