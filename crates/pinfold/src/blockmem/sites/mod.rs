@@ -73,7 +73,7 @@ struct Entry {
 
 /// The callers of late, 64 at most, with what each has learnt.
 ///
-/// A caller has one of [`WAYS`] entries; one that finds none free takes that of the caller that was
+/// A caller has one of four entries; one that finds none free takes that of the caller that was
 /// away longest. To look one up takes some nanoseconds.
 pub struct Sites {
     entries: Vec<Option<Entry>>,
