@@ -16,7 +16,7 @@ use super::{
     queue::{Acts, EngineCounts, Here, Queue},
     request::Ticket,
     slots::Key,
-    watch::{Until, Watch},
+    watch::{Calls, Until, Watch},
 };
 
 /// How often who waits looks for itself, where nobody tells it.
@@ -136,8 +136,9 @@ impl Core {
         }
     }
 
-    /// Does what the queue asked for.
+    /// Does what the queue asked for. User code comes last: it may wait for whatever else is to be done.
     fn see_to(&self, acts: &mut Acts) {
+        let mut calls = Vec::new();
         while !acts.is_empty() {
             let mut now = std::mem::take(acts);
             for part in now.submit.drain(..) {
@@ -153,11 +154,11 @@ impl Core {
                 self.queue.lock().repaired(part.id, acts);
             }
             now.unblocked.drain(..).for_each(|watch| watch.unblock());
-            let any_ended = !now.ended.is_empty();
-            now.ended.drain(..).for_each(|(watch, end)| watch.end(end));
-            if any_ended {
-                self.idle.notify_all();
-            }
+            calls.extend(now.ended.drain(..).map(|(watch, end)| watch.end(end)));
+        }
+        if !calls.is_empty() {
+            self.idle.notify_all();
+            calls.into_iter().for_each(Calls::run);
         }
     }
 

@@ -3,6 +3,7 @@
 //! what raw requests and a back end ask for.
 
 mod faulty;
+mod order;
 
 use std::{
     future::Future,
@@ -18,7 +19,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use proptest::prelude::*;
 
 use self::faulty::{Faults, Faulty};
 use super::*;
@@ -262,19 +262,50 @@ fn a_request_cancelled_in_the_middle_ends_when_its_parts_have() {
 }
 
 #[test]
+fn callbacks_may_wait_for_what_ended_with_their_own() {
+    let (engine, backend) = held(eager());
+    let mut memory = pattern(30_000, 1);
+    let base = memory.as_mut_ptr();
+    // SAFETY: all of them lie inside, and nobody touches the memory before they have ended.
+    let submit =
+        |from, to| unsafe { engine.submit(Work::copy(base.add(from), base.add(to), 10_000)) };
+    let started = submit(0, 10_000);
+    // Both wait for it, and are cancelled together.
+    let (second, third) = (submit(10_000, 20_000), submit(10_000, 0));
+    let (tell, told) = mpsc::channel();
+    for (own, other) in [(&second, &third), (&third, &second)] {
+        let (other, tell) = (other.clone(), tell.clone());
+        own.clone().then(move |end| tell.send((end, other.wait())).unwrap());
+    }
+    thread::scope(|scope| {
+        let engine = &engine;
+        scope.spawn(move || engine.shut_down(Shutdown::Cancel));
+        for _ in 0..2 {
+            let ends = told.recv_timeout(Duration::from_secs(60)).unwrap();
+            assert_eq!(ends, (Err(Cancelled), Err(Cancelled)));
+        }
+        backend.hold(false);
+    });
+    assert_eq!(started.poll_end(), Some(Ok(())));
+}
+
+#[test]
 fn dropped_requests_keep_their_buffers_as_long_as_they_are_used() {
     let (engine, backend) = held(eager());
     let dropped = Arc::new(AtomicUsize::new(0));
     let told = |seed| Told(pattern(100_000, seed), Arc::clone(&dropped));
     drop(engine.copy(told(1), told(2)).unwrap());
+    // Some of it is out, and the rest cancelled. Of the next nothing is out.
+    assert_eq!((engine.counts().cancelled, dropped.load(Ordering::SeqCst)), (1, 0));
+    drop(engine.copy(told(7), told(8)).unwrap());
+    assert_eq!((engine.counts().cancelled, dropped.load(Ordering::SeqCst)), (2, 2));
     let mut last = engine.copy(told(3), told(4)).unwrap();
-    assert_eq!(dropped.load(Ordering::SeqCst), 0);
     // One that is leaked leaks its buffers, and is copied between them.
     std::mem::forget(engine.copy(told(5), told(6)).unwrap());
     backend.hold(false);
     while last.try_wait().is_none() {}
     engine.shut_down(Shutdown::Finish);
-    assert_eq!(dropped.load(Ordering::SeqCst), 4);
+    assert_eq!(dropped.load(Ordering::SeqCst), 6);
 }
 
 #[test]
@@ -445,91 +476,4 @@ fn threads_start_with_the_first_part() {
     threads.stop();
     // SAFETY: as above.
     assert!(unsafe { threads.submit(Part { id, work }) }.is_err());
-}
-
-/// A copy or a zeroing inside a memory of 64 KiB.
-#[derive(Clone, Debug)]
-struct Step {
-    from: Option<usize>,
-    to: usize,
-    len: usize,
-}
-
-const SIZE: usize = 64 << 10;
-
-fn step() -> impl Strategy<Value = Step> {
-    let len = prop_oneof![0..200usize, 0..20_000usize];
-    (prop::option::weighted(0.9, 0..SIZE - 20_000), 0..SIZE - 20_000, len)
-        .prop_map(|(from, to, len)| Step { from, to, len })
-}
-
-/// The same steps by the engine and one after the other.
-fn compare(engine: &CopyEngine, steps: &[Step]) {
-    let (mut memory, mut oracle) = (pattern(SIZE, 3), pattern(SIZE, 3));
-    let base = memory.as_mut_ptr();
-    let tickets: Vec<Ticket> = steps
-        .iter()
-        .map(|step| {
-            let to = base.wrapping_add(step.to);
-            let work = match step.from {
-                Some(from) => Work::copy(base.wrapping_add(from), to, step.len),
-                None => Work::zero(to, step.len),
-            };
-            // SAFETY: it lies inside, and nobody touches the memory before all have ended.
-            unsafe { engine.submit(work) }
-        })
-        .collect();
-    for step in steps {
-        match step.from {
-            Some(from) => oracle.copy_within(from..from + step.len, step.to),
-            None => oracle[step.to..step.to + step.len].fill(0),
-        }
-    }
-    // The last first: their order is none of the waiter's business.
-    for ticket in tickets.iter().rev() {
-        assert_eq!(ticket.wait(), Ok(()));
-    }
-    assert!(memory == oracle);
-}
-
-proptest! {
-    #[test]
-    fn overlapping_requests_have_the_effect_of_their_order(
-        steps in prop::collection::vec(step(), 1..40),
-        queue_max in 0..20usize,
-        bytes_min in prop::sample::select(vec![0, 500, 8000]),
-    ) {
-        let config = EngineConfig { queue_max, bytes_min, ..eager() };
-        compare(&CopyEngine::new(config), &steps);
-    }
-
-    #[test]
-    fn faults_change_nothing(
-        steps in prop::collection::vec(step(), 1..40),
-        queue_max in 0..20usize,
-        seed in any::<u64>(),
-        faults in any::<[bool; 5]>(),
-    ) {
-        let [partial, fail, lie, refuse, repeat] = faults;
-        let faults = Faults { partial, fail, lie, refuse, repeat };
-        let backend = Faulty::new(seed, faults);
-        let engine = CopyEngine::with_backend(backend, EngineConfig { queue_max, ..eager() });
-        compare(&engine, &steps);
-    }
-}
-
-#[test]
-fn faults_are_repaired_and_counted() {
-    let all = Faults { partial: true, fail: true, lie: true, refuse: true, repeat: true };
-    let engine = CopyEngine::with_backend(Faulty::new(11, all), eager());
-    for seed in 0..40 {
-        let (end, from, to) =
-            engine.copy(pattern(200_000, seed), vec![0; 200_000]).unwrap().wait().unwrap();
-        assert_eq!(end, Ok(()));
-        assert!(from == to && to == pattern(200_000, seed));
-    }
-    let counts = engine.counts();
-    assert_eq!(counts.queued, 40);
-    let faults = [counts.partial, counts.failed, counts.refused, counts.unknown];
-    assert!(faults.iter().all(|count| *count > 10), "{counts:?}");
 }

@@ -33,6 +33,22 @@ pub(super) struct Watch {
     changed: Condvar,
 }
 
+/// The user code to be run after the end of a request.
+pub(super) struct Calls {
+    end: End,
+    waker: Option<Waker>,
+    then: Option<Then>,
+}
+
+impl Calls {
+    /// Runs it. Its panics end here.
+    pub(super) fn run(self) {
+        let Calls { end, waker, then } = self;
+        quietly(|| waker.map(Waker::wake));
+        quietly(|| then.map(|then| then(end)));
+    }
+}
+
 /// What is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
@@ -75,16 +91,13 @@ impl Watch {
         self.changed.notify_all();
     }
 
-    /// The request has ended. Wakes and calls who wants to know, whose panics end here.
-    pub(super) fn end(&self, end: End) {
-        let (waker, then) = {
-            let mut state = self.state.lock();
-            state.end = Some(end);
-            self.changed.notify_all();
-            (state.waker.take(), state.then.take())
-        };
-        quietly(|| waker.map(Waker::wake));
-        quietly(|| then.map(|then| then(end)));
+    /// The request has ended: who sleeps is woken. What else is to be done is handed out, for it is user
+    /// code, which may wait for other requests that ended at the same time.
+    pub(super) fn end(&self, end: End) -> Calls {
+        let mut state = self.state.lock();
+        state.end = Some(end);
+        self.changed.notify_all();
+        Calls { end, waker: state.waker.take(), then: state.then.take() }
     }
 
     /// Has `waker` woken at the end. `Some`: it has ended already.
