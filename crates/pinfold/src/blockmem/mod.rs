@@ -3,23 +3,35 @@
 //!
 //! After Calhoun, *Characterization of Block Memory Operations*: no one algorithm is best.
 //!
+//! - [`copy`], [`zero`], [`move_within`]: for slices.
+//! - [`Handler`]: where bulk copies go through; asks a [`Site`], which learns what its copies take, and
+//!   else the plan. [`Sites`]: the callers of late.
 //! - [`plan()`]: the plan of this process; [`Plan::pick`] says which algorithm for which [`Block`].
 //! - [`table`]: what it looks into; [`tuned`]: kept for this [`Machine`]; [`tune()`]: measured.
 //! - [`probe()`]: whether a block is cached, where the processor's clock can tell.
+//! - [`engine`]: copies that go on while their callers do something else.
 
+pub mod engine;
 mod facts;
+mod handler;
 mod in_force;
 mod machine;
 mod plan;
 mod probe;
+mod sites;
 pub mod table;
 mod tune;
 pub mod tuned;
 
 pub use facts::{CacheState, Reader};
+pub use handler::{
+    BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, Merged, Piece, SHORT, SIZES,
+    Tally, copy, counts, merge, move_within, size_class, zero,
+};
 pub use in_force::plan;
 pub use machine::Machine;
 pub use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 pub use plan::{Block, Origin, Plan};
 pub use probe::{CannotTell, Probe, probe};
+pub use sites::{CANDIDATES_MAX, Caller, Choice, Site, SiteCount, Sites};
 pub use tune::{CannotTune, Found, tune};

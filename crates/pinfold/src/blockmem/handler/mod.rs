@@ -1,0 +1,195 @@
+#![allow(unsafe_code)]
+//! The central handler: bulk copies go through here, where the site's experience and the plan choose
+//! the algorithm and what was done is counted.
+//!
+//! After the *kernel block memory operation handler* of Calhoun, *Characterization of Block Memory
+//! Operations*, chapter 8.
+//!
+//! **Invariant.** No algorithm is given blocks that overlap: those are moved by the C library's
+//! `memmove`. Nothing but the blocks named is touched.
+
+mod api;
+mod merge;
+mod plan;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use pinfold_sys::{block, clock};
+
+pub use self::{
+    api::{BlockError, copy, counts, move_within, zero},
+    merge::{Merged, Piece, merge},
+    plan::{Choose, Fixed, InForce},
+    tally::{Count, Counts, SIZES, Tally, size_class},
+};
+use super::{Algorithm, Block, CacheState, Choice, Reader, Site};
+
+/// Shorter copies are made in line by what the compiler chooses, and not counted.
+pub const SHORT: usize = 256;
+
+/// What the maker of a copy knows of it beside its blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// Who reads it next.
+    pub reader: Reader,
+    /// Where its source is.
+    pub source: CacheState,
+    /// Where its destination is.
+    pub destination: CacheState,
+    /// Whether the site hears what the reader needs afterwards. Where it does not, it learns only
+    /// about algorithms that store as the plan's does: others would seem better for leaving the work
+    /// to the reader.
+    pub hears_reader: bool,
+}
+
+impl Hints {
+    fn block(self, from: usize, to: usize, len: usize) -> Block {
+        let Hints { reader, source, destination, .. } = self;
+        Block { len, from, to, source, destination, reader }
+    }
+}
+
+/// How a block was copied or zeroed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a copy that was timed is for its site to observe"]
+pub struct Done {
+    /// By what. Of blocks that overlap, and short ones, the C library.
+    pub algorithm: Algorithm,
+    /// Length, bytes.
+    pub bytes: usize,
+    /// What it took, nanoseconds, if it was timed: to be told to the site, with what the reader
+    /// needed where that is known ([`Done::learn`]).
+    pub ns: Option<u64>,
+}
+
+impl Done {
+    const fn by_libc(bytes: usize) -> Done {
+        Done { algorithm: Algorithm::LIBC, bytes, ns: None }
+    }
+
+    /// Tells the copy's site what it took: so long, and `reader_ns` until its reader was done.
+    #[inline]
+    pub fn learn(&self, site: &mut Site, reader_ns: u64) {
+        if let Some(ns) = self.ns {
+            site.observe(self.bytes, self.algorithm, ns.saturating_add(reader_ns));
+        }
+    }
+}
+
+/// Where the bulk copies of one owner go through: an endpoint, a thread.
+///
+/// One thread at a time uses it; its counts anybody may read.
+pub struct Handler<P> {
+    plan: P,
+    tally: Arc<Tally>,
+}
+
+impl<P: Choose> Handler<P> {
+    /// A handler that asks `plan` what sites do not know.
+    pub fn new(plan: P) -> Handler<P> {
+        Handler { plan, tally: Arc::default() }
+    }
+
+    /// What has gone through it.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    /// Copies `len` bytes for `site`. If the blocks overlap, `to` holds afterwards what `from` held
+    /// before.
+    ///
+    /// Some nanoseconds on top of the copy; one copy of many is timed, which takes some 50 ns.
+    ///
+    /// # Safety
+    /// `from` must be readable and `to` writable for `len` bytes. Others may write them meanwhile only
+    /// if they are in other processes: then what arrives is any mixture.
+    #[inline]
+    pub unsafe fn copy(
+        &mut self,
+        site: &mut Site,
+        hints: Hints,
+        from: *const u8,
+        to: *mut u8,
+        len: usize,
+    ) -> Done {
+        if len < SHORT {
+            // SAFETY: as the caller promised.
+            unsafe { std::ptr::copy(from, to, len) };
+            return Done::by_libc(len);
+        }
+        if overlaps(from.addr(), to.addr(), len) {
+            // SAFETY: as the caller promised.
+            unsafe { std::ptr::copy(from, to, len) };
+            self.tally.moved(len);
+            return Done::by_libc(len);
+        }
+        let block = hints.block(from.addr(), to.addr(), len);
+        let known = site.next(len, || {
+            let best = self.plan.pick(&block);
+            comparable(best, hints, self.plan.candidates(&block))
+        });
+        let choice = known.unwrap_or_else(|| untimed(self.plan.pick(&block)));
+        // SAFETY: as the caller promised, and they do not overlap.
+        let done = timed(choice, len, || unsafe { block::copy(choice.algorithm, from, to, len) });
+        self.tally.copied(choice.algorithm, len);
+        done
+    }
+
+    /// Zeroes `len` bytes for `site`, which is to make no copies: the two are learnt about apart.
+    ///
+    /// # Safety
+    /// `to` must be writable for `len` bytes. As in [`Handler::copy`].
+    #[inline]
+    pub unsafe fn zero(&mut self, site: &mut Site, hints: Hints, to: *mut u8, len: usize) -> Done {
+        if len < SHORT {
+            // SAFETY: as the caller promised.
+            unsafe { to.write_bytes(0, len) };
+            return Done::by_libc(len);
+        }
+        let block = hints.block(to.addr(), to.addr(), len);
+        let known = site.next(len, || {
+            let best = self.plan.pick_zero(&block);
+            comparable(best, hints, self.plan.candidates_zero(&block))
+        });
+        let choice = known.unwrap_or_else(|| untimed(self.plan.pick_zero(&block)));
+        // SAFETY: as the caller promised.
+        let done = timed(choice, len, || unsafe { block::zero(choice.algorithm, to, len) });
+        self.tally.zeroed(choice.algorithm, len);
+        done
+    }
+}
+
+fn untimed(algorithm: Algorithm) -> Choice {
+    Choice { algorithm, timed: false }
+}
+
+/// The candidates whose times can be compared.
+fn comparable(
+    best: Algorithm,
+    hints: Hints,
+    all: impl Iterator<Item = Algorithm>,
+) -> impl Iterator<Item = Algorithm> {
+    all.filter(move |other| hints.hears_reader || other.stores() == best.stores())
+}
+
+/// Whether two blocks of that length have bytes in common.
+#[inline]
+fn overlaps(from: usize, to: usize, len: usize) -> bool {
+    from.abs_diff(to) < len
+}
+
+#[inline]
+fn timed(choice: Choice, bytes: usize, copy: impl FnOnce()) -> Done {
+    let mut ns = None;
+    if choice.timed {
+        let start = clock::now_ns();
+        copy();
+        ns = Some(clock::now_ns().saturating_sub(start));
+    } else {
+        copy();
+    }
+    Done { algorithm: choice.algorithm, bytes, ns }
+}

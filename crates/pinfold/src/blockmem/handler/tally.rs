@@ -1,0 +1,151 @@
+//! Counts of what was copied and zeroed: by algorithm and by size.
+//!
+//! **Accounting.** What was copied or zeroed by an algorithm counts once by algorithm and once by size.
+//! What was moved, because its blocks overlap, counts apart from both. The number of copies by
+//! algorithm is that of copies by size, as soon as who counts is at rest.
+
+use std::{
+    ops::AddAssign,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::{Algorithm, SHORT};
+
+/// Classes of sizes: powers of two from 256 bytes to 64 MiB, and what is longer in the last.
+pub const SIZES: usize = 19;
+
+/// The class of a size; `None` below 256 bytes, which is not counted.
+pub fn size_class(len: usize) -> Option<usize> {
+    let class = len.checked_ilog2()?.checked_sub(SHORT.ilog2())? as usize;
+    Some(class.min(SIZES - 1))
+}
+
+/// Operations and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How many.
+    pub copies: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Count) {
+        self.copies += other.copies;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What was copied and zeroed, as it was at some moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Copies, for each [`Algorithm::id`].
+    pub copied: [Count; Algorithm::COUNT],
+    /// Zeroings, likewise.
+    pub zeroed: [Count; Algorithm::COUNT],
+    /// Both, for each [`size_class`].
+    pub by_size: [Count; SIZES],
+    /// Moves of blocks that overlap.
+    pub moved: Count,
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        let none = Count::default();
+        Counts {
+            copied: [none; Algorithm::COUNT],
+            zeroed: [none; Algorithm::COUNT],
+            by_size: [none; SIZES],
+            moved: none,
+        }
+    }
+}
+
+impl AddAssign<&Counts> for Counts {
+    fn add_assign(&mut self, other: &Counts) {
+        let pairs = self.copied.iter_mut().zip(&other.copied);
+        let pairs = pairs.chain(self.zeroed.iter_mut().zip(&other.zeroed));
+        let pairs = pairs.chain(self.by_size.iter_mut().zip(&other.by_size));
+        pairs.for_each(|(count, more)| *count += *more);
+        self.moved += other.moved;
+    }
+}
+
+/// A [`Count`] that one thread at a time writes and anybody may read. It orders nothing.
+#[derive(Default)]
+struct Words {
+    copies: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Words {
+    /// A load and a store each, as cheap as for numbers that nobody else reads.
+    #[inline(always)]
+    fn add(&self, bytes: usize) {
+        let add = |word: &AtomicU64, more: u64| {
+            word.store(word.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        };
+        add(&self.copies, 1);
+        add(&self.bytes, bytes as u64);
+    }
+
+    fn get(&self) -> Count {
+        let (copies, bytes) = (&self.copies, &self.bytes);
+        Count { copies: copies.load(Ordering::Relaxed), bytes: bytes.load(Ordering::Relaxed) }
+    }
+}
+
+/// [`Counts`] in the making. One thread at a time counts; a copy takes four loads and four stores.
+pub struct Tally {
+    copied: [Words; Algorithm::COUNT],
+    zeroed: [Words; Algorithm::COUNT],
+    by_size: [Words; SIZES],
+    moved: Words,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            copied: std::array::from_fn(|_| Words::default()),
+            zeroed: std::array::from_fn(|_| Words::default()),
+            by_size: std::array::from_fn(|_| Words::default()),
+            moved: Words::default(),
+        }
+    }
+}
+
+impl Tally {
+    #[inline]
+    pub(super) fn copied(&self, algorithm: Algorithm, bytes: usize) {
+        self.copied[usize::from(algorithm.id())].add(bytes);
+        self.sized(bytes);
+    }
+
+    #[inline]
+    pub(super) fn zeroed(&self, algorithm: Algorithm, bytes: usize) {
+        self.zeroed[usize::from(algorithm.id())].add(bytes);
+        self.sized(bytes);
+    }
+
+    #[inline]
+    pub(super) fn moved(&self, bytes: usize) {
+        self.moved.add(bytes);
+    }
+
+    #[inline]
+    fn sized(&self, bytes: usize) {
+        if let Some(class) = size_class(bytes) {
+            self.by_size[class].add(bytes);
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            copied: std::array::from_fn(|at| self.copied[at].get()),
+            zeroed: std::array::from_fn(|at| self.zeroed[at].get()),
+            by_size: std::array::from_fn(|at| self.by_size[at].get()),
+            moved: self.moved.get(),
+        }
+    }
+}
