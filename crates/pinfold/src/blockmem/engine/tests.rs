@@ -33,11 +33,20 @@ fn eager() -> EngineConfig {
     EngineConfig { threads: 2, queue_max: 16, bytes_min: 1, part_bytes_min: 4096 }
 }
 
+/// A back end that does nothing as long as this is there: a test that fails does not hang.
+struct Hold(Faulty);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.hold(false);
+    }
+}
+
 /// An engine whose back end does nothing before it is let go.
-fn held(config: EngineConfig) -> (CopyEngine, Faulty) {
+fn held(config: EngineConfig) -> (CopyEngine, Hold) {
     let backend = Faulty::new(1, Faults::default());
     backend.hold(true);
-    (CopyEngine::with_backend(backend.clone(), config), backend)
+    (CopyEngine::with_backend(backend.clone(), config), Hold(backend))
 }
 
 /// A buffer that says when it is dropped.
@@ -187,7 +196,7 @@ fn a_full_queue_has_the_caller_copy() {
     assert_eq!((end, from), (Ok(()), to));
     assert!(queued.iter_mut().all(|request| request.try_wait().is_none()));
     assert_eq!((engine.counts().queued, engine.counts().full), (2, 1));
-    backend.hold(false);
+    drop(backend);
     for (seed, request) in queued.into_iter().enumerate() {
         let (end, _, to) = request.wait().unwrap();
         assert_eq!((end, to), (Ok(()), pattern(5000, seed)));
@@ -206,7 +215,7 @@ fn who_finds_the_queue_full_waits_for_what_it_overlaps() {
     let first = unsafe { engine.submit(Work::copy(base, base.add(10_000), 10_000)) };
     let opener = thread::spawn(move || {
         thread::sleep(Duration::from_millis(20));
-        backend.hold(false);
+        drop(backend);
     });
     // SAFETY: as above.
     let second = unsafe { engine.submit(Work::copy(base.add(10_000), base.add(20_000), 10_000)) };
@@ -237,7 +246,7 @@ fn what_has_not_been_started_is_cancelled() {
     assert_eq!(third.poll_end(), None);
     assert!(!started.cancel());
     assert_eq!(started.poll_end(), None);
-    backend.hold(false);
+    drop(backend);
     assert_eq!((started.wait(), third.wait()), (Ok(()), Ok(())));
     assert!(!started.cancel());
     let old = pattern(30_000, 1);
@@ -254,7 +263,7 @@ fn a_request_cancelled_in_the_middle_ends_when_its_parts_have() {
     assert!(request.cancel());
     assert!(request.try_wait().is_none());
     let out = engine.counts().parts;
-    backend.hold(false);
+    drop(backend);
     let (end, _, to) = request.wait().unwrap();
     assert_eq!(end, Err(Cancelled));
     assert_eq!(engine.counts().parts, out);
@@ -284,7 +293,7 @@ fn callbacks_may_wait_for_what_ended_with_their_own() {
             let ends = told.recv_timeout(Duration::from_secs(60)).unwrap();
             assert_eq!(ends, (Err(Cancelled), Err(Cancelled)));
         }
-        backend.hold(false);
+        drop(backend);
     });
     assert_eq!(started.poll_end(), Some(Ok(())));
 }
@@ -302,7 +311,7 @@ fn dropped_requests_keep_their_buffers_as_long_as_they_are_used() {
     let mut last = engine.copy(told(3), told(4)).unwrap();
     // One that is leaked leaks its buffers, and is copied between them.
     std::mem::forget(engine.copy(told(5), told(6)).unwrap());
-    backend.hold(false);
+    drop(backend);
     while last.try_wait().is_none() {}
     engine.shut_down(Shutdown::Finish);
     assert_eq!(dropped.load(Ordering::SeqCst), 6);
@@ -334,7 +343,7 @@ fn a_shut_down_cancels_what_is_queued_and_waits_for_the_rest() {
         (0..16).map(|seed| engine.copy(pattern(5000, seed), vec![0; 5000]).unwrap()).collect();
     let opener = thread::spawn(move || {
         thread::sleep(Duration::from_millis(20));
-        backend.hold(false);
+        drop(backend);
     });
     engine.shut_down(Shutdown::Cancel);
     let mut cancelled = 0;
@@ -400,7 +409,7 @@ fn scopes_end_what_they_began_even_if_leaked_or_unwound() {
     let (engine, backend) = held(eager());
     let opener = thread::spawn(move || {
         thread::sleep(Duration::from_millis(20));
-        backend.hold(false);
+        drop(backend);
     });
     let mut to = [vec![0; 50_000], vec![0; 50_000], vec![0; 50_000], vec![0; 50_000]];
     let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
