@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use pinfold::blockmem::Algorithm;
+
 use super::{
     fail::{Fail, Result},
     plan::Wish,
@@ -74,6 +76,11 @@ pub(crate) struct PerfArgs {
     /// The processors for the two processes, such as 0,2
     #[arg(long, value_delimiter = ',', num_args = 1, value_name = "A,B")]
     cores: Vec<usize>,
+
+    /// Have Pinfold copy everything by this algorithm, such as libc or avx2+streaming, instead of
+    /// choosing one for each copy
+    #[arg(long, value_name = "ALGORITHM")]
+    copy: Option<Algorithm>,
 
     /// Print one JSON object a line instead of tables
     #[arg(long)]
@@ -226,6 +233,18 @@ impl PerfArgs {
     pub(crate) fn limit(&self) -> Option<Duration> {
         let time = self.time().ok().filter(|_| self.quick)?;
         Some(time + QUICK_GRACE)
+    }
+
+    /// Has copies made as was asked for: by this process, and by the second one if it is started.
+    ///
+    /// # Errors
+    /// [`Fail::Usage`] if the processor lacks the algorithm.
+    pub(crate) fn insist_on_copy(&self) -> Result<Option<Algorithm>> {
+        if let Some(algorithm) = self.copy {
+            let why = |why| Fail::Usage(format!("--copy: {why}"));
+            pinfold::blockmem::insist(algorithm).map_err(why)?;
+        }
+        Ok(self.copy)
     }
 
     /// The processors asked for.

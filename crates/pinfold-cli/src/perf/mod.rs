@@ -74,6 +74,7 @@ pub(crate) fn run(args: PerfArgs) -> ExitCode {
 fn act(args: &PerfArgs) -> Result<()> {
     let start = Instant::now();
     let (wish, time, cores, output) = (args.wish()?, args.time()?, args.cores()?, args.output());
+    let copy = args.insist_on_copy()?;
     if let Some(file) = &output.html {
         html::check(file)?;
     }
@@ -90,7 +91,7 @@ fn act(args: &PerfArgs) -> Result<()> {
         })
     });
     let (mut pair, mut stage) = match args.role() {
-        Role::Start => Pair::start(cores)?,
+        Role::Start => Pair::start(cores, copy)?,
         Role::Second => {
             let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(Fail::os("dup"))?;
             let (mut pair, mut stage) = Pair::answer(Control::new(stdin))?;

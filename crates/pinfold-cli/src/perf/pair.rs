@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Endpoint, PeerId};
+use pinfold::{Endpoint, PeerId, blockmem::Algorithm};
 use pinfold_sys::affinity;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -74,12 +74,17 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// Starts the second process, the same program, with one end of a socket as its standard
-    /// input. Each gets a core of its own where there are two, or those in `cores`.
-    pub(crate) fn start(cores: Option<[usize; 2]>) -> Result<(Pair, Stage)> {
+    /// input. Each gets a core of its own where there are two, or those in `cores`. It copies by
+    /// `copy`, if that is named.
+    pub(crate) fn start(
+        cores: Option<[usize; 2]>,
+        copy: Option<Algorithm>,
+    ) -> Result<(Pair, Stage)> {
         let (here, there) = Control::pair()?;
         // Before this process is bound to a core: the child inherits that.
         let mut child = Command::new("/proc/self/exe")
             .args(["perf", "--second"])
+            .envs(copy.map(|algorithm| ("PINFOLD_COPY", algorithm.to_string())))
             .stdin(Stdio::from(there))
             .stdout(Stdio::null())
             .spawn()

@@ -46,7 +46,8 @@ Fields of --json. Every object has kind and time_ms (since 1970).
             it last looked around or fell asleep), peers, peers_unlisted (without an object of
             their own), newcomers (not accepted yet), posted (receives that wait), stored
             (messages that wait), copying (long messages), sent and received (by path: messages,
-            bytes), copied_user, copied_kernel, unexpected, credit_stalls, room_stalls,
+            bytes), copied_user, of it copied_bulk (by an algorithm chosen for the copy) and
+            copied_streamed (past the caches), copied_kernel, unexpected, credit_stalls, room_stalls,
             doorbells_sent, one_sided (done by it on regions of peers: writes, written_bytes, reads,
             read_bytes, atomics), called (calls and requests it made), handled (that a handler has
             seen to), handlers_panicked, unhandled (dropped), sleeps, peers_joined, peers_gone, lane_bytes, lane_bytes_max,

@@ -43,6 +43,8 @@ struct Endpoint<'a> {
     sent: ByPath,
     received: ByPath,
     copied_user: u64,
+    copied_bulk: u64,
+    copied_streamed: u64,
     copied_kernel: u64,
     unexpected: u64,
     credit_stalls: u64,
@@ -145,7 +147,9 @@ fn problem(trouble: &Trouble) -> &'static str {
 }
 
 fn endpoint<'a>(seen: &'a EndpointStatus, flows: &Flows, time_ms: u64) -> Endpoint<'a> {
-    let Counters { sent, received, copied_user, copied_kernel, .. } = seen.counters;
+    let Counters {
+        sent, received, copied_user, copied_bulk, copied_streamed, copied_kernel, ..
+    } = seen.counters;
     Endpoint {
         time_ms,
         id: hex(&seen.id),
@@ -167,6 +171,8 @@ fn endpoint<'a>(seen: &'a EndpointStatus, flows: &Flows, time_ms: u64) -> Endpoi
         sent: by_path(&sent),
         received: by_path(&received),
         copied_user,
+        copied_bulk,
+        copied_streamed,
         copied_kernel,
         unexpected: seen.counters.unexpected,
         credit_stalls: seen.counters.credit_stalls,

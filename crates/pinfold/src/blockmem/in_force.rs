@@ -7,6 +7,7 @@
 use std::{
     env,
     ffi::OsString,
+    fmt,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -20,10 +21,39 @@ use super::{
     tuned::{self, Tuned},
 };
 
+static PLAN: OnceLock<Plan> = OnceLock::new();
+
+/// Has `algorithm` used for everything in this process, as the variable `PINFOLD_COPY` does.
+///
+/// # Errors
+/// [`TooLate`] if there is another plan already: something has been copied; or
+/// if the processor lacks the algorithm.
+pub fn insist(algorithm: Algorithm) -> Result<(), TooLate> {
+    let table = Table::uniform(algorithm);
+    let made = || Plan::new(table, Origin::Variable(algorithm), Algorithm::is_supported);
+    let same = |origin: &Origin| *origin == Origin::Variable(algorithm);
+    let in_force = algorithm.is_supported() && same(PLAN.get_or_init(made).origin());
+    if in_force { Ok(()) } else { Err(TooLate(algorithm)) }
+}
+
+/// An algorithm that cannot be insisted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLate(pub Algorithm);
+
+impl fmt::Display for TooLate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.is_supported() {
+            true => write!(f, "{} cannot be insisted on once there is a plan", self.0),
+            false => write!(f, "this processor lacks what {} takes", self.0),
+        }
+    }
+}
+
+impl std::error::Error for TooLate {}
+
 /// The plan of this process. The first call reads a file, which takes some 100 µs; later ones cost a
 /// load.
 pub fn plan() -> &'static Plan {
-    static PLAN: OnceLock<Plan> = OnceLock::new();
     PLAN.get_or_init(|| {
         let machine = Machine::this();
         let file = tuned::file(&machine);

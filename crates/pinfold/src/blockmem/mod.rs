@@ -11,6 +11,7 @@
 //! - [`probe()`]: whether a block is cached, where the processor's clock can tell.
 //! - [`engine`]: copies that go on while their callers do something else.
 
+mod copier;
 pub mod engine;
 mod facts;
 mod handler;
@@ -23,12 +24,13 @@ pub mod table;
 mod tune;
 pub mod tuned;
 
+pub(crate) use copier::Copier;
 pub use facts::{CacheState, Reader};
 pub use handler::{
-    BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, Merged, Piece, SHORT, SIZES,
-    Tally, copy, counts, merge, move_within, size_class, zero,
+    BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, InForce, Merged, Piece, SHORT,
+    SIZES, Tally, copy, counts, merge, move_within, size_class, zero,
 };
-pub use in_force::plan;
+pub use in_force::{TooLate, insist, plan};
 pub use machine::Machine;
 pub use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 pub use plan::{Block, Origin, Plan};

@@ -510,7 +510,16 @@ impl Endpoint {
 
     /// What the endpoint has done so far. In a forked child: nothing.
     pub fn counters(&self) -> Counters {
-        self.shared().enter().map(|engine| engine.core.status.counters()).unwrap_or_default()
+        let counters = |engine: super::shared::Inside<'_>| {
+            engine.core.note_copies();
+            engine.core.status.counters()
+        };
+        self.shared().enter().map(counters).unwrap_or_default()
+    }
+
+    /// Its copies at user level of 2 KiB and more, by algorithm and by size. In a forked child: none.
+    pub fn copies(&self) -> crate::blockmem::Counts {
+        self.shared().enter().map(|engine| engine.core.copies.counts()).unwrap_or_default()
     }
 
     /// Closes the endpoint now; all that waits on it ends with [`Error::Closed`]. In a forked

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::remote::Remote;
 use crate::{
     arena::{self, ArenaRef, Mapping},
+    blockmem::Copier,
     link::shm::{
         lane::{LaneRx, LaneTx},
         ring::Violation,
@@ -98,7 +99,7 @@ impl Part {
 
     /// Copies all of this into `piece` of a lane, which is as long.
     #[inline(always)]
-    pub(crate) fn fill(self, lane: &LaneTx, piece: Piece) -> Result<(), Violation> {
+    pub(crate) fn fill(self, lane: &mut LaneTx, piece: &mut Piece) -> Result<(), Violation> {
         assert!(piece.len as usize <= self.len);
         // SAFETY: readable by the invariant.
         unsafe { lane.fill(piece, self.ptr) }
@@ -106,10 +107,10 @@ impl Part {
 
     /// Copies `piece` of a lane here, as much of it as there is room for. Returns how much.
     #[inline(always)]
-    pub(crate) fn drain(self, lane: &LaneRx, piece: Piece) -> Result<u64, Violation> {
+    pub(crate) fn drain(self, lane: &mut LaneRx, piece: Piece) -> Result<u64, Violation> {
         let len = (piece.len as usize).min(self.len) as u32;
         // SAFETY: writable by the invariant.
-        unsafe { lane.drain(Piece { offset: piece.offset, len }, self.ptr)? };
+        unsafe { lane.drain(Piece { len, ..piece }, self.ptr)? };
         Ok(u64::from(len))
     }
 }
@@ -228,31 +229,38 @@ impl Scatter {
     }
 
     /// Copies bytes `at..at + piece.len` into `piece` of a lane.
-    pub(crate) fn fill(&self, lane: &LaneTx, piece: Piece, at: u64) -> Result<(), Violation> {
+    pub(crate) fn fill(
+        &self,
+        lane: &mut LaneTx,
+        piece: &mut Piece,
+        at: u64,
+    ) -> Result<(), Violation> {
         if let [part] = self.parts.as_slice() {
             debug_assert!(at + u64::from(piece.len) <= self.len);
             // SAFETY: inside the one part; readable by the invariant.
             return unsafe { lane.fill(piece, part.ptr.add(at as usize)) };
         }
         self.each(at, u64::from(piece.len), |part, done| {
-            let now = Piece { offset: piece.offset + done as u32, len: part.len as u32 };
+            let offset = piece.offset + done as u32;
+            let mut now = Piece { offset, len: part.len as u32, sample: 0 };
             // SAFETY: `each` keeps inside the parts.
-            unsafe { lane.fill(now, part.ptr) }
+            unsafe { lane.fill(&mut now, part.ptr) }
         })?;
         Ok(())
     }
 
     /// Copies `piece` of a lane to bytes `at..`, as much of it as there is room for.
-    pub(crate) fn drain(&self, lane: &LaneRx, piece: Piece, at: u64) -> Result<u64, Violation> {
+    pub(crate) fn drain(&self, lane: &mut LaneRx, piece: Piece, at: u64) -> Result<u64, Violation> {
         let fits = u64::from(piece.len).min(self.len.saturating_sub(at)) as u32;
         if let [part] = self.parts.as_slice() {
-            let piece = Piece { offset: piece.offset, len: fits };
+            let piece = Piece { len: fits, ..piece };
             // SAFETY: `at + fits` is inside the one part; writable by the invariant.
             unsafe { lane.drain(piece, part.ptr.add(at as usize))? };
             return Ok(u64::from(fits));
         }
         self.each(at, u64::from(fits), |part, done| {
-            let now = Piece { offset: piece.offset + done as u32, len: part.len as u32 };
+            let offset = piece.offset + done as u32;
+            let now = Piece { offset, len: part.len as u32, sample: 0 };
             // SAFETY: `each` keeps inside the parts; writable by the invariant.
             unsafe { lane.drain(now, part.ptr) }
         })
@@ -310,6 +318,7 @@ impl Scatter {
     /// `EINVAL` if the arena has no such bytes; `ENOMEM` or `EFAULT` if it has no memory for them.
     pub(crate) fn copy_out_of(
         &self,
+        copier: &mut Copier,
         mapping: &Mapping,
         offset: u64,
         at: u64,
@@ -321,7 +330,7 @@ impl Scatter {
             let from = from.ok_or(rustix::io::Errno::INVAL)?;
             // SAFETY: `from` lies in the mapping, which has memory there; the part is writable by
             // the invariant. A mapping of a peer's file is never memory of a caller.
-            unsafe { std::ptr::copy_nonoverlapping(from, part.ptr, part.len) };
+            unsafe { copier.copy(from, part.ptr, part.len) };
             Ok(())
         })
     }
@@ -332,6 +341,7 @@ impl Scatter {
     /// As [`Scatter::copy_out_of`]; `EINVAL` also if the arena is not for peers to write.
     pub(crate) fn copy_into(
         &self,
+        copier: &mut Copier,
         mapping: &Mapping,
         offset: u64,
         at: u64,
@@ -345,7 +355,7 @@ impl Scatter {
             // readable by the invariant. A mapping of a peer's file is never memory of a caller. The
             // peer named these bytes for the purpose, and waits for word of the end before it uses
             // them otherwise.
-            unsafe { std::ptr::copy_nonoverlapping(part.ptr, to, part.len) };
+            unsafe { copier.copy(part.ptr, to, part.len) };
             Ok(())
         })
     }

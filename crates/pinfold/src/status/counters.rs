@@ -79,6 +79,10 @@ pub struct Counters {
     pub received: [PathCount; Path::ALL.len()],
     /// Bytes this process copied at user level.
     pub copied_user: u64,
+    /// Those of them for which an algorithm was chosen: in parts of 2 KiB and more.
+    pub copied_bulk: u64,
+    /// Those of them that were stored past the caches.
+    pub copied_streamed: u64,
     /// Bytes the kernel copied in calls of this process.
     pub copied_kernel: u64,
     /// Messages that came before their receive was posted.
@@ -163,6 +167,8 @@ impl Counters {
     ) -> Counters {
         let mut all = Counters {
             copied_user: header.copied_user,
+            copied_bulk: header.copied_bulk,
+            copied_streamed: header.copied_streamed,
             copied_kernel: header.copied_kernel,
             sleeps: header.sleeps,
             peers_joined: header.peers_joined,

@@ -171,7 +171,10 @@ pub(crate) struct Header<W> {
     // More counters.
     pub handlers_panicked: W,
     pub unhandled: W,
-    pub(super) spare: [W; 13],
+    /// Of `copied_user`: those for which an algorithm was chosen, and of them the streamed ones.
+    pub copied_bulk: W,
+    pub copied_streamed: W,
+    pub(super) spare: [W; 11],
 }
 
 /// A peer, or several together.

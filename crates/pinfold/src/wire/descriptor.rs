@@ -19,7 +19,10 @@
 //! [`Kind::TagHigh`] said. Programs send long runs with one high half (a communicator, a
 //! context), so almost every message takes one line.
 
-use super::{active::Verb, layout::DESCRIPTOR_WORDS};
+use super::{
+    active::Verb,
+    layout::{BULK_BYTES_MAX, DESCRIPTOR_WORDS},
+};
 
 /// Bytes that fit into a descriptor beside its header (U-Net/MM's inline messages, section 3).
 pub(crate) const INLINE_MAX: usize = 56;
@@ -184,15 +187,24 @@ pub(crate) struct Piece {
     pub offset: u32,
     /// Bytes.
     pub len: u32,
+    /// Not 0 if the sender wants to hear what copying it out takes, by this number.
+    pub sample: u8,
 }
+
+const SAMPLE_SHIFT: u32 = 56;
+const PIECE_LEN_MASK: u64 = 0xff_ffff;
+
+// The longest piece leaves room for the number.
+const _: () = assert!(BULK_BYTES_MAX as u64 <= PIECE_LEN_MASK);
 
 impl Piece {
     const fn word(self) -> u64 {
-        self.offset as u64 | (self.len as u64) << 32
+        self.offset as u64 | (self.len as u64) << 32 | (self.sample as u64) << SAMPLE_SHIFT
     }
 
     const fn from_word(word: u64) -> Piece {
-        Piece { offset: word as u32, len: (word >> 32) as u32 }
+        let len = (word >> 32 & PIECE_LEN_MASK) as u32;
+        Piece { offset: word as u32, len, sample: (word >> SAMPLE_SHIFT) as u8 }
     }
 
     pub(crate) const fn body(self) -> [u64; 1] {
@@ -264,8 +276,8 @@ mod tests {
         }
 
         #[test]
-        fn bodies_survive(a: u64, b: u64, d: u32, e: u32) {
-            let piece = Piece { offset: d, len: e };
+        fn bodies_survive(a: u64, b: u64, d: u32, e in 0u32..1 << 24, sample: u8) {
+            let piece = Piece { offset: d, len: e, sample };
             prop_assert_eq!(Piece::read(&padded(&piece.body())), piece);
             let eager = Eager { tag: a, len: b, piece };
             prop_assert_eq!(Eager::read(&padded(&eager.body())), eager);

@@ -90,7 +90,12 @@ pub struct Handler<P> {
 impl<P: Choose> Handler<P> {
     /// A handler that asks `plan` what sites do not know.
     pub fn new(plan: P) -> Handler<P> {
-        Handler { plan, tally: Arc::default() }
+        Handler::counting(plan, Arc::default())
+    }
+
+    /// The same, counting where others of the same owner count.
+    pub fn counting(plan: P, tally: Arc<Tally>) -> Handler<P> {
+        Handler { plan, tally }
     }
 
     /// What has gone through it.

@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{Algorithm, SHORT};
+use super::{super::Stores, Algorithm, SHORT};
 
 /// Classes of sizes: powers of two from 256 bytes to 64 MiB, and what is longer in the last.
 pub const SIZES: usize = 19;
@@ -137,6 +137,19 @@ impl Tally {
         if let Some(class) = size_class(bytes) {
             self.by_size[class].add(bytes);
         }
+    }
+
+    /// Bytes copied so far, and those of them that were streamed.
+    pub(crate) fn copied_bytes(&self) -> (u64, u64) {
+        let (mut all, mut streamed) = (0u64, 0u64);
+        for algorithm in Algorithm::all() {
+            let bytes = self.copied[usize::from(algorithm.id())].bytes.load(Ordering::Relaxed);
+            all = all.wrapping_add(bytes);
+            if algorithm.stores() == Stores::Streaming {
+                streamed = streamed.wrapping_add(bytes);
+            }
+        }
+        (all, streamed)
     }
 
     /// What was counted so far.

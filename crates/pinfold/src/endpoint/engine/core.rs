@@ -1,6 +1,6 @@
 //! What the operations of all peers share.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use super::{
     maps::Maps,
@@ -55,6 +55,8 @@ pub(crate) struct Core {
     pub status: Status,
     /// Messages for handlers.
     pub active: Queues,
+    /// Bulk copies, by algorithm and size.
+    pub copies: Arc<crate::blockmem::Tally>,
     pub model: &'static CostModel,
     pub strict: bool,
 }

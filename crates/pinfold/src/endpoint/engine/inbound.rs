@@ -203,7 +203,7 @@ impl Core {
         match &mut stream.sink {
             Sink::Op(key) => {
                 if let Some(op) = self.ops.recv_mut(*key) {
-                    stream.copied += op.memory.drain(&peer.rx, piece, stream.got)?;
+                    stream.copied += op.memory.drain(&mut peer.rx, piece, stream.got)?;
                 }
             }
             Sink::Keep(_, kept) => {
@@ -434,7 +434,7 @@ pub(super) fn check_first(peer: &Peer, sid: u32, eager: &Eager) -> Result<(), Vi
 
 /// Appends a piece to kept bytes; there is room, reserved when the first came.
 #[allow(unsafe_code)]
-fn append(peer: &Peer, kept: &mut Vec<u8>, piece: Piece) -> Result<(), Violation> {
+fn append(peer: &mut Peer, kept: &mut Vec<u8>, piece: Piece) -> Result<(), Violation> {
     let len = piece.len as usize;
     kept.reserve(len);
     let spare = kept.spare_capacity_mut();

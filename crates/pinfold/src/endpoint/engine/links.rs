@@ -348,8 +348,10 @@ impl Engine {
         let (model, own) = (self.core.model, self.links.us.barrier_global);
         let (status, endpoint) = (&mut self.core.status, established.endpoint_id);
         let label = established.label.clone();
-        let id =
-            self.peers.add(|id| Peer::new(id, established, granted, model, own, status.enlist(id)));
+        let copies = &self.core.copies;
+        let id = self
+            .peers
+            .add(|id| Peer::new(id, established, granted, model, own, copies, status.enlist(id)));
         let Some(peer) = self.peers.get_mut(id) else { return Err(Error::Closed) };
         self.core.introduce(peer, endpoint, &label);
         let (index, generation) = (id.index, id.generation);

@@ -327,7 +327,13 @@ mod tests {
     fn tie() -> Tie {
         let file = memfd::create_sealed("pinfold-test", SEGMENT_BYTES).unwrap();
         let mapping = SharedMapping::map(file.as_fd(), SEGMENT_BYTES).unwrap();
-        LaneRx::new(&Segment::new(mapping), Direction::ToAccepting, LightFence::Full).tie()
+        LaneRx::new(
+            &Segment::new(mapping),
+            Direction::ToAccepting,
+            LightFence::Full,
+            &Arc::default(),
+        )
+        .tie()
     }
 
     fn extent(id: u64, bytes: u64) -> Extent {

@@ -143,6 +143,7 @@ impl Engine {
             gifts_out: 0,
             regions: Regions::default(),
             active: Queues::new(config.active_bytes_max, std::mem::take(&mut config.handlers)),
+            copies: Arc::default(),
             model: route::model(),
             strict: config.strict,
             status: note::status(&config, links.endpoint_id()),

@@ -76,6 +76,15 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Puts down what was copied by algorithms that were chosen.
+    pub(crate) fn note_copies(&self) {
+        let (bulk, streamed) = self.copies.copied_bytes();
+        self.status.copied_bulk.set(bulk);
+        self.status.copied_streamed.set(streamed);
+    }
+}
+
 impl Peer {
     /// Puts down how many messages it was told of and has not answered.
     #[inline(always)]
@@ -107,6 +116,7 @@ impl Engine {
         if now_ns >= self.credit_at {
             self.credit_at = now_ns + CREDIT_EVERY_NS;
             self.note_credit();
+            self.core.note_copies();
         }
     }
 
@@ -116,6 +126,7 @@ impl Engine {
         self.core.status.looked_ns.set(pinfold_sys::clock::now_ns());
         self.note();
         self.note_credit();
+        self.core.note_copies();
     }
 
     /// Puts down that the program waits on the descriptor, unless a thread sleeps on it already.

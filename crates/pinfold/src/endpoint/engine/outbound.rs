@@ -114,7 +114,7 @@ impl Core {
 
     pub(super) fn lend(&mut self, peer: &mut Peer, len: u32) -> Result<Option<Piece>, Violation> {
         if len == 0 {
-            return Ok(Some(Piece { offset: 0, len: 0 }));
+            return Ok(Some(Piece { offset: 0, len: 0, sample: 0 }));
         }
         peer.tx.lend(len, len.min(1 << 10), &mut self.lane_budget)
     }
@@ -354,10 +354,10 @@ impl Core {
             if !peer.tx.has_room(&mut self.lane_budget)? {
                 return Ok(Step::Stuck);
             }
-            let Some(piece) = self.lend(peer, piece_len(*at, *end))? else {
+            let Some(mut piece) = self.lend(peer, piece_len(*at, *end))? else {
                 return Ok(Step::Stuck);
             };
-            op.memory.fill(&peer.tx, piece, *at)?;
+            op.memory.fill(&mut peer.tx, &mut piece, *at)?;
             if first {
                 let body = Eager { tag: op.tag, len, piece }.body();
                 failpoint::hit(Point::BeforeEager);

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Gone, PathSet, PeerId, Receipt,
+    blockmem::{Copier, Reader, Tally},
     endpoint::matching::UnexpectedKey,
     link::{
         local::{Established, Side},
@@ -125,6 +126,9 @@ pub(crate) struct Peer {
     pub learner: Learner,
     /// What asking and answering adds to a transfer out of this side's memory.
     asking: Asking,
+    /// Copies out of its arenas, and into them.
+    pub copies_in: Copier,
+    pub copies_out: Copier,
     /// What has to come between something published and a look at what the other side set.
     pub fence: LightFence,
     pub two_way: TwoWay,
@@ -167,6 +171,7 @@ impl Peer {
         granted: crate::link::local::Limits,
         model: &CostModel,
         own_barrier: bool,
+        copies: &Arc<Tally>,
         record: PeerRecord,
     ) -> Peer {
         let Established { side, mapping, socket, pidfd, pid, uid, label, address, .. } =
@@ -218,8 +223,10 @@ impl Peer {
                 paths,
                 cma_refused: cma.err(),
             },
-            tx: LaneTx::new(&segment, send_way, fence),
-            rx: LaneRx::new(&segment, send_way.reverse(), fence),
+            tx: LaneTx::new(&segment, send_way, fence, copies),
+            rx: LaneRx::new(&segment, send_way.reverse(), fence, copies),
+            copies_in: Copier::new(Reader::Me, copies),
+            copies_out: Copier::new(Reader::OtherCore, copies),
             socket,
             reach,
             tag_high_tx: 0,

@@ -188,7 +188,7 @@ impl Core {
                 let copied = match &pull.source {
                     There::Remote(remote) => op.memory.pull(at, pid, remote, len),
                     There::Mapped { mapping, offset } => {
-                        op.memory.copy_out_of(mapping, offset + at, at, len)
+                        op.memory.copy_out_of(&mut peer.copies_in, mapping, offset + at, at, len)
                     }
                 };
                 match (copied, &pull.source) {

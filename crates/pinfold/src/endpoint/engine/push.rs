@@ -163,10 +163,10 @@ impl Core {
 
 impl Pushing {
     /// Writes the `len` bytes at `at`.
-    fn write(&mut self, memory: &Scatter, peer: &Peer, at: u64, len: u64) -> Result<(), Stop> {
+    fn write(&mut self, memory: &Scatter, peer: &mut Peer, at: u64, len: u64) -> Result<(), Stop> {
         let pid = peer.info.pid;
         if let There::Mapped { mapping, offset } = &self.to {
-            match memory.copy_into(mapping, offset + at, at, len) {
+            match memory.copy_into(&mut peer.copies_out, mapping, offset + at, at, len) {
                 Ok(bytes) => {
                     self.copied.user += bytes;
                     return Ok(());

@@ -243,7 +243,7 @@ impl Core {
             *chosen = Some(receipt);
             return None;
         }
-        let piece = match peer.tx.lend_known(len as u32) {
+        let mut piece = match peer.tx.lend_known(len as u32) {
             Some(piece) => piece,
             None => match self.lend(peer, len as u32) {
                 Ok(Some(piece)) if u64::from(piece.len) == len => piece,
@@ -254,7 +254,7 @@ impl Core {
                 }
             },
         };
-        memory.fill(&peer.tx, piece).ok()?;
+        memory.fill(&mut peer.tx, &mut piece).ok()?;
         failpoint::hit(Point::BeforeEager);
         let body = Eager { tag, len, piece }.body();
         peer.tx.push(Header::new(Kind::Eager, 0, u32::MAX), &body);
@@ -314,7 +314,7 @@ fn take_head(
             return None;
         }
         (got_tag, len) = (eager.tag, eager.len);
-        bytes = memory.drain(&peer.rx, eager.piece).ok()?;
+        bytes = memory.drain(&mut peer.rx, eager.piece).ok()?;
         (path, why) = (Path::Eager, peer.receipt(Path::Eager, bytes, len).why());
     } else {
         return None;

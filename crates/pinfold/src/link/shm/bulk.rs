@@ -120,7 +120,7 @@ impl Bulk {
         self.head = offset + len_lines;
         self.used += bytes;
         self.lent.push_back(Lent { number, bytes });
-        Some(Piece { offset, len })
+        Some(Piece { offset, len, sample: 0 })
     }
 }
 

@@ -8,10 +8,12 @@ use super::{
     bell,
     budget::Budget,
     bulk::{Bulk, HOT_BYTES},
+    copies::{CopyIn, CopyOut},
     ring::{RingRx, RingTx, Violation},
     segment::{MappedRing, Segment, Word},
 };
 use crate::{
+    blockmem::Tally,
     sync::{AtomicU32, AtomicU64, LightFence, Ordering},
     wire::{
         descriptor::{Body, Header, Piece},
@@ -46,12 +48,19 @@ pub(crate) struct LaneTx {
     way: Direction,
     fence: LightFence,
     bell: Word<AtomicU32>,
+    copies: CopyIn,
     /// Bytes of the endpoint's budget that growing took.
     budgeted: usize,
 }
 
 impl LaneTx {
-    pub(crate) fn new(segment: &Arc<Segment>, way: Direction, fence: LightFence) -> LaneTx {
+    /// One whose copies count in `tally`.
+    pub(crate) fn new(
+        segment: &Arc<Segment>,
+        way: Direction,
+        fence: LightFence,
+        tally: &Arc<Tally>,
+    ) -> LaneTx {
         LaneTx {
             ring: RingTx::new(segment.ring(way), RING_SLOTS_MIN),
             bulk: Bulk::new(),
@@ -61,6 +70,7 @@ impl LaneTx {
             way,
             fence,
             bell: segment.keep32(way.bell_at()),
+            copies: CopyIn::new(segment, way, tally),
             budgeted: 0,
         }
     }
@@ -238,14 +248,21 @@ impl LaneTx {
         next > now && self.bulk.grow(next)
     }
 
-    /// Copies `piece.len` bytes from `from` into `piece`.
+    /// Copies `piece.len` bytes from `from` into `piece`, and notes in it what the receiver is to know
+    /// of the copy.
     ///
     /// # Safety
     /// `from` is valid for reads of `piece.len` bytes.
     #[allow(unsafe_code)]
-    pub(crate) unsafe fn fill(&self, piece: Piece, from: *const u8) -> Result<(), Violation> {
-        // SAFETY: passed on.
-        unsafe { self.segment.copy_in(self.way, piece, from) }
+    pub(crate) unsafe fn fill(
+        &mut self,
+        piece: &mut Piece,
+        from: *const u8,
+    ) -> Result<(), Violation> {
+        let to = self.segment.bulk_ptr(self.way, *piece)?;
+        // SAFETY: `from` by contract, `to` by the check of its bounds.
+        piece.sample = unsafe { self.copies.copy_in(from, to, piece.len as usize) };
+        Ok(())
     }
 
     /// Whether the consumer asked to be rung for what has just been pushed.
@@ -360,12 +377,19 @@ pub(crate) struct LaneRx {
     fence: LightFence,
     space_bell: Word<AtomicU32>,
     released_word: Word<AtomicU64>,
+    copies: CopyOut,
     released: u64,
     released_published: u64,
 }
 
 impl LaneRx {
-    pub(crate) fn new(segment: &Arc<Segment>, way: Direction, fence: LightFence) -> LaneRx {
+    /// One whose copies count in `tally`.
+    pub(crate) fn new(
+        segment: &Arc<Segment>,
+        way: Direction,
+        fence: LightFence,
+        tally: &Arc<Tally>,
+    ) -> LaneRx {
         LaneRx {
             ring: RingRx::new(segment.ring(way)),
             segment: Arc::clone(segment),
@@ -373,6 +397,7 @@ impl LaneRx {
             fence,
             space_bell: segment.keep32(way.space_bell_at()),
             released_word: segment.keep64(way.cursor_at() + RELEASED_AT),
+            copies: CopyOut::new(segment, way, tally),
             released: 0,
             released_published: 0,
         }
@@ -458,9 +483,11 @@ impl LaneRx {
     /// # Safety
     /// `to` is valid for writes of `piece.len` bytes.
     #[allow(unsafe_code)]
-    pub(crate) unsafe fn drain(&self, piece: Piece, to: *mut u8) -> Result<(), Violation> {
-        // SAFETY: passed on.
-        unsafe { self.segment.copy_out(self.way, piece, to) }
+    pub(crate) unsafe fn drain(&mut self, piece: Piece, to: *mut u8) -> Result<(), Violation> {
+        let from = self.segment.bulk_ptr(self.way, piece)?;
+        // SAFETY: `to` by contract, `from` by the check of its bounds.
+        unsafe { self.copies.copy_out(from, to, piece.len as usize, piece.sample) };
+        Ok(())
     }
 
     /// Whether the sender closed in good order.

@@ -6,6 +6,8 @@ pub(crate) mod budget;
 pub(crate) mod bulk;
 pub(crate) mod claim;
 #[cfg(not(loom))]
+pub(crate) mod copies;
+#[cfg(not(loom))]
 pub(crate) mod lane;
 pub(crate) mod ring;
 #[cfg(not(loom))]

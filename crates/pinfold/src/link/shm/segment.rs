@@ -59,45 +59,14 @@ impl Segment {
     }
 
     /// The address of `piece` of `way`'s bulk bytes, if it lies inside them.
-    fn bulk_ptr(&self, way: Direction, piece: Piece) -> Result<*mut u8, Violation> {
+    ///
+    /// A caller's buffer is never part of the segment.
+    pub(crate) fn bulk_ptr(&self, way: Direction, piece: Piece) -> Result<*mut u8, Violation> {
         if piece.offset > BULK_BYTES_MAX || piece.len > BULK_BYTES_MAX - piece.offset {
             return Err(Violation("it named bytes outside its ring"));
         }
         // SAFETY: within the mapping: bulk bytes end at or before `SEGMENT_BYTES`.
         Ok(unsafe { self.mapping.as_ptr().add(way.bulk_at() + piece.offset as usize) })
-    }
-
-    /// Copies `piece.len` bytes from `from` into the bulk bytes.
-    ///
-    /// # Safety
-    /// `from` is valid for reads of `piece.len` bytes.
-    pub(crate) unsafe fn copy_in(
-        &self,
-        way: Direction,
-        piece: Piece,
-        from: *const u8,
-    ) -> Result<(), Violation> {
-        let to = self.bulk_ptr(way, piece)?;
-        // SAFETY: `from` by contract, `to` by the bounds check; a caller's buffer is never part
-        // of the segment.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, piece.len as usize) };
-        Ok(())
-    }
-
-    /// Copies `piece.len` bytes out of the bulk bytes to `to`.
-    ///
-    /// # Safety
-    /// `to` is valid for writes of `piece.len` bytes.
-    pub(crate) unsafe fn copy_out(
-        &self,
-        way: Direction,
-        piece: Piece,
-        to: *mut u8,
-    ) -> Result<(), Violation> {
-        let from = self.bulk_ptr(way, piece)?;
-        // SAFETY: as in `copy_in`, with the roles exchanged.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, piece.len as usize) };
-        Ok(())
     }
 
     /// Has the system set memory aside for `range`, so that a later touch cannot fail.

@@ -1,0 +1,71 @@
+#![allow(unsafe_code)]
+//! Copies that the library makes for one purpose: a handler and the site that learns about them.
+//!
+//! **Invariant.** None but the handler's: what is copied is what the caller named.
+
+use std::sync::Arc;
+
+use super::{Done, Handler, Hints, InForce, Reader, Site, Tally};
+
+/// Shorter copies go in line: to choose would take a good part of what they take.
+const SHORT: usize = 2 << 10;
+
+/// Where copies of one kind are made.
+pub(crate) struct Copier {
+    handler: Handler<InForce>,
+    site: Site,
+    hints: Hints,
+}
+
+impl Copier {
+    /// One whose copies `reader` reads next; they count in `tally`.
+    pub(crate) fn new(reader: Reader, tally: &Arc<Tally>) -> Copier {
+        let handler = Handler::counting(InForce, Arc::clone(tally));
+        Copier { handler, site: Site::new(), hints: Hints { reader, ..Hints::default() } }
+    }
+
+    /// The same, but it hears what the reader needed, by [`Copier::learn`].
+    pub(crate) fn hearing(reader: Reader, tally: &Arc<Tally>) -> Copier {
+        let mut copier = Copier::new(reader, tally);
+        copier.hints.hears_reader = true;
+        copier
+    }
+
+    /// Copies `len` bytes.
+    ///
+    /// # Safety
+    /// `from` is readable and `to` writable for so many bytes, and they do not overlap.
+    #[inline]
+    pub(crate) unsafe fn copy(&mut self, from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: as the caller promised.
+        if let Some(done) = unsafe { self.copy_timed(from, to, len) } {
+            self.learn(&done, 0);
+        }
+    }
+
+    /// The same. What there is to learn from it, if anything.
+    ///
+    /// # Safety
+    /// As for [`Copier::copy`].
+    #[inline]
+    pub(crate) unsafe fn copy_timed(
+        &mut self,
+        from: *const u8,
+        to: *mut u8,
+        len: usize,
+    ) -> Option<Done> {
+        if len < SHORT {
+            // SAFETY: as the caller promised.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+            return None;
+        }
+        // SAFETY: as the caller promised.
+        let done = unsafe { self.handler.copy(&mut self.site, self.hints, from, to, len) };
+        done.ns.is_some().then_some(done)
+    }
+
+    /// A timed copy took its reader so long.
+    pub(crate) fn learn(&mut self, done: &Done, reader_ns: u64) {
+        done.learn(&mut self.site, reader_ns);
+    }
+}

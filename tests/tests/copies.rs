@@ -1,0 +1,132 @@
+//! Bulk copies: every one through the handler, counted, and by the algorithm that was asked for.
+
+use pinfold::{
+    Arena, Endpoint, Path, PathSet,
+    blockmem::{self, Algorithm, Counts},
+};
+use pinfold_tests::{
+    Args, Stage,
+    role::{self, await_go, go},
+    stamp,
+};
+
+pinfold_tests::roles!(source, sink);
+
+/// As the library likes, or by one algorithm for everything.
+#[test]
+fn as_the_plan_says() {
+    play("eager", "");
+}
+
+#[test]
+fn by_the_algorithm_that_is_insisted_on() {
+    for path in ["eager", "mapped"] {
+        for algorithm in ["word+streaming", "libc"] {
+            play(path, algorithm);
+        }
+    }
+}
+
+#[test]
+fn by_the_algorithm_in_the_environment() {
+    let stage = Stage::new(60);
+    let cast = |role| {
+        let role = stage.role(role).with("path", "eager").with("by", "word");
+        role.env("PINFOLD_COPY", "word").with("insist", "no")
+    };
+    stage.play(["sink", "source"].map(cast));
+}
+
+fn play(path: &str, by: &str) {
+    let stage = Stage::new(60);
+    stage.play(["sink", "source"].map(|role| stage.role(role).with("path", path).with("by", by)));
+}
+
+const COUNT: usize = 200;
+const LENGTHS: [usize; 5] = [100, 2047, 2048, 40_000, 300_001];
+
+fn paths(args: &Args) -> PathSet {
+    match args.text("path") {
+        "eager" => PathSet::only(&[Path::Eager]),
+        // Another one has to be there; it is never asked for.
+        _ => PathSet::only(&[Path::Mapped, Path::Eager]),
+    }
+}
+
+fn insist(args: &Args) -> Option<Algorithm> {
+    let algorithm = (!args.text("by").is_empty()).then(|| args.text("by").parse().unwrap());
+    if let Some(algorithm) = algorithm.filter(|_| !args.has("insist")) {
+        blockmem::insist(algorithm).unwrap();
+        // The same again is no contradiction; another is.
+        blockmem::insist(algorithm).unwrap();
+        let other = if algorithm == Algorithm::LIBC { "word" } else { "libc" };
+        let why = blockmem::insist(other.parse().unwrap()).unwrap_err().to_string();
+        assert!(why.contains("once there is a plan"), "{why}");
+    }
+    algorithm
+}
+
+/// Checks what an endpoint has copied in bulk: `bytes` bytes, but for the short ends of long messages.
+fn check(endpoint: &Endpoint, by: Option<Algorithm>, bytes: u64) {
+    let Counts { copied, by_size, moved, .. } = endpoint.copies();
+    let sum = |counts: &[blockmem::Count]| counts.iter().map(|count| count.bytes).sum::<u64>();
+    let counted = sum(&copied);
+    assert_eq!((sum(&by_size), moved), (counted, blockmem::Count::default()));
+    assert!((bytes / 10 * 9..=bytes).contains(&counted), "{counted} of {bytes}");
+    if let Some(algorithm) = by {
+        assert_eq!(copied[usize::from(algorithm.id())].bytes, counted, "not all by {algorithm}");
+    }
+    let counters = endpoint.counters();
+    assert_eq!(counters.copied_bulk, counted);
+    assert!(counters.copied_bulk <= counters.copied_user, "{counters:?}");
+    let streamed = Algorithm::all().filter(|it| it.stores() == blockmem::Stores::Streaming);
+    let streamed = streamed.map(|it| copied[usize::from(it.id())].bytes).sum::<u64>();
+    assert_eq!(counters.copied_streamed, streamed);
+}
+
+/// Bytes of a message of `len` for whose copy an algorithm is chosen.
+fn bulk(len: usize) -> u64 {
+    if len < 2048 { 0 } else { len as u64 }
+}
+
+fn source(args: &Args) {
+    let by = insist(args);
+    let (endpoint, peer) = role::connect(Endpoint::builder().paths(paths(args)), "copies");
+    let arena = Arena::new().unwrap();
+    let mut memory = arena.alloc_aligned(300_001, 64).unwrap();
+    let mut copied = 0;
+    for number in 0..COUNT {
+        let len = LENGTHS[number % LENGTHS.len()];
+        stamp::fill(&mut memory[..len], number as u64);
+        let receipt = match args.text("path") {
+            "eager" => endpoint.send(peer, 1, &memory[..len]).unwrap(),
+            _ => endpoint.send_by(Path::Mapped, peer, 1, &memory[..len]).unwrap(),
+        };
+        if receipt.path == Path::Eager {
+            assert_eq!(receipt.copied_user, len as u64);
+            copied += bulk(len);
+        }
+    }
+    go(&endpoint, peer);
+    check(&endpoint, by, copied);
+    await_go(&endpoint, peer);
+}
+
+fn sink(args: &Args) {
+    let by = insist(args);
+    let (endpoint, peer) = role::listen(Endpoint::builder().paths(paths(args)), "copies");
+    let mut memory = vec![0; 300_001];
+    let mut copied = 0;
+    for number in 0..COUNT {
+        let len = LENGTHS[number % LENGTHS.len()];
+        let received = endpoint.recv_into(peer, 1, &mut memory[..len]).unwrap();
+        stamp::check(&memory[..len], number as u64);
+        // One that came before it was asked for is copied twice.
+        let here = received.receipt.copied_user;
+        assert!([1, 2].contains(&(here / len as u64)) && here.is_multiple_of(len as u64), "{here}");
+        copied += bulk(len);
+    }
+    await_go(&endpoint, peer);
+    check(&endpoint, by, copied);
+    go(&endpoint, peer);
+}
