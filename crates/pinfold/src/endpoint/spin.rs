@@ -1,12 +1,16 @@
 //! How long to spin before sleeping: a policy, without clock or lock.
 
-/// Spins at most this long, however often it paid.
-const SPIN_MAX_NS: u64 = 50_000;
+/// Spins at most this long, however often it paid: as long as a peer takes that writes or reads a
+/// megabyte between two messages.
+const SPIN_MAX_NS: u64 = 200_000;
+/// Spins so long as long as nothing is known.
+const SPIN_FIRST_NS: u64 = 25_000;
 /// Spins at least this long, however often it was in vain.
 const SPIN_MIN_NS: u64 = 1_000;
 /// A sleep that ended so soon was mostly falling asleep and waking up, which can take 60 µs in a
 /// virtual machine: what was waited for came early.
-const SHORT_SLEEP_NS: u64 = 150_000;
+const SHORT_SLEEP_NS: u64 = 250_000;
+
 /// How long to spin, learned from how waits ended.
 ///
 /// A wait that ended while spinning asks for twice its length next time (smoothed); one that had to
@@ -18,7 +22,7 @@ pub(crate) struct SpinPolicy {
 
 impl Default for SpinPolicy {
     fn default() -> SpinPolicy {
-        SpinPolicy { limit_ns: SPIN_MAX_NS / 2 }
+        SpinPolicy { limit_ns: SPIN_FIRST_NS }
     }
 }
 
