@@ -11,3 +11,4 @@ export CARGO_TARGET_DIR=$target/miri
 export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
 cargo +nightly miri test --locked --package pinfold --lib -- \
     arena::cells endpoint::scatter link::local::slots link::shm::model_tests "$@"
+cargo +nightly miri test --locked --package pinfold-sys --lib -- block:: "$@"

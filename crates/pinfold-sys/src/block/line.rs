@@ -1,6 +1,6 @@
 //! One cache line at a time: how long it takes to load, and how it leaves the caches.
 
-use super::{lines::LINE, support};
+use super::lines::LINE;
 
 /// The [`ticks`](crate::clock::ticks) that loading one byte takes, all else in this thread waiting
 /// for it: the software cache probe of Calhoun, Fig. 5.2. The line is in the cache afterwards.
@@ -13,7 +13,7 @@ pub unsafe fn read_line_ticks(at: *const u8) -> Option<u64> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         let (start, end): (u64, u64);
-        if !support::has(support::RDTSCP) {
+        if !super::support::has(super::support::RDTSCP) {
             return None;
         }
         // SAFETY: the processor has the instructions; the caller promised the byte.
@@ -62,7 +62,7 @@ pub fn flush(memory: &[u8]) -> bool {
         use std::arch::asm;
 
         let (start, end) = (memory.as_ptr().addr() / LINE * LINE, memory.as_ptr_range().end.addr());
-        let ordered = !support::has(support::CLFLUSHOPT);
+        let ordered = !super::support::has(super::support::CLFLUSHOPT);
         for line in (start..end).step_by(LINE) {
             // SAFETY: the processor has the instruction (the older one comes with SSE2); the line has
             // a byte of `memory`, and its contents do not change.

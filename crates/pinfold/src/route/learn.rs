@@ -19,14 +19,18 @@ const CLASSES: usize = (CLASS_MAX - CLASS_MIN + 1) as usize;
 /// The weight of an observation. Ten of them carry the estimate 19/20 of the way to new values.
 const WEIGHT: f32 = 0.3;
 
-/// The weight of an observation that follows none for [`EXPLORE_TURNS`]: what went before is
-/// hardly worth anything.
+/// The weight of an observation that follows none for [`RETRY_TURNS`]: what went before is hardly
+/// worth anything.
 const WEIGHT_STALE: f32 = 0.75;
 
 /// Transfers of a class between two tries of a path that looks as good as the one in use. One
 /// that looks `r` times as costly is tried `r²` times as rarely, so that all tries together cost
 /// less than one part in 190.
 const EXPLORE_TURNS: u32 = 48;
+
+/// The same for a path that was in use until lately: what made it look bad may be over, as when the
+/// host had taken its processor away for a moment. Doubles with every try in vain.
+const RETRY_TURNS: u32 = 6;
 
 /// A path that looks this many times as costly is not tried.
 const EXPLORE_RATIO: f64 = 4.0;
@@ -54,13 +58,16 @@ struct Cell {
     seen: u32,
     /// The turn of the last try.
     tried: u32,
+    /// Turns it rests before it is tried, if it looks as good as the one in use.
+    rest: u32,
 }
 
 impl Cell {
-    const NEW: Cell = Cell { factor: 1.0, recent: [1.0; 2], count: 0, seen: 0, tried: 0 };
+    const NEW: Cell =
+        Cell { factor: 1.0, recent: [1.0; 2], count: 0, seen: 0, tried: 0, rest: EXPLORE_TURNS };
 
     fn observe(&mut self, factor: f32, turn: u32) {
-        let stale = self.count > 0 && turn.wrapping_sub(self.seen) >= EXPLORE_TURNS;
+        let stale = self.count > 0 && turn.wrapping_sub(self.seen) >= RETRY_TURNS;
         // The middle one of three: a transfer that was interrupted counts for nothing.
         let [first, second] = self.recent;
         let middle = first.min(second).max(first.max(second).min(factor));
@@ -95,6 +102,8 @@ fn index(path: Path) -> Option<usize> {
 #[derive(Clone, Copy)]
 struct Class {
     turn: u32,
+    /// The one in use, by its place in [`LONG`], once there is one.
+    used: Option<usize>,
     cells: [Cell; LONG.len()],
 }
 
@@ -125,7 +134,7 @@ fn class_of(len: u64) -> Option<usize> {
 impl Learner {
     /// Knows what `model` says.
     pub(crate) fn new(model: &CostModel) -> Learner {
-        let class = Class { turn: 0, cells: [Cell::NEW; LONG.len()] };
+        let class = Class { turn: 0, used: None, cells: [Cell::NEW; LONG.len()] };
         let zero = [0; LONG.len()];
         let mut learner =
             Learner { model: *model, from: zero, pays: [0; LONG.len()], classes: [class; CLASSES] };
@@ -180,17 +189,22 @@ impl Learner {
         let best = candidates().min_by(cheapest).unwrap_or(0);
         let class = &mut self.classes[at];
         let turn = class.turn;
+        if let Some(before) = class.used.replace(best).filter(|before| *before != best) {
+            class.cells[before].rest = RETRY_TURNS;
+        }
         // At most one is tried in so many turns, whatever their number.
-        let rested =
-            candidates().all(|long| turn.wrapping_sub(class.cells[long].tried) >= EXPLORE_TURNS);
+        let since = |long: usize| turn.wrapping_sub(class.cells[long].tried);
+        let since = candidates().map(since).min().unwrap_or(0);
         let due = candidates().filter(|long| *long != best).find(|long| {
-            let (ratio, idle) = (costs[*long] / costs[best], class.cells[*long].idle(turn));
+            let (ratio, cell) = (costs[*long] / costs[best], &class.cells[*long]);
             ratio <= EXPLORE_RATIO
-                && f64::from(idle) >= f64::from(EXPLORE_TURNS) * (ratio * ratio).max(1.0)
+                && since >= cell.rest
+                && f64::from(cell.idle(turn)) >= f64::from(cell.rest) * (ratio * ratio).max(1.0)
         });
-        match due.filter(|_| rested) {
+        match due {
             Some(long) => {
-                class.cells[long].tried = turn;
+                let cell = &mut class.cells[long];
+                (cell.tried, cell.rest) = (turn, (2 * cell.rest).min(EXPLORE_TURNS));
                 Pick { path: LONG[long], instead_of: Some(LONG[best]) }
             }
             None => Pick { path: LONG[best], instead_of: None },

@@ -3,6 +3,7 @@
 //! Everything here but `calibrate` and `keep` is policy without I/O: sizes, times and facts go in,
 //! decisions come out.
 
+mod asking;
 mod calibrate;
 mod choose;
 mod cost;
@@ -12,6 +13,7 @@ mod path;
 mod receipt;
 mod refusal;
 
+pub(crate) use asking::Asking;
 pub use choose::INLINE_MAX;
 pub(crate) use choose::{Permissions, choose, choose_strict};
 pub use cost::{CostModel, Line};

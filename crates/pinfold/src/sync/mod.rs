@@ -3,11 +3,14 @@
 #[cfg(not(loom))]
 pub(crate) mod biased;
 pub(crate) mod seqlock;
+mod wide;
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+pub(crate) use wide::store_words;
 
 /// How the cheap side of a store-then-load handshake keeps its store before its load.
 ///

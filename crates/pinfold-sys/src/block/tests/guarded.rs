@@ -1,6 +1,6 @@
 //! Memory between two pages that nobody may touch: what reads or writes beside it dies.
 
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 #[cfg(not(miri))]
 use rustix::{
@@ -24,7 +24,7 @@ impl Guarded {
         // SAFETY: new memory where the kernel likes it; the guards lie in it, around the rest.
         unsafe {
             let all = ProtFlags::READ | ProtFlags::WRITE;
-            let guard = mmap_anonymous(ptr::null_mut(), len + 2 * page, all, flags).unwrap();
+            let guard = mmap_anonymous(std::ptr::null_mut(), len + 2 * page, all, flags).unwrap();
             let start = guard.byte_add(page);
             mprotect(guard, page, MprotectFlags::empty()).unwrap();
             mprotect(start.byte_add(len), page, MprotectFlags::empty()).unwrap();

@@ -61,9 +61,14 @@ impl Engine {
     pub(crate) fn give_away(&mut self, id: PeerId, tag: u64, gift: Gift) -> Result<()> {
         let (memory, shelf) = (gift.part(), gift.shelf());
         if let Some((peer, core)) = self.open_way(id, shelf) {
-            let number = peer.given.add(Fate::Out { gift, tag });
-            core.gifts_out += 1;
+            // The receiver goes to work on it while this side keeps its accounts.
+            let number = peer.given.next();
             core.announce_gift(peer, returns::stream(number), rts(tag, memory, shelf, number));
+            peer.given.add(Fate::Out { gift, tag });
+            core.gifts_out += 1;
+            if peer.given.is_long() {
+                core.collect_gifts(peer);
+            }
             return Ok(());
         }
         let key = self.post_gift(id, tag, memory)?;
@@ -83,7 +88,7 @@ impl Engine {
             return None;
         }
         let (peer, core) = (self.peers.get_mut(id)?, &mut self.core);
-        if peer.given.is_long() {
+        if peer.waiting >= peer.waiting_max {
             core.collect_gifts(peer);
         }
         let goes = peer.is_clear()

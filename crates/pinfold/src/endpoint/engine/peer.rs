@@ -24,7 +24,7 @@ use crate::{
             visits::Visits,
         },
     },
-    route::{CostModel, Learner, Path, Permissions, Refusal},
+    route::{Asking, CostModel, Learner, Path, Permissions, Refusal},
     status::PeerRecord,
     sync::LightFence,
     wire::{
@@ -34,9 +34,6 @@ use crate::{
 };
 
 pub(crate) use crate::status::MESSAGE_COST;
-
-/// What asking and answering is taken to add before it has been seen, ns.
-const ASKING_NS: u64 = 1000;
 
 /// What is known about a connected peer.
 #[derive(Clone, Debug)]
@@ -126,8 +123,8 @@ pub(crate) struct Peer {
     pub waiting_max: u32,
     pub permissions: Permissions,
     pub learner: Learner,
-    /// What asking and answering adds to a transfer out of this side's memory, ns.
-    asking_ns: u64,
+    /// What asking and answering adds to a transfer out of this side's memory.
+    asking: Asking,
     /// What has to come between something published and a look at what the other side set.
     pub fence: LightFence,
     pub two_way: TwoWay,
@@ -239,7 +236,7 @@ impl Peer {
             waiting_max: established.granted.rendezvous_max,
             permissions,
             learner: Learner::new(model),
-            asking_ns: ASKING_NS,
+            asking: Asking::new(),
             fence,
             two_way: TwoWay::default(),
             exports: Exports::default(),
@@ -339,14 +336,12 @@ impl Peer {
     }
 
     /// Learns what a message out of this side's memory took by `path`: the receiver's account,
-    /// and what asking and answering adds. The receiver may have been late to ask for it, which
-    /// says nothing about the path; so that is averaged, and no one message counts for much.
+    /// and what asking and answering adds.
     pub(crate) fn learn_fetch(&mut self, path: Path, len: u64, started: u64, took_ns: u64) {
         let took = took_ns.min(1 << 40);
         let added = self.lap_ns(started).saturating_sub(took);
-        let counted = added.min(4 * self.asking_ns + 10);
-        self.asking_ns = (7 * self.asking_ns + counted) / 8;
-        self.learner.observe(path, len, took + self.asking_ns);
+        let asking = self.asking.observe(added);
+        self.learner.observe(path, len, took + asking);
     }
 
     /// Ns since a message to this peer `started`.

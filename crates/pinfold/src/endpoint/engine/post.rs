@@ -202,6 +202,7 @@ impl Engine {
     }
 
     /// Tells the peer that its memory is looked at no more.
+    #[inline]
     pub(crate) fn give_back(&mut self, id: PeerId, loan: &Loan) {
         match self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) {
             Some(peer) => {

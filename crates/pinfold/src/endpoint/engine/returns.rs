@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
 
-/// Given memory that a sender has out before it looks for the count at each gift.
+/// Given memory that a sender has out before it looks for the count after each gift.
 const LOOK_FROM: usize = 16;
 
 /// In a stream's number: it stands for a counted gift, whose number has these as its other bits.
@@ -31,11 +31,16 @@ impl<T> Default for Given<T> {
 }
 
 impl<T> Given<T> {
-    /// The number of a gift that goes now; never 0.
+    /// The number of the gift that goes next; never 0.
     #[inline]
-    pub(crate) fn add(&mut self, gift: T) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
+        self.done + self.out.len() as u64 + 1
+    }
+
+    /// That gift is out.
+    #[inline]
+    pub(crate) fn add(&mut self, gift: T) {
         self.out.push_back(gift);
-        self.done + self.out.len() as u64
     }
 
     /// Whether so much is out that the count is worth a look.
@@ -111,16 +116,29 @@ impl Returns {
     #[inline]
     pub(crate) fn end(&mut self, number: u64) -> bool {
         if number != self.count + 1 {
-            if number > self.count {
-                self.ahead.insert(number);
-            }
+            self.end_later(number);
             return false;
         }
         self.count = number;
+        if !self.ahead.is_empty() {
+            self.catch_up();
+        }
+        true
+    }
+
+    #[cold]
+    fn end_later(&mut self, number: u64) {
+        if number > self.count {
+            self.ahead.insert(number);
+        }
+    }
+
+    /// Counts what it was done with before its turn.
+    #[cold]
+    fn catch_up(&mut self) {
         while self.ahead.remove(&(self.count + 1)) {
             self.count += 1;
         }
-        true
     }
 
     /// Message `number` is copied, as stream `sid`; its end will be reported as that of any other.
@@ -147,7 +165,8 @@ mod tests {
         fn each_ends_once(order in Just((0..40u64).collect::<Vec<_>>()).prop_shuffle()) {
             let (mut given, mut returns) = (Given::default(), Returns::default());
             for index in 0..40 {
-                prop_assert_eq!(given.add(index), u64::from(index) + 1);
+                prop_assert_eq!(given.next(), u64::from(index) + 1);
+                given.add(index);
             }
             let mut told = BTreeSet::new();
             let mut counted = BTreeSet::new();

@@ -17,7 +17,7 @@
 //! Neither side trusts the other: the consumer bounds its index, the producer bounds the cursor.
 
 use crate::{
-    sync::{AtomicU64, Ordering},
+    sync::{AtomicU64, Ordering, store_words},
     wire::{
         descriptor::{Body, Header},
         layout::{DESCRIPTOR_WORDS, RING_SLOTS_MAX},
@@ -95,6 +95,12 @@ pub(crate) struct RingTx<M> {
     whole_from: u64,
     /// What every header says of the other direction: descriptors consumed there.
     ack: u64,
+}
+
+/// How a ring goes on after a descriptor.
+struct Way {
+    wraps: bool,
+    skips: bool,
 }
 
 impl<M: RingMemory> RingTx<M> {
@@ -205,10 +211,9 @@ impl<M: RingMemory> RingTx<M> {
     /// Publishes one descriptor. The caller has seen [`RingTx::room`].
     #[inline(always)]
     pub(crate) fn push(&mut self, header: Header, body: &[u64]) {
-        for (place, word) in self.next_body().iter().zip(body) {
-            place.store(*word, Ordering::Relaxed);
-        }
-        self.publish(header);
+        let (header, way) = self.seal(header);
+        store_words(self.next_body(), body);
+        self.publish_sealed(header, way);
     }
 
     /// The body of the descriptor that is published next. The caller has seen [`RingTx::room`].
@@ -223,6 +228,15 @@ impl<M: RingMemory> RingTx<M> {
     /// Publishes the descriptor whose body has been written.
     #[inline(always)]
     pub(crate) fn publish(&mut self, header: Header) {
+        let (header, way) = self.seal(header);
+        self.publish_sealed(header, way);
+    }
+
+    /// The header as it goes out, and how the ring goes on after it. Made before anything is written:
+    /// the less comes between the first store to the line and the last, the less often the consumer,
+    /// which polls it, takes it away half written, at two hops each time.
+    #[inline(always)]
+    fn seal(&mut self, header: Header) -> (u64, Way) {
         debug_assert!(self.room_known() > 0);
         let next = self.index + 1;
         let wraps = if next == self.capacity {
@@ -231,9 +245,14 @@ impl<M: RingMemory> RingTx<M> {
             next >= SHORT_LAP && self.consumed == self.produced && self.produced < self.whole_from
         };
         let skips = next == self.limit && !wraps && self.skips_last();
-        let header = header.sealed(self.seq, wraps, skips, self.ack);
+        (header.sealed(self.seq, wraps, skips, self.ack), Way { wraps, skips })
+    }
+
+    #[inline(always)]
+    fn publish_sealed(&mut self, header: u64, Way { wraps, skips }: Way) {
         // Release: pairs with the acquire in `RingRx::head`; the body is visible with the header.
         self.memory.slot(self.index)[0].store(header, Ordering::Release);
+        let next = self.index + 1;
         self.seq = after(self.seq);
         self.produced += 1;
         self.index = next;
