@@ -218,7 +218,7 @@ impl Table {
         Some(table)
     }
 
-    /// The best algorithm for a block of `len` bytes. 1 to 2 ns.
+    /// The best algorithm for a block of `len` bytes. A few nanoseconds.
     #[inline]
     pub fn best(&self, situation: Situation, len: usize) -> Algorithm {
         self.best[Table::cell(situation, class_of(len))]

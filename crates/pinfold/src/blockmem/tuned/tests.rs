@@ -78,6 +78,7 @@ fn damage_is_an_error() {
         with("00"),
         with("z"),
         with("0"),
+        good.strip_suffix("\"\n}").unwrap().to_owned() + "0\"\n}",
         good.clone() + &" ".repeat(40_000),
     ];
     for text in bad {
