@@ -112,7 +112,7 @@ Fields of a line of --json:
                  algorithms; of_best, of_libc: the plan's speed over theirs; meets_best, meets_libc
   of the ring    size of messages; chunk, bytes that are copied at once; contestant (libc, plan, or the
                  algorithm that copies in, with the plan's on the way out), into and out_of, the
-                 algorithms; class; rounds; verified, messages checked; gb_s, 10^9 bytes; of_libc
+                 algorithms; class; hop_ns, from core to core; rounds; verified, messages checked; gb_s, 10^9 bytes; of_libc
   of the totals  plan (defaults, tuned or variable); cells, meet_best, meet_libc; short (below 256
                  bytes), short_meet_libc; apart (a side uncached, or read by another core), apart_gain
                  (speed over libc's, geometric mean), apart_best_gain (if it were the best each time)
@@ -181,7 +181,13 @@ impl CopyArgs {
             None if self.quick => QUICK_SECONDS,
             None => SECONDS,
         };
-        let rounds = self.rounds.map_or(if self.quick { 7 } else { 15 }, |rounds| rounds as usize);
+        let usual = match (self.quick, self.ring) {
+            (true, true) => 3,
+            (true, false) => 7,
+            (false, true) => 9,
+            (false, false) => 15,
+        };
+        let rounds = self.rounds.map_or(usual, |rounds| rounds as usize);
         match Duration::try_from_secs_f64(seconds) {
             Ok(time) if !time.is_zero() => Ok(Pace { rounds, rounds_min: rounds.min(3), time }),
             _ => Err(Fail::Usage(format!("--seconds {seconds}: give a positive number"))),

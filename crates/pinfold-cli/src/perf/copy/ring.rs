@@ -13,7 +13,7 @@ use pinfold_sys::{affinity, clock};
 
 use super::{
     measure::{Pace, Shuffle},
-    samples::{Round, medians},
+    samples::{Round, median, medians},
 };
 use crate::{
     perf::{
@@ -52,6 +52,8 @@ pub(super) struct Lap {
     pub(super) name: String,
     pub(super) copies: Copies,
     pub(super) class: Class,
+    /// From core to core, the median of all rounds: within a class it may still differ.
+    pub(super) hop_ns: f64,
     pub(super) rounds: usize,
     /// Messages that were checked byte by byte.
     pub(super) verified: u64,
@@ -191,7 +193,7 @@ impl Track {
     ) -> Result<Vec<Lap>> {
         let all = contestants();
         let mut copies = vec![Copies { into: Algorithm::LIBC, out_of: Algorithm::LIBC }; all.len()];
-        let mut rounds: Vec<Round> = Vec::new();
+        let (mut rounds, mut hops_ns) = (Vec::<Round>::new(), Vec::new());
         let count = (TURN_BYTES / size).max(TURN_LEAST);
         // The first round brings in pages and code, and counts for nobody.
         for round in 0..=rounds_wanted {
@@ -211,15 +213,18 @@ impl Track {
             let after = self.look()?;
             if round > 0 {
                 rounds.push(Round { class: Some(Class::of(before, after)), ns });
+                hops_ns.extend([before, after]);
             }
         }
         let Some((class, counted, ns)) = medians(&rounds, true) else { return Ok(Vec::new()) };
+        let hop_ns = median(hops_ns).unwrap_or_default();
         let laps = all.into_iter().zip(copies).zip(&ns).map(|((who, copies), own)| Lap {
             size,
             chunk,
             name: who.name,
             copies,
             class: class.unwrap_or(Class::Mixed),
+            hop_ns,
             rounds: counted,
             verified: (MESSAGES * counted) as u64,
             gb_s: size as f64 / own,

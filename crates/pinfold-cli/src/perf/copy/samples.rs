@@ -136,7 +136,7 @@ pub(super) fn medians(
 }
 
 /// The middle one; the mean of the two in the middle. `None` of none.
-fn median(mut of: Vec<f64>) -> Option<f64> {
+pub(super) fn median(mut of: Vec<f64>) -> Option<f64> {
     of.sort_by(f64::total_cmp);
     let (low, high) = (of.len().checked_sub(1)? / 2, of.len() / 2);
     Some((of.get(low)? + of.get(high)?) / 2.0)

@@ -137,18 +137,19 @@ pub(super) fn ring(found: &Findings) -> String {
         text,
         "\nA RING OF TWO COPIES between two cores: bytes a second. In, then out by the plan's choice for \
          who reads\nnext; libc by memcpy both ways.\n\
-         {:>8}  {:>8}  {:26}  {:26}  {:26}  {:5}  {:>10}  {:>7}  {:>6}",
-        "size", "chunk", "who", "in", "out", "class", "bandwidth", "of libc", "rounds"
+         {:>8}  {:>8}  {:26}  {:26}  {:26}  {:5}  {:>7}  {:>10}  {:>7}  {:>6}",
+        "size", "chunk", "who", "in", "out", "class", "hop", "bandwidth", "of libc", "rounds"
     );
-    for Lap { size, chunk, name, copies, class, rounds, gb_s, of_libc, .. } in &found.laps {
+    for Lap { size, chunk, name, copies, class, hop_ns, rounds, gb_s, of_libc, .. } in &found.laps {
         let _ = writeln!(
             text,
-            "{:>8}  {:>8}  {name:26}  {:26}  {:26}  {:5}  {:>10}  {:>7}  {rounds:>6}",
+            "{:>8}  {:>8}  {name:26}  {:26}  {:26}  {:5}  {:>7}  {:>10}  {:>7}  {rounds:>6}",
             units::bytes(*size),
             units::bytes(*chunk),
             copies.into.to_string(),
             copies.out_of.to_string(),
             class.name(),
+            units::time(*hop_ns),
             units::bandwidth(gb_s * 1e3),
             format!("{of_libc:.2}x"),
         );
