@@ -121,9 +121,16 @@ fn every_state_of_a_size_is_measured_and_checked() {
             || [&cell["source"], &cell["destination"]].contains(&&Value::from("uncached"))
     };
     assert_eq!(totals["apart"], count(&apart));
-    assert!(
-        totals["apart_gain"].as_f64().unwrap() <= totals["apart_best_gain"].as_f64().unwrap() * 4.0
-    );
+    // Speeds over libc's, whose geometric means they are.
+    let gain = |of: &dyn Fn(&Value) -> f64| {
+        let logs: Vec<f64> = cells.iter().filter(apart).map(|cell| of(cell).ln()).collect();
+        (logs.iter().sum::<f64>() / logs.len() as f64).exp()
+    };
+    let number = |of: &Value, field: &str| of[field].as_f64().unwrap();
+    let plan = gain(&|cell| number(cell, "of_libc"));
+    let best = gain(&|cell| number(cell, "libc_ns") / number(cell, "best_ns"));
+    assert!((number(totals, "apart_gain") / plan - 1.0).abs() < 1e-9);
+    assert!((number(totals, "apart_best_gain") / best - 1.0).abs() < 1e-9);
 
     let html = fs::read_to_string(&page).unwrap();
     let _ = fs::remove_file(&page);
@@ -143,18 +150,25 @@ fn cells_that_miss_are_reported_and_all_on_demand() {
     let args = [&few[..], &["--placements", "aligned,aliased", "--rounds", "3"]].concat();
     let slow = Some("word+source+streaming");
     let Some(out) = measured(&args, slow) else { return };
-    assert!(out.contains("CELLS THAT MISS AN AIM") && out.contains("by PINFOLD_COPY"), "{out}");
-    assert_eq!(out.matches("word+source+streaming").count(), 2, "{out}");
-    assert!(out.contains("0 of 2 cells: the plan is within 10 %"), "{out}");
-    assert!(out.contains("were measured again"), "{out}");
+    assert!(out.contains("by PINFOLD_COPY"), "{out}");
+    let met = |aim: &str| {
+        let line = out.lines().find(|line| line.ends_with(aim)).expect(aim);
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap()
+    };
+    let (best, libc) = (met("within 10 % of the best algorithm"), met("slower than libc"));
+    // A cell that misses either aim has a row, and no other has.
+    let rows = out.matches("  64 KiB  cached").count();
+    assert!((2 - best.min(libc)..=4 - best - libc).contains(&rows), "{out}");
+    assert_eq!(out.contains("CELLS THAT MISS AN AIM"), rows > 0, "{out}");
+    assert_eq!(out.matches("!").count(), 4 - best - libc, "each miss is marked: {out}");
     let Some(out) = measured(&[&args[..], &["--json"]].concat(), slow) else { return };
     let lines = lines(&out);
-    assert_eq!(lines.len(), 3);
+    assert_eq!((lines.len(), &lines[2]["plan"]), (3, &"variable".into()));
     for cell in &lines[..2] {
-        assert_eq!((&cell["plan"], &cell["meets_best"]), (&slow.into(), &false.into()));
-        assert!(cell["rounds"].as_u64().unwrap() > 3, "a cell that misses is repeated: {cell}");
+        assert_eq!(cell["plan"], slow.unwrap());
+        let meets = cell["meets_best"] == true && cell["meets_libc"] == true;
+        assert!(meets || cell["rounds"].as_u64().unwrap() > 3, "repeated where it misses: {cell}");
     }
-    assert_eq!((&lines[2]["plan"], &lines[2]["meet_best"]), (&"variable".into(), &0.into()));
     // With the C library's for everything, the plan is libc's equal or reported; --all shows it anyhow.
     let all = measured(&[&args[..], &["--all"]].concat(), Some("libc")).unwrap();
     assert!(all.contains("ALL CELLS") && !all.contains("CELLS THAT MISS"), "{all}");
@@ -197,7 +211,7 @@ fn the_ring_is_measured_with_each_streaming_algorithm() {
     for lap in &laps {
         assert_eq!((names(lap), &lap["what"]), (RING.into(), &"ring".into()));
         assert_eq!(lap["size"], 70000);
-        assert!(lap["verified"].as_u64().unwrap() > 0 && lap["gb_s"].as_f64().unwrap() > 0.0);
+        assert!(lap["verified"].as_u64().unwrap() == 4 && lap["gb_s"].as_f64().unwrap() > 0.0);
         match lap["contestant"].as_str().unwrap() {
             "libc" => assert_eq!((&lap["into"], &lap["out_of"]), (&"libc".into(), &"libc".into())),
             "plan" => assert!(lap["into"].is_string()),

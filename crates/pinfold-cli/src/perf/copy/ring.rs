@@ -29,7 +29,7 @@ use crate::{
         },
         sync::{self, Sync, Watch},
         terms::{Memory, Side},
-        units,
+        units, verify,
     },
     progress,
 };
@@ -102,6 +102,14 @@ enum Order {
     Turn { size: usize, count: usize, seed: u64, manner: Manner },
 }
 
+/// What the second thread says of an order.
+struct Heard {
+    /// The algorithm that it copied by.
+    last: Algorithm,
+    /// Messages that it checked byte by byte.
+    verified: u64,
+}
+
 /// One thread's part.
 struct End {
     ring: Ring,
@@ -138,7 +146,8 @@ impl End {
     }
 
     /// Receives and checks.
-    fn second(&mut self, order: Order) -> Result<Algorithm> {
+    fn second(&mut self, order: Order) -> Result<Heard> {
+        let mut verified = 0;
         if let Order::Turn { size, count, seed, manner } = order {
             self.messages.shape(size, MESSAGES, Memory::Heap)?;
             // What arrived before must not do.
@@ -147,12 +156,15 @@ impl End {
             self.sync.barrier()?;
             self.ring.stream_in(&mut self.messages, count)?;
             self.sync.barrier()?;
-            let checked = self.messages.check(seed, MESSAGES);
-            checked.map_err(|source| Fail::Wrong { subject: "ring".into(), size, source })?;
+            for at in 0..MESSAGES {
+                verify::check(self.messages.get(at), verify::seed(seed + at as u64))
+                    .map_err(|source| Fail::Wrong { subject: "ring".into(), size, source })?;
+                verified += 1;
+            }
         } else {
             self.sync.hop_ns()?;
         }
-        Ok(self.ring.last_algorithm())
+        Ok(Heard { last: self.ring.last_algorithm(), verified })
     }
 }
 
@@ -160,14 +172,14 @@ impl End {
 struct Track {
     end: End,
     orders: Sender<Order>,
-    replies: Receiver<Result<Algorithm>>,
+    replies: Receiver<Result<Heard>>,
     hops_ns: Vec<f64>,
     seed: u64,
 }
 
 impl Track {
     /// Both do `order`: what the first and what the second have to say.
-    fn both(&mut self, order: Order) -> Result<(f64, Algorithm)> {
+    fn both(&mut self, order: Order) -> Result<(f64, Heard)> {
         // Should it be gone, it has said why.
         let _ = self.orders.send(order);
         let here = self.end.first(order);
@@ -194,6 +206,7 @@ impl Track {
         let all = contestants();
         let mut copies = vec![Copies { into: Algorithm::LIBC, out_of: Algorithm::LIBC }; all.len()];
         let (mut rounds, mut hops_ns) = (Vec::<Round>::new(), Vec::new());
+        let mut verified = vec![0; all.len()];
         let count = (TURN_BYTES / size).max(TURN_LEAST);
         // The first round brings in pages and code, and counts for nobody.
         for round in 0..=rounds_wanted {
@@ -206,8 +219,9 @@ impl Track {
                 let manner = Manner { into, out_of, chunk: Some(chunk) };
                 self.seed += MESSAGES as u64;
                 let turn = Order::Turn { size, count, seed: self.seed, manner };
-                let (taken, out_of) = self.both(turn)?;
-                copies[at] = Copies { into: self.end.ring.last_algorithm(), out_of };
+                let (taken, heard) = self.both(turn)?;
+                copies[at] = Copies { into: self.end.ring.last_algorithm(), out_of: heard.last };
+                verified[at] += heard.verified;
                 ns[at] = taken;
             }
             let after = self.look()?;
@@ -218,7 +232,8 @@ impl Track {
         }
         let Some((class, counted, ns)) = medians(&rounds, true) else { return Ok(Vec::new()) };
         let hop_ns = median(hops_ns).unwrap_or_default();
-        let laps = all.into_iter().zip(copies).zip(&ns).map(|((who, copies), own)| Lap {
+        let laps = all.into_iter().zip(copies).zip(verified).zip(&ns);
+        let laps = laps.map(|(((who, copies), verified), own)| Lap {
             size,
             chunk,
             name: who.name,
@@ -226,7 +241,7 @@ impl Track {
             class: class.unwrap_or(Class::Mixed),
             hop_ns,
             rounds: counted,
-            verified: (MESSAGES * counted) as u64,
+            verified,
             gb_s: size as f64 / own,
             of_libc: ns[0] / own,
         });
@@ -305,7 +320,7 @@ mod tests {
         assert_eq!(laps.len(), sizes.len() * CHUNKS.len() * contestants().len());
         assert!(hops_ns.len() >= 2 * sizes.len() * CHUNKS.len());
         for lap in &laps {
-            assert!(lap.gb_s > 0.0 && lap.verified == MESSAGES as u64, "{lap:?}");
+            assert!(lap.gb_s > 0.0 && lap.verified == 2 * MESSAGES as u64, "{lap:?}");
             match &*lap.name {
                 "libc" => assert_eq!((lap.copies.into, lap.of_libc), (Algorithm::LIBC, 1.0)),
                 "plan" => assert!(lap.copies.into.is_supported()),
