@@ -148,8 +148,8 @@ fn cells_that_miss_are_reported_and_all_on_demand() {
     let few =
         ["--sizes", "64K", "--readers", "me", "--sources", "cached", "--destinations", "dirty"];
     let args = [&few[..], &["--placements", "aligned,aliased", "--rounds", "3"]].concat();
-    let slow = Some("word+source+streaming");
-    let Some(out) = measured(&args, slow) else { return };
+    let slow = "word+source+streaming";
+    let Some(out) = measured(&args, Some(slow)) else { return };
     assert!(out.contains("by PINFOLD_COPY"), "{out}");
     let met = |aim: &str| {
         let line = out.lines().find(|line| line.ends_with(aim)).expect(aim);
@@ -161,11 +161,11 @@ fn cells_that_miss_are_reported_and_all_on_demand() {
     assert!((2 - best.min(libc)..=4 - best - libc).contains(&rows), "{out}");
     assert_eq!(out.contains("CELLS THAT MISS AN AIM"), rows > 0, "{out}");
     assert_eq!(out.matches("!").count(), 4 - best - libc, "each miss is marked: {out}");
-    let Some(out) = measured(&[&args[..], &["--json"]].concat(), slow) else { return };
+    let Some(out) = measured(&[&args[..], &["--json"]].concat(), Some(slow)) else { return };
     let lines = lines(&out);
     assert_eq!((lines.len(), &lines[2]["plan"]), (3, &"variable".into()));
     for cell in &lines[..2] {
-        assert_eq!(cell["plan"], slow.unwrap());
+        assert_eq!(cell["plan"], slow);
         let meets = cell["meets_best"] == true && cell["meets_libc"] == true;
         assert!(meets || cell["rounds"].as_u64().unwrap() > 3, "repeated where it misses: {cell}");
     }

@@ -112,7 +112,7 @@ pub(crate) struct PerfArgs {
 /// What else can be measured.
 #[derive(clap::Subcommand)]
 pub(super) enum Other {
-    Copy(CopyArgs),
+    Copy(Box<CopyArgs>),
 }
 
 const AFTER: &str = "\

@@ -50,7 +50,7 @@ pub(crate) fn write(findings: &Findings, file: &Path) -> Result<()> {
 /// The same of any page.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(crate) fn put(page: &str, file: &Path) -> Result<()> {
     replace(file, page.as_bytes()).map_err(|why| failed(file, why))
 }
