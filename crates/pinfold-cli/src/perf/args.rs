@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use pinfold::blockmem::Algorithm;
 
 use super::{
+    copy::CopyArgs,
     fail::{Fail, Result},
     plan::Wish,
     terms::{Kind, Memory, Route, What},
@@ -28,8 +29,11 @@ const SIZE_MAX: usize = 4 << 30;
 /// To run the two processes by hand, start `pinfold perf --listen local:NAME` in one terminal and
 /// `pinfold perf --connect local:NAME` in another one. The connecting side measures and prints.
 #[derive(clap::Args)]
-#[command(after_help = AFTER)]
+#[command(after_help = AFTER, args_conflicts_with_subcommands = true)]
 pub(crate) struct PerfArgs {
+    #[command(subcommand)]
+    pub(super) other: Option<Other>,
+
     /// Fewer sizes and rounds, in at most 30 seconds
     #[arg(long)]
     quick: bool,
@@ -110,6 +114,12 @@ pub(crate) struct PerfArgs {
     /// For the second process that this command starts itself
     #[arg(long, hide = true, exclusive = true)]
     second: bool,
+}
+
+/// What else can be measured.
+#[derive(clap::Subcommand)]
+pub(super) enum Other {
+    Copy(Box<CopyArgs>),
 }
 
 const AFTER: &str = "\
@@ -252,15 +262,7 @@ impl PerfArgs {
     /// # Errors
     /// [`Fail::Usage`] if they are not two that this process may use.
     pub(crate) fn cores(&self) -> Result<Option<[usize; 2]>> {
-        let allowed = pinfold_sys::affinity::current_cpus();
-        if let Some(missing) = self.cores.iter().find(|core| !allowed.contains(core)) {
-            return Err(Fail::Usage(format!("--cores: processor {missing} is not to be had here")));
-        }
-        match self.cores[..] {
-            [] => Ok(None),
-            [first, second] => Ok(Some([first, second])),
-            _ => Err(Fail::Usage("--cores: give two, such as 0,1".into())),
-        }
+        two_cores(&self.cores)
     }
 
     /// Where the results go.
@@ -276,8 +278,24 @@ impl PerfArgs {
     }
 }
 
+/// The two processors of `--cores`; `None` if it was not given.
+///
+/// # Errors
+/// [`Fail::Usage`] if they are not two that this process may use.
+pub(super) fn two_cores(asked: &[usize]) -> Result<Option<[usize; 2]>> {
+    let allowed = pinfold_sys::affinity::current_cpus();
+    if let Some(missing) = asked.iter().find(|core| !allowed.contains(core)) {
+        return Err(Fail::Usage(format!("--cores: processor {missing} is not to be had here")));
+    }
+    match *asked {
+        [] => Ok(None),
+        [first, second] => Ok(Some([first, second])),
+        _ => Err(Fail::Usage("--cores: give two, such as 0,1".into())),
+    }
+}
+
 /// Reads a size: a number of bytes, with `K`, `M` or `G` for powers of 1024.
-fn size(text: &str) -> Result<usize, String> {
+pub(super) fn size(text: &str) -> Result<usize, String> {
     let lower = text.trim().to_ascii_lowercase();
     let lower = lower.trim_end_matches("ib").trim_end_matches('b');
     let (digits, shift) = match lower.char_indices().last() {

@@ -9,6 +9,7 @@
 //! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
 //! - [`class`], [`stats`], [`record`], [`findings`]: what comes out.
 //! - [`compare`], [`table`], [`html`], [`machine`], [`units`]: how it is shown.
+//! - [`copy`]: `pinfold perf copy`, copies within one process.
 //! - [`brief`]: a short measurement for other commands.
 //! - [`fail`], [`watchdog`]: how a run ends when it cannot go on.
 
@@ -19,6 +20,7 @@ pub(crate) mod brief;
 pub(crate) mod class;
 mod compare;
 mod control;
+mod copy;
 mod cores;
 mod exposed;
 mod fail;
@@ -50,7 +52,7 @@ use std::{os::fd::AsFd, process::ExitCode, time::Instant};
 pub(crate) use args::PerfArgs;
 
 use self::{
-    args::{Output, Role},
+    args::{Other, Output, Role},
     control::Control,
     fail::{Fail, Result},
     findings::{Findings, Ledger},
@@ -60,6 +62,9 @@ use crate::{exit, progress::say};
 
 /// Runs `pinfold perf`.
 pub(crate) fn run(args: PerfArgs) -> ExitCode {
+    if let Some(Other::Copy(args)) = &args.other {
+        return copy::run(args);
+    }
     match act(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Fail::Usage(why)) => exit::usage(why),

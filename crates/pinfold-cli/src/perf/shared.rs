@@ -11,7 +11,8 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64},
 };
 
-use pinfold_sys::{mapping::SharedMapping, memfd};
+use pinfold::blockmem::{Algorithm, Block, Reader, plan};
+use pinfold_sys::{block, mapping::SharedMapping, memfd};
 
 use super::fail::{Fail, Result};
 
@@ -23,6 +24,28 @@ pub(crate) const LINE: usize = 64;
 pub(crate) struct Line(pub(crate) [AtomicU64; 8]);
 
 const _: () = assert!(size_of::<Line>() == LINE && align_of::<Line>() == LINE);
+
+/// What decides how bytes are copied in or out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Always so.
+    By(Algorithm),
+    /// As the plan says for who reads the copy next, of whose place nothing else is known.
+    Planned(Reader),
+}
+
+impl Way {
+    #[inline]
+    fn algorithm(self, from: *const u8, to: *const u8, len: usize) -> Algorithm {
+        match self {
+            Way::By(algorithm) => algorithm,
+            Way::Planned(reader) => {
+                let (from, to) = (from.addr(), to.addr());
+                plan().pick(&Block { len, from, to, reader, ..Block::default() })
+            }
+        }
+    }
+}
 
 /// A mapping both sides have; zero at first, every page present.
 pub(crate) struct Shared {
@@ -67,26 +90,31 @@ impl Shared {
         unsafe { AtomicU32::from_ptr(self.lines()[line].0[0].as_ptr().cast()) }
     }
 
-    /// Copies `bytes` to `offset`. It is this side's turn on those bytes.
+    /// Copies `bytes` to `offset`, and says by which algorithm. It is this side's turn on those bytes.
     #[inline]
-    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) {
+    pub(crate) fn copy_in(&self, way: Way, offset: usize, bytes: &[u8]) -> Algorithm {
         self.check(offset, bytes.len());
         // SAFETY: the range lies in the mapping (just checked), `bytes` is this process's own
         // memory and no part of it, and no reference to the range exists.
         unsafe {
             let to = self.map.as_ptr().add(offset);
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            let algorithm = way.algorithm(bytes.as_ptr(), to, bytes.len());
+            block::copy(algorithm, bytes.as_ptr(), to, bytes.len());
+            algorithm
         }
     }
 
-    /// Copies the bytes at `offset` into all of `into`. It is this side's turn on those bytes.
+    /// Copies the bytes at `offset` into all of `into`, and says by which algorithm. It is this side's
+    /// turn on those bytes.
     #[inline]
-    pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) {
+    pub(crate) fn copy_out(&self, way: Way, offset: usize, into: &mut [u8]) -> Algorithm {
         self.check(offset, into.len());
         // SAFETY: as for `copy_in`, the other way round.
         unsafe {
             let from = self.map.as_ptr().add(offset);
-            std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len());
+            let algorithm = way.algorithm(from, into.as_ptr(), into.len());
+            block::copy(algorithm, from, into.as_mut_ptr(), into.len());
+            algorithm
         }
     }
 
@@ -109,9 +137,12 @@ mod tests {
         let there = Shared::open(&file, 8192).unwrap();
         here.lines()[3].0[1].store(7, Ordering::Release);
         assert_eq!(there.lines()[3].0[1].load(Ordering::Acquire), 7);
-        here.copy_in(4097, b"abc");
+        let libc = Way::By(Algorithm::LIBC);
+        assert_eq!(here.copy_in(libc, 4097, b"abc"), Algorithm::LIBC);
         let mut out = [0; 3];
-        there.copy_out(4097, &mut out);
+        // Too short for a choice.
+        let planned = there.copy_out(Way::Planned(Reader::Me), 4097, &mut out);
+        assert_eq!(planned, Algorithm::LIBC);
         assert_eq!(&out, b"abc");
         assert_eq!(here.lines().len(), 128);
         assert!(Shared::open(&file, 4096).is_err());

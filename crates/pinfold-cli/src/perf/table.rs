@@ -21,6 +21,14 @@ pub(crate) fn print(findings: &Findings, output: &Output) -> Result<()> {
     } else {
         text(findings, output)
     };
+    put(&text)
+}
+
+/// Writes `text` to standard output.
+///
+/// # Errors
+/// [`Fail::Output`].
+pub(crate) fn put(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())

@@ -2,7 +2,7 @@
 //! measured on. Readable in light and dark.
 
 mod page;
-mod plot;
+pub(in crate::perf) mod plot;
 
 use std::{
     fs::{self, File},
@@ -19,6 +19,9 @@ use super::{
     fail::{Fail, Result},
     findings::Findings,
 };
+
+/// How pages look.
+pub(in crate::perf) const STYLE: &str = include_str!("page.css");
 
 /// Looks, before anything is measured, whether the page can be written to `file`, as far as that
 /// can be known.
@@ -41,7 +44,14 @@ pub(crate) fn check(file: &Path) -> Result<()> {
 /// # Errors
 /// [`Fail::Output`] naming the file, which is left as it was.
 pub(crate) fn write(findings: &Findings, file: &Path) -> Result<()> {
-    let page = page::page(findings);
+    put(&page::page(findings), file)
+}
+
+/// The same of any page.
+///
+/// # Errors
+/// As [`write()`].
+pub(crate) fn put(page: &str, file: &Path) -> Result<()> {
     replace(file, page.as_bytes()).map_err(|why| failed(file, why))
 }
 
@@ -77,7 +87,7 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Makes any text safe to stand in the page.
-fn escaped(text: &str) -> String {
+pub(in crate::perf) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
         match char {
@@ -92,12 +102,12 @@ fn escaped(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::perf) mod tests {
     use super::*;
     use crate::perf::testing;
 
     /// Whether every element that is opened is closed, in order.
-    fn balanced(page: &str) -> Result<(), String> {
+    pub(in crate::perf) fn balanced(page: &str) -> Result<(), String> {
         const VOID: [&str; 2] = ["meta", "!DOCTYPE"];
         let mut open: Vec<&str> = Vec::new();
         for tag in page.split('<').skip(1) {

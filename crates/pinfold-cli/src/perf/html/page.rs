@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{escaped, plot};
+use super::{STYLE, escaped, plot};
 use crate::perf::{
     class::Class,
     compare::{Row, rows},
@@ -12,8 +12,6 @@ use crate::perf::{
     terms::{Group, What},
     units,
 };
-
-const STYLE: &str = include_str!("page.css");
 
 /// All of it.
 pub(super) fn page(findings: &Findings) -> String {

@@ -61,14 +61,43 @@ pub(super) fn is_floor(id: Id) -> bool {
 /// A line for each subject over the message size, both axes logarithmic. `None` where there are
 /// not two sizes to draw a line between.
 pub(super) fn over_size(here: &[&Record], what: What) -> Option<String> {
-    let (least, most) = bounds(here.iter().map(|r| r.size as f64))?;
+    let curve = |id: Id| {
+        let own = here.iter().filter(|r| r.id() == id);
+        Curve {
+            name: id.to_string(),
+            colour: colour(id),
+            dashed: is_floor(id),
+            strong: id.route == Some(Route::Auto),
+            points: own.map(|r| (r.size as f64, r.median)).collect(),
+        }
+    };
+    let all: Vec<Curve> = subjects(here).into_iter().map(curve).collect();
+    curves(&all, &|value| table::with_unit(what, 1, value))
+}
+
+/// Values over sizes.
+pub(in crate::perf) struct Curve {
+    pub(in crate::perf) name: String,
+    pub(in crate::perf) colour: RGBColor,
+    pub(in crate::perf) dashed: bool,
+    /// Whether it is what the plot is about.
+    pub(in crate::perf) strong: bool,
+    /// Sizes, bytes, and values, in any order.
+    pub(in crate::perf) points: Vec<(f64, f64)>,
+}
+
+/// A line for each curve, both axes logarithmic, with `label`s on the values. `None` where there are
+/// not two sizes to draw a line between.
+pub(in crate::perf) fn curves(all: &[Curve], label: &dyn Fn(f64) -> String) -> Option<String> {
+    let points = || all.iter().flat_map(|curve| curve.points.iter());
+    let (least, most) = bounds(points().map(|at| at.0))?;
     if least >= most {
         return None;
     }
     let at = |size: f64| size.log2();
-    let (low, high) = bounds(here.iter().map(|r| r.median))?;
+    let (low, high) = bounds(points().map(|at| at.1))?;
     let (low, high) = (low / 1.3, high * 1.3);
-    let value = |v: &f64| table::with_unit(what, 1, 10f64.powf(*v));
+    let value = |v: &f64| label(10f64.powf(*v));
     draw(|area| {
         let mut chart = ChartBuilder::on(area)
             .margin(10)
@@ -87,23 +116,19 @@ pub(super) fn over_size(here: &[&Record], what: What) -> Option<String> {
             .x_label_formatter(&|at| units::bytes(at.exp2().round() as usize))
             .y_label_formatter(&value)
             .draw()?;
-        for id in subjects(here) {
-            let mut points: Vec<(f64, f64)> = here
-                .iter()
-                .filter(|r| r.id() == id)
-                .map(|r| (at(r.size as f64), r.median.log10()))
-                .collect();
+        for curve in all {
+            let mut points: Vec<(f64, f64)> =
+                curve.points.iter().map(|point| (at(point.0), point.1.log10())).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let strong = id.route == Some(Route::Auto);
-            let style = colour(id).stroke_width(if strong { 4 } else { 2 });
-            if is_floor(id) {
+            let style = curve.colour.stroke_width(if curve.strong { 4 } else { 2 });
+            if curve.dashed {
                 chart.draw_series(DashedLineSeries::new(points.clone(), 6, 4, style))?;
             } else {
                 chart.draw_series(LineSeries::new(points.clone(), style))?;
             }
-            let radius = if strong { 4 } else { 3 };
+            let radius = if curve.strong { 4 } else { 3 };
             chart.draw_series(
-                points.into_iter().map(|at| Circle::new(at, radius, colour(id).filled())),
+                points.into_iter().map(|at| Circle::new(at, radius, curve.colour.filled())),
             )?;
         }
         Ok(())
@@ -190,13 +215,21 @@ pub(super) fn bars(here: &[&Record]) -> Option<String> {
 
 /// The legend of every subject among the records.
 pub(super) fn legend(records: &[&Record]) -> String {
-    let item = |id: Id| {
-        let RGBColor(r, g, b) = colour(id);
-        let class = if is_floor(id) { " class=\"floor\"" } else { "" };
-        let name = escaped(&id.to_string());
+    items(subjects(records).into_iter().map(|id| (id.to_string(), colour(id), is_floor(id))))
+}
+
+/// The legend of these curves.
+pub(in crate::perf) fn legend_of(curves: &[Curve]) -> String {
+    items(curves.iter().map(|curve| (curve.name.clone(), curve.colour, curve.dashed)))
+}
+
+fn items(all: impl Iterator<Item = (String, RGBColor, bool)>) -> String {
+    let item = |(name, RGBColor(r, g, b), dashed): (String, RGBColor, bool)| {
+        let class = if dashed { " class=\"floor\"" } else { "" };
+        let name = escaped(&name);
         format!("<li><b{class} style=\"border-color: rgb({r}, {g}, {b})\"></b>{name}</li>")
     };
-    let items: String = subjects(records).into_iter().map(item).collect();
+    let items: String = all.map(item).collect();
     format!("<ul class=\"legend\">{items}</ul>\n")
 }
 

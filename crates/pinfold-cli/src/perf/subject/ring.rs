@@ -10,12 +10,14 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use pinfold::blockmem::Algorithm;
+
 use super::{Subject, Waiting};
 use crate::perf::{
     fail::Result,
     pair::Pair,
     payload::Messages,
-    shared::{LINE, Line, Shared},
+    shared::{LINE, Line, Shared, Way},
     sync::Watch,
     terms::Side,
 };
@@ -34,7 +36,8 @@ const BATCH: usize = 16;
 /// First line of the slots in a direction; before it, the line with the consumer's progress.
 const FIRST_SLOT: usize = 2;
 const DIRECTION_BYTES: usize = (FIRST_SLOT + SLOTS) * LINE + AREA_BYTES;
-const BYTES: usize = (2 * DIRECTION_BYTES).next_multiple_of(4096);
+/// Bytes of the shared memory.
+pub(in crate::perf) const BYTES: usize = (2 * DIRECTION_BYTES).next_multiple_of(4096);
 
 /// One end of one direction.
 struct End {
@@ -52,6 +55,26 @@ pub(in crate::perf) struct Ring {
     watch: Watch,
     out: End,
     into: End,
+    manner: Manner,
+    /// The algorithm of the last chunk that was copied in or out.
+    last: Algorithm,
+}
+
+/// How long messages are copied.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::perf) struct Manner {
+    /// Into the ring.
+    pub(in crate::perf) into: Way,
+    /// Out of it.
+    pub(in crate::perf) out_of: Way,
+    /// Bytes of a chunk, a part of [`AREA_BYTES`]; `None`: as suits the size.
+    pub(in crate::perf) chunk: Option<usize>,
+}
+
+impl Manner {
+    /// By the C library, in chunks that suit.
+    const PLAIN: Manner =
+        Manner { into: Way::By(Algorithm::LIBC), out_of: Way::By(Algorithm::LIBC), chunk: None };
 }
 
 /// How a message is cut.
@@ -94,10 +117,32 @@ impl Ring {
         Ok(Ring::new(shared, pair.side(), pair.watch()))
     }
 
-    fn new(shared: Shared, side: Side, watch: Watch) -> Ring {
+    /// Over [`BYTES`] that are zero.
+    pub(in crate::perf) fn new(shared: Shared, side: Side, watch: Watch) -> Ring {
         let end = |direction| End { base: direction * DIRECTION_BYTES / LINE, next: 0, taken: 0 };
         let (out, into) = if side == Side::First { (0, 1) } else { (1, 0) };
-        Ring { shared, watch, out: end(out), into: end(into) }
+        let (manner, last) = (Manner::PLAIN, Algorithm::LIBC);
+        Ring { shared, watch, out: end(out), into: end(into), manner, last }
+    }
+
+    /// Has messages of more than [`SLOT_BYTES`] copied in this manner. Both sides must agree, and
+    /// nothing be under way.
+    pub(in crate::perf) fn set_manner(&mut self, manner: Manner) {
+        self.manner = manner;
+    }
+
+    /// The algorithm of the last chunk that this side copied.
+    pub(in crate::perf) fn last_algorithm(&self) -> Algorithm {
+        self.last
+    }
+
+    /// How messages of `size` bytes are cut.
+    #[inline]
+    fn cut(&self, size: usize) -> Cut {
+        match self.manner.chunk {
+            Some(bytes) if size > SLOT_BYTES => Cut { bytes, room: (AREA_BYTES / bytes) as u64 },
+            _ => Cut::of(size),
+        }
     }
 
     #[inline]
@@ -162,7 +207,8 @@ impl Ring {
         if part.len() <= SLOT_BYTES {
             fill(slot(self.slots(&self.out), number), number, part);
         } else {
-            self.shared.copy_in(Ring::chunk_at(&self.out, number, cut), part);
+            let at = Ring::chunk_at(&self.out, number, cut);
+            self.last = self.shared.copy_in(self.manner.into, at, part);
             // Releases the bytes: pairs with the acquire in `wait_for`.
             slot(self.slots(&self.out), number)[0].store(number + 1, Ordering::Release);
         }
@@ -177,7 +223,8 @@ impl Ring {
         if part.len() <= SLOT_BYTES {
             empty(slot(self.slots(&self.into), number), part);
         } else {
-            self.shared.copy_out(Ring::chunk_at(&self.into, number, cut), part);
+            let at = Ring::chunk_at(&self.into, number, cut);
+            self.last = self.shared.copy_out(self.manner.out_of, at, part);
         }
         self.publish(if cut.bytes == SLOT_BYTES { SLOTS as u64 / 4 } else { 1 });
     }
@@ -225,7 +272,7 @@ fn empty(slot: &[AtomicU64; 8], into: &mut [u8]) {
 impl Subject for Ring {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        let cut = Cut::of(message.len());
+        let cut = self.cut(message.len());
         for part in message.chunks(cut.bytes) {
             self.wait_for_room(cut.room)?;
             self.push(part, cut);
@@ -235,7 +282,7 @@ impl Subject for Ring {
 
     #[inline]
     fn recv(&mut self, into: &mut [u8]) -> Result<()> {
-        let cut = Cut::of(into.len());
+        let cut = self.cut(into.len());
         for part in into.chunks_mut(cut.bytes) {
             self.wait_for(self.into.next)?;
             self.pop(part, cut);
@@ -294,7 +341,7 @@ impl Subject for Ring {
 
     fn exchange(&mut self, out: &Messages, into: &mut Messages, count: usize) -> Result<()> {
         let size = out.size();
-        let cut = Cut::of(size);
+        let cut = self.cut(size);
         let watch = self.watch.clone();
         let mut patience = watch.patience();
         // Messages done, and bytes of the next one.

@@ -1,0 +1,372 @@
+//! Blocks of memory, brought into the state that a cell wants, copied, read, and checked.
+#![allow(unsafe_code)]
+// Invariant: every block of a cell lies within the memory that this bench owns (`blocks` sees to it),
+// sources and destinations in different parts of it, and only this thread writes to it.
+
+use std::{
+    fmt,
+    hint::black_box,
+    sync::atomic::{Ordering, fence},
+};
+
+use pinfold::blockmem::{self, Algorithm};
+use pinfold_sys::{
+    block::{self, flush},
+    clock::{ticks, ticks_per_us},
+};
+
+use super::{
+    cell::{Cell, Destination, Next, Place, Source},
+    partner::{Blocks, Partner, read},
+};
+use crate::perf::{
+    fail::{Fail, Result},
+    units, verify,
+};
+
+/// Who copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contestant {
+    /// The C library's `memcpy`, called as anybody would.
+    Libc,
+    /// What the plan says, each time it is asked.
+    Plan,
+    /// One algorithm of the matrix.
+    Matrix(Algorithm),
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Contestant::Libc => f.write_str("libc"),
+            Contestant::Plan => f.write_str("the plan's choice"),
+            Contestant::Matrix(algorithm) => algorithm.fmt(f),
+        }
+    }
+}
+
+impl Contestant {
+    /// Everybody that this processor can have, libc first, then the plan.
+    pub(super) fn all() -> Vec<Contestant> {
+        let matrix = Algorithm::all().filter(|it| *it != Algorithm::LIBC && it.is_supported());
+        [Contestant::Libc, Contestant::Plan]
+            .into_iter()
+            .chain(matrix.map(Contestant::Matrix))
+            .collect()
+    }
+}
+
+/// Short blocks are measured together, up to so many bytes: one alone is over before a clock could
+/// tell. Source and destination both fit into the nearest cache of any processor.
+const TOGETHER: usize = 8 << 10;
+
+/// And so many blocks at most.
+const BLOCKS_MAX: usize = 64;
+
+/// Each turn copies about so many bytes, again and again where that is not one batch.
+const TURN_BYTES: usize = 64 << 10;
+
+/// But does no more batches than that.
+const PASSES_MAX: usize = 16;
+
+/// Bytes in a cache line.
+const LINE: usize = 64;
+
+/// What memory there is beside the longest block: to place blocks, and between short ones, bytes.
+const SLACK: usize = 64 << 10;
+
+/// Measures this machine, in the thread that made it.
+pub(super) struct Bench {
+    source: Vec<u8>,
+    destination: Vec<u8>,
+    partner: Option<Partner>,
+    ticks_per_ns: f64,
+    /// Ticks that two looks at the clock take, with nothing between them.
+    idle_ticks: u64,
+    pairs: Vec<(*const u8, *mut u8)>,
+    /// Contents of the next batch: other than those of the last.
+    seed: u64,
+}
+
+impl Bench {
+    /// For blocks of up to `size_max` bytes.
+    pub(super) fn new(size_max: usize, partner: Option<Partner>) -> Result<Bench> {
+        let bytes = size_max.saturating_add(SLACK);
+        let memory = |fill: u8| -> Result<Vec<u8>> {
+            let mut memory = Vec::new();
+            memory.try_reserve_exact(bytes).map_err(|_| {
+                let size = units::bytes(size_max);
+                Fail::Said(format!(
+                    "there is no memory for blocks of {size}; ask for smaller --sizes"
+                ))
+            })?;
+            // Written, so that the pages are there; not zeros, which could all be one page.
+            memory.resize(bytes, fill);
+            Ok(memory)
+        };
+        let (source, destination) = (memory(1)?, memory(2)?);
+        if !flush(&source[..1]) {
+            return Err(Fail::Said(
+                "this processor has no instruction that empties its caches".into(),
+            ));
+        }
+        let pairs = Vec::with_capacity(BLOCKS_MAX);
+        let ticks_per_ns = ticks_per_us() as f64 / 1000.0;
+        let mut bench =
+            Bench { source, destination, partner, ticks_per_ns, idle_ticks: 0, pairs, seed: 0 };
+        bench.idle_ticks = (0..1000).map(|_| timed(|| {})).min().unwrap_or(0);
+        Ok(bench)
+    }
+
+    /// Nanoseconds from core to core; `None` without a second one.
+    pub(super) fn hop_ns(&mut self) -> Option<f64> {
+        self.partner.as_mut().map(Partner::hop_ns)
+    }
+
+    /// The addresses of the first blocks of `cell`: source and destination.
+    pub(super) fn place(&mut self, cell: &Cell) -> [usize; 2] {
+        self.blocks(cell).map(|blocks| blocks.first.addr())
+    }
+
+    /// Where the blocks of `cell` are: sources and destinations.
+    fn blocks(&mut self, cell: &Cell) -> [Blocks; 2] {
+        let len = cell.size;
+        let count = (TOGETHER / len).clamp(1, BLOCKS_MAX);
+        // The largest power of two of that.
+        let count = 1 << count.ilog2();
+        // Two lines and more between two blocks, so that nothing is fetched ahead for the next one; an
+        // odd number of lines from one to the next, so that they do not all want the same places in the
+        // cache.
+        let stride = ((len.div_ceil(LINE) + 2) | 1) * LINE;
+        // Far from another by any measure; at odd places of their lines; or just ahead.
+        let [from, to] = match cell.placement {
+            Place::Aligned => [0, 2048],
+            Place::Misaligned => [5, 2048 + 24],
+            Place::Aliased => [0, 64],
+        };
+        [(&mut self.source, from), (&mut self.destination, to)].map(|(memory, offset)| {
+            let offset = memory.as_ptr().align_offset(4096) + offset;
+            assert!(offset + stride * (count - 1) + len <= memory.len(), "{cell}");
+            Blocks { first: memory[offset..].as_mut_ptr(), len, stride, count }
+        })
+    }
+
+    /// The turn of `who`: nanoseconds a block, the reading after it included, and how many copies were
+    /// checked byte by byte.
+    ///
+    /// # Errors
+    /// [`Fail::Wrong`]; [`Fail::Said`] if the cell needs a second core that is not there.
+    pub(super) fn turn(&mut self, cell: &Cell, who: Contestant) -> Result<(f64, u64)> {
+        let blocks @ [from, to] = self.blocks(cell);
+        let reads_there = cell.reader == Next::OtherCore;
+        if reads_there && self.partner.is_none() {
+            return Err(Fail::Said(format!("{cell}: there is no other core")));
+        }
+        let passes = (TURN_BYTES / (from.len * from.count)).clamp(1, PASSES_MAX);
+        // Such a cell is after a copy as before it, but for the contents.
+        let steady =
+            !reads_there && cell.source == Source::Cached && cell.destination == Destination::Dirty;
+        let (rounds, repeats) = if steady { (1, passes) } else { (passes, 1) };
+        let (mut taken, mut verified) = (0, 0);
+        for _ in 0..rounds {
+            self.prepare(cell, blocks);
+            let here = timed(|| {
+                for _ in 0..repeats {
+                    // SAFETY: the pairs lie in memory of this bench, in different parts.
+                    unsafe { copy_all(who, cell, &self.pairs) };
+                    if cell.reader == Next::Me {
+                        // SAFETY: as above.
+                        unsafe { read(to) };
+                    }
+                }
+            });
+            taken += here.saturating_sub(self.idle_ticks);
+            if let Some(partner) = self.partner.as_mut().filter(|_| reads_there) {
+                // SAFETY: as above, and this thread writes nothing meanwhile.
+                taken += unsafe { partner.read(to) };
+            }
+            verified += self.check(cell, who, to)?;
+        }
+        let copies = passes * to.count;
+        let ns = taken as f64 / self.ticks_per_ns / copies as f64;
+        Ok((ns.max(0.01), verified))
+    }
+
+    /// Brings both sides to where `cell` wants them, with other contents than before.
+    fn prepare(&mut self, cell: &Cell, [from, to]: [Blocks; 2]) {
+        self.pairs.clear();
+        self.pairs.extend(from.each().map(<*mut u8>::cast_const).zip(to.each()));
+        match cell.destination {
+            Destination::Uncached => Bench::flush(to),
+            Destination::Dirty => {
+                for block in to.each() {
+                    // SAFETY: the blocks lie in memory of this bench.
+                    unsafe { block.write_bytes(0, to.len) };
+                }
+                self.show(cell, to);
+            }
+            Destination::Clean => {
+                Bench::flush(to);
+                // SAFETY: as above.
+                unsafe { read(to) };
+                self.show(cell, to);
+            }
+        }
+        self.seed += 1;
+        for (at, block) in from.each().enumerate() {
+            // SAFETY: the blocks lie in memory of this bench, to which nobody else refers now.
+            let block = unsafe { std::slice::from_raw_parts_mut(block, from.len) };
+            verify::fill(block, self.seed_of(at));
+        }
+        if cell.source == Source::Uncached {
+            Bench::flush(from);
+        }
+    }
+
+    fn seed_of(&self, block: usize) -> u64 {
+        verify::seed(self.seed << 8 | block as u64)
+    }
+
+    /// Has the other core read what it will read again after the copy.
+    fn show(&mut self, cell: &Cell, blocks: Blocks) {
+        if let Some(partner) = self.partner.as_mut().filter(|_| cell.reader == Next::OtherCore) {
+            // SAFETY: the blocks lie in memory of this bench, and this thread writes nothing meanwhile.
+            unsafe { partner.read(blocks) };
+        }
+    }
+
+    /// Has the blocks leave all caches.
+    fn flush(blocks: Blocks) {
+        for block in blocks.each() {
+            // SAFETY: the blocks lie in memory of this bench, which nothing writes to meanwhile.
+            flush(unsafe { std::slice::from_raw_parts(block, blocks.len) });
+        }
+    }
+
+    /// Looks at every byte of every copy, and says how many copies that were.
+    fn check(&self, cell: &Cell, who: Contestant, to: Blocks) -> Result<u64> {
+        let mut checked = 0;
+        for (at, block) in to.each().enumerate() {
+            // SAFETY: the blocks lie in memory of this bench, which nothing writes to meanwhile.
+            let block = unsafe { std::slice::from_raw_parts(block, to.len) };
+            verify::check(block, self.seed_of(at)).map_err(|source| Fail::Wrong {
+                subject: format!("{who} ({cell})"),
+                size: to.len,
+                source,
+            })?;
+            checked += 1;
+        }
+        Ok(checked)
+    }
+}
+
+/// The ticks that `what` takes, with all its stores.
+fn timed(what: impl FnOnce()) -> u64 {
+    fence(Ordering::SeqCst);
+    let start = ticks();
+    what();
+    // Stores that are on their way are paid for by whoever made them.
+    fence(Ordering::SeqCst);
+    ticks().wrapping_sub(start)
+}
+
+/// Copies from the first of each pair to the second, as `who` would.
+///
+/// # Safety
+/// The pairs are blocks of the cell's size, readable and writable, and none overlaps another.
+unsafe fn copy_all(who: Contestant, cell: &Cell, pairs: &[(*const u8, *mut u8)]) {
+    // Nothing is known before a call but what its caller knows: each is made by itself.
+    let each = pairs.iter().map(|&pair| black_box((pair, cell.size)));
+    let state = cell.block(0, 0);
+    // SAFETY: as the caller promised.
+    unsafe {
+        match who {
+            Contestant::Libc => {
+                each.for_each(|((from, to), len)| from.copy_to_nonoverlapping(to, len));
+            }
+            Contestant::Plan => each.for_each(|((from, to), len)| {
+                let block = blockmem::Block { len, from: from.addr(), to: to.addr(), ..state };
+                block::copy(blockmem::plan().pick(&block), from, to, len);
+            }),
+            Contestant::Matrix(algorithm) => {
+                each.for_each(|((from, to), len)| block::copy(algorithm, from, to, len));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+    use pinfold::blockmem::table::Placement;
+
+    use super::{
+        super::cell::{Wish, grid},
+        *,
+    };
+
+    fn bench(size_max: usize) -> Option<Bench> {
+        let cpu = pinfold_sys::affinity::current_cpus().last().copied();
+        match Bench::new(size_max, cpu.and_then(Partner::start)) {
+            Ok(bench) => Some(bench),
+            Err(why) => {
+                pinfold_tests::skip::skip(&why.to_string());
+                None
+            }
+        }
+    }
+
+    fn cells(sizes: &[usize]) -> Vec<Cell> {
+        let wish = Wish {
+            sizes: sizes.to_vec(),
+            sources: Source::value_variants().to_vec(),
+            destinations: Destination::value_variants().to_vec(),
+            readers: Next::value_variants().to_vec(),
+            placements: Place::value_variants().to_vec(),
+        };
+        grid(&wish, 32 << 20, true).0
+    }
+
+    #[test]
+    fn every_cell_is_placed_copied_and_checked() {
+        let Some(mut bench) = bench(20_000) else { return };
+        for cell in cells(&[1, 64, 300, 20_000]) {
+            let [from, to] = bench.blocks(&cell);
+            for (from, to) in from.each().zip(to.each()) {
+                let placement = Placement::of_copy(from.addr(), to.addr());
+                let wanted = match cell.placement {
+                    Place::Aligned => Placement::Plain,
+                    Place::Misaligned => Placement::Misaligned,
+                    Place::Aliased => Placement::Aliased,
+                };
+                assert_eq!(placement, wanted, "{cell}");
+            }
+            for who in Contestant::all() {
+                let (ns, checked) = bench.turn(&cell, who).unwrap();
+                assert!(ns > 0.0 && ns.is_finite());
+                assert!(checked >= to.count as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_that_was_not_made_is_noticed() {
+        let Some(mut bench) = bench(4096) else { return };
+        for cell in cells(&[64, 4096]) {
+            let blocks @ [_, to] = bench.blocks(&cell);
+            bench.turn(&cell, Contestant::Libc).unwrap();
+            // Contents of the last turn must not do for the next one.
+            bench.prepare(&cell, blocks);
+            let why = bench.check(&cell, Contestant::Plan, to).unwrap_err().to_string();
+            assert!(why.contains("the plan's choice") && why.contains("wrong contents"), "{why}");
+        }
+    }
+
+    #[test]
+    fn everybody_has_a_turn() {
+        let all = Contestant::all();
+        assert_eq!(all[..2], [Contestant::Libc, Contestant::Plan]);
+        let supported = Algorithm::all().filter(|it| it.is_supported()).count();
+        assert_eq!(all.len(), supported + 1);
+    }
+}

@@ -1,0 +1,240 @@
+//! Cell after cell: in each round everybody has a turn, in another order each time, so that whatever
+//! disturbs the machine disturbs all of them alike.
+
+use std::time::{Duration, Instant};
+
+use pinfold::blockmem;
+
+use super::{
+    bench::{Bench, Contestant},
+    cell::{Cell, Next},
+    samples::{Round, Samples, Verdict},
+};
+use crate::{
+    perf::{class::Class, fail::Result, units},
+    progress,
+};
+
+/// How long everything takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Rounds of a cell, if there is time; and if there is none.
+    pub(super) rounds: usize,
+    pub(super) rounds_min: usize,
+    /// For everything.
+    pub(super) time: Duration,
+}
+
+/// Of all time, what the cells have before those that miss are repeated.
+const FIRST: f64 = 0.6;
+
+/// How often a cell that misses is repeated, at most.
+const REPEATS_MAX: usize = 4;
+
+/// What was measured.
+pub(super) struct Measured {
+    pub(super) verdicts: Vec<Verdict>,
+    /// Nanoseconds from core to core, whenever that was looked at.
+    pub(super) hops_ns: Vec<f64>,
+    /// Sentences the reader must see.
+    pub(super) notes: Vec<String>,
+}
+
+struct Runner<'a> {
+    bench: &'a mut Bench,
+    contestants: Vec<Contestant>,
+    shuffle: Shuffle,
+    hops_ns: Vec<f64>,
+}
+
+/// Measures all `cells`.
+///
+/// What a cell takes is the median of all its rounds. A cell where the plan misses an aim is repeated
+/// by all contestants as long as there is time, and all rounds count, for everybody alike.
+///
+/// # Errors
+/// The first copy that was wrong.
+pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<Measured> {
+    let start = Instant::now();
+    let contestants = Contestant::all();
+    let mut runner = Runner { bench, contestants, shuffle: Shuffle::new(), hops_ns: Vec::new() };
+    let bar = progress::steps(cells.len() as u64);
+    let all: f64 = cells.iter().map(weight).sum();
+    let (mut rest, mut short) = (all, 0);
+    let mut samples = Vec::with_capacity(cells.len());
+    for cell in cells {
+        bar.set_message(cell.to_string());
+        let left = pace.time.mul_f64(FIRST).saturating_sub(start.elapsed());
+        let share = left.mul_f64(weight(cell) / rest);
+        rest -= weight(cell);
+        let mut it = Samples { cell: *cell, rounds: Vec::new(), verified: 0 };
+        // The first of all brings in pages, and counts for nobody.
+        runner.bench.turn(cell, Contestant::Libc)?;
+        let late = start.elapsed() >= pace.time;
+        let pace = Pace { rounds_min: if late { 1 } else { pace.rounds_min }, ..pace };
+        runner.rounds(&mut it, pace, share)?;
+        short += usize::from(it.rounds.len() < pace.rounds);
+        samples.push(it);
+        bar.inc(1);
+    }
+    let mut notes = Vec::new();
+    if short > 0 {
+        notes.push(format!(
+            "there was no time for {} rounds of {short} of {} cells, which rest on fewer: the machine is busy, or --seconds \
+             allows too few",
+            pace.rounds,
+            cells.len(),
+        ));
+    }
+    let repeated = runner.repeat(&mut samples, pace, start, &bar)?;
+    bar.finish_and_clear();
+    if repeated > 0 {
+        notes.push(format!(
+            "cells that missed an aim were measured again, {repeated} in all; every round counts, for \
+             all algorithms"
+        ));
+    }
+    let verdicts = samples.iter().filter_map(|it| runner.verdict(it)).collect();
+    Ok(Measured { verdicts, hops_ns: runner.hops_ns, notes })
+}
+
+/// How much of the time a cell is due: long blocks take longer, but need fewer rounds.
+fn weight(cell: &Cell) -> f64 {
+    1.0 + (cell.size as f64 / 65536.0).powf(0.9)
+}
+
+impl Runner<'_> {
+    /// Rounds for about `share`.
+    fn rounds(&mut self, into: &mut Samples, pace: Pace, share: Duration) -> Result<()> {
+        let start = Instant::now();
+        for round in 0..pace.rounds {
+            if round >= pace.rounds_min && start.elapsed() > share {
+                break;
+            }
+            self.round(into)?;
+        }
+        Ok(())
+    }
+
+    fn round(&mut self, into: &mut Samples) -> Result<()> {
+        let cell = into.cell;
+        let mut order: Vec<usize> = (0..self.contestants.len()).collect();
+        self.shuffle.shuffle(&mut order);
+        let mut ns = vec![0.0; order.len()];
+        let before = self.hop_ns(&cell);
+        for at in order {
+            let (taken, verified) = self.bench.turn(&cell, self.contestants[at])?;
+            ns[at] = taken;
+            into.verified += verified;
+        }
+        let after = self.hop_ns(&cell);
+        let class = before.zip(after).map(|(before, after)| Class::of(before, after));
+        into.rounds.push(Round { class, ns });
+        Ok(())
+    }
+
+    /// How far apart the cores are, where that matters.
+    fn hop_ns(&mut self, cell: &Cell) -> Option<f64> {
+        let hop = if cell.reader == Next::OtherCore { self.bench.hop_ns() } else { None };
+        self.hops_ns.extend(hop);
+        hop
+    }
+
+    fn verdict(&mut self, samples: &Samples) -> Option<Verdict> {
+        // The placement decides, and that is the same for all blocks of the cell.
+        let [from, to] = self.bench.place(&samples.cell);
+        let plan = blockmem::plan().pick(&samples.cell.block(from, to));
+        Verdict::of(samples, &self.contestants, plan)
+    }
+
+    /// Repeats those that miss, and says how often.
+    fn repeat(
+        &mut self,
+        samples: &mut [Samples],
+        pace: Pace,
+        start: Instant,
+        bar: &indicatif::ProgressBar,
+    ) -> Result<usize> {
+        let mut repeated = 0;
+        for _ in 0..REPEATS_MAX {
+            let missing: Vec<usize> = (0..samples.len())
+                .filter(|&at| self.verdict(&samples[at]).is_some_and(|it| !it.meets()))
+                .collect();
+            bar.inc_length(missing.len() as u64);
+            let mut rest: f64 = missing.iter().map(|&at| weight(&samples[at].cell)).sum();
+            for at in missing {
+                let left = pace.time.saturating_sub(start.elapsed());
+                if left.is_zero() {
+                    return Ok(repeated);
+                }
+                let due = weight(&samples[at].cell);
+                let share = left.mul_f64(due / rest);
+                rest -= due;
+                bar.set_message(format!("again: {}", samples[at].cell));
+                self.rounds(&mut samples[at], Pace { rounds_min: 1, ..pace }, share)?;
+                repeated += 1;
+                bar.inc(1);
+            }
+        }
+        Ok(repeated)
+    }
+}
+
+/// Draws lots: xorshift64 (Marsaglia, "Xorshift RNGs").
+pub(super) struct Shuffle(u64);
+
+impl Shuffle {
+    /// Always the same lots.
+    pub(super) fn new() -> Shuffle {
+        Shuffle(1)
+    }
+
+    /// Any order is as likely as any other.
+    pub(super) fn shuffle(&mut self, of: &mut [usize]) {
+        for at in (1..of.len()).rev() {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            of.swap(at, (self.0 % (at as u64 + 1)) as usize);
+        }
+    }
+}
+
+/// The distance between the cores, for people. `None` if nobody looked.
+pub(super) fn distance(hops_ns: &[f64]) -> Option<String> {
+    let mut sorted = hops_ns.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let median = *sorted.get(sorted.len() / 2)?;
+    let class = Class::of(median, median);
+    Some(format!(
+        "From core to core: {} ({class}), median of {} looks.",
+        units::time(median),
+        sorted.len()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lots_are_fair_enough() {
+        let mut shuffle = Shuffle::new();
+        let mut first = [0; 4];
+        for _ in 0..4000 {
+            let mut order = vec![0, 1, 2, 3];
+            shuffle.shuffle(&mut order);
+            first[order[0]] += 1;
+            order.sort_unstable();
+            assert_eq!(order, [0, 1, 2, 3]);
+        }
+        assert!(first.iter().all(|&count| (850..1150).contains(&count)), "{first:?}");
+    }
+
+    #[test]
+    fn the_distance_is_said() {
+        assert_eq!(distance(&[]), None);
+        let said = distance(&[50.0, 60.0, 500.0]).unwrap();
+        assert_eq!(said, "From core to core: 60.0 ns (near), median of 3 looks.");
+    }
+}
