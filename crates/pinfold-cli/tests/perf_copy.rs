@@ -67,7 +67,7 @@ const RING: &str =
 fn every_state_of_a_size_is_measured_and_checked() {
     let _alone = alone();
     let page = std::env::temp_dir().join(format!("pinfold-perf-copy-{}.html", std::process::id()));
-    let args = ["--json", "--sizes", "100,5000", "--rounds", "1", "--seconds", "1", "--html"];
+    let args = ["--json", "--sizes", "100,5000", "--rounds", "1", "--html"];
     let args = [&args[..], &[page.to_str().unwrap()]].concat();
     let Some(out) = measured(&args, None) else { return };
     let lines = lines(&out);
@@ -169,6 +169,10 @@ fn cells_that_miss_are_reported_and_all_on_demand() {
         let meets = cell["meets_best"] == true && cell["meets_libc"] == true;
         assert!(meets || cell["rounds"].as_u64().unwrap() > 3, "repeated where it misses: {cell}");
     }
+    // No time is time for one cell, and what is left out is said.
+    let Some(out) = measured(&[&args[..], &["--seconds", "1e-6"]].concat(), None) else { return };
+    assert!(out.contains("there was no time for 1 of 2 cells"), "{out}");
+    assert!(out.contains("of 1 cells: the plan is within 10 %"), "{out}");
     // With the C library's for everything, the plan is libc's equal or reported; --all shows it anyhow.
     let all = measured(&[&args[..], &["--all"]].concat(), Some("libc")).unwrap();
     assert!(all.contains("ALL CELLS") && !all.contains("CELLS THAT MISS"), "{all}");
@@ -184,8 +188,7 @@ fn what_cannot_be_cached_is_left_out_and_said() {
         return skip("the kernel does not say how large the last cache is");
     };
     let size = format!("{kib}K");
-    let args =
-        ["--sizes", &size, "--rounds", "1", "--seconds", "1", "--readers", "nobody", "--json"];
+    let args = ["--sizes", &size, "--rounds", "1", "--readers", "nobody", "--json"];
     let Some(out) = measured(&args, None) else { return };
     let lines = lines(&out);
     assert_eq!(lines.len(), 2, "one cell and the totals: {out}");

@@ -66,8 +66,10 @@ const BLOCKS_MAX: usize = 64;
 /// Each turn copies about so many bytes, again and again where that is not one batch.
 const TURN_BYTES: usize = 64 << 10;
 
-/// But does no more batches than that.
+/// But does no more batches than that; and where each is handed to another core, which may be a long
+/// wait on a busy machine, than that.
 const PASSES_MAX: usize = 16;
+const PASSES_MAX_THERE: usize = 4;
 
 /// Bytes in a cache line.
 const LINE: usize = 64;
@@ -162,7 +164,8 @@ impl Bench {
         if reads_there && self.partner.is_none() {
             return Err(Fail::Said(format!("{cell}: there is no other core")));
         }
-        let passes = (TURN_BYTES / (from.len * from.count)).clamp(1, PASSES_MAX);
+        let most = if reads_there { PASSES_MAX_THERE } else { PASSES_MAX };
+        let passes = (TURN_BYTES / (from.len * from.count)).clamp(1, most);
         // Such a cell is after a copy as before it, but for the contents.
         let steady =
             !reads_there && cell.source == Source::Cached && cell.destination == Destination::Dirty;

@@ -62,7 +62,11 @@ pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<M
     let all: f64 = cells.iter().map(weight).sum();
     let (mut rest, mut short) = (all, 0);
     let mut samples = Vec::with_capacity(cells.len());
-    for cell in cells {
+    for (at, cell) in cells.iter().enumerate() {
+        // There is always time for one.
+        if at > 0 && start.elapsed() >= pace.time {
+            break;
+        }
         bar.set_message(cell.to_string());
         let left = pace.time.mul_f64(FIRST).saturating_sub(start.elapsed());
         let share = left.mul_f64(weight(cell) / rest);
@@ -70,20 +74,25 @@ pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<M
         let mut it = Samples { cell: *cell, rounds: Vec::new(), verified: 0 };
         // The first of all brings in pages, and counts for nobody.
         runner.bench.turn(cell, Contestant::Libc)?;
-        let late = start.elapsed() >= pace.time;
-        let pace = Pace { rounds_min: if late { 1 } else { pace.rounds_min }, ..pace };
         runner.rounds(&mut it, pace, share)?;
         short += usize::from(it.rounds.len() < pace.rounds);
         samples.push(it);
         bar.inc(1);
     }
     let mut notes = Vec::new();
+    if samples.len() < cells.len() {
+        notes.push(format!(
+            "there was no time for {} of {} cells: the machine is busy, or --seconds allows too few",
+            cells.len() - samples.len(),
+            cells.len()
+        ));
+    }
     if short > 0 {
         notes.push(format!(
             "there was no time for {} rounds of {short} of {} cells, which rest on fewer: the machine is busy, or --seconds \
              allows too few",
             pace.rounds,
-            cells.len(),
+            samples.len(),
         ));
     }
     let repeated = runner.repeat(&mut samples, pace, start, &bar)?;
