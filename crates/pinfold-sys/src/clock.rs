@@ -56,6 +56,12 @@ pub fn ticks_per_us() -> u64 {
     })
 }
 
+/// How many nanoseconds so many [`ticks`] are.
+#[inline]
+pub fn ns_of(ticks: u64) -> u64 {
+    ticks * 1000 / ticks_per_us()
+}
+
 /// Tells the processor that the thread is spinning. 10 to 50 ns.
 #[inline]
 pub fn relax() {
@@ -85,6 +91,7 @@ mod tests {
         let rate = ticks_per_us();
         assert!((1..100_000).contains(&rate));
         assert_eq!(rate, ticks_per_us());
+        assert_eq!((ns_of(0), ns_of(7 * rate)), (0, 7000));
         relax();
         assert!(now_ns() > ns);
         assert!(ticks() != tick);

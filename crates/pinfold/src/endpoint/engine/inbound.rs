@@ -255,7 +255,7 @@ impl Core {
         if stream.started == 0 || stream.end < SPEED_FROM {
             return;
         }
-        let ns = (clock::ticks() - stream.started) * 1000 / clock::ticks_per_us().max(1);
+        let ns = clock::ns_of(clock::ticks() - stream.started);
         let now = ((ns << 20) / stream.end).max(1);
         let old = peer.eager_ns_per_mib;
         peer.eager_ns_per_mib = if old == 0 { now } else { (3 * old + now) / 4 };

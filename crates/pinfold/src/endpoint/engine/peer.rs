@@ -373,5 +373,5 @@ fn lap_ns(started: u64, last_end: &mut u64) -> u64 {
     let now = clock::ticks();
     let ticks = now.saturating_sub(started.max(*last_end));
     *last_end = now;
-    ticks * 1000 / clock::ticks_per_us().max(1)
+    clock::ns_of(ticks)
 }

@@ -108,8 +108,7 @@ impl CopyOut {
         let start = clock::ticks();
         // SAFETY: as the caller promised.
         unsafe { self.copier.copy(from, to, len) };
-        let ns =
-            (clock::ticks().saturating_sub(start) * 1000 / clock::ticks_per_us().max(1)).max(1);
+        let ns = clock::ns_of(clock::ticks().saturating_sub(start)).max(1);
         let word = self.segment.word64(self.way.sample_at(sample));
         word.store(u64::from(sample) << NUMBER_SHIFT | ns.min(NS_MASK), Ordering::Relaxed);
     }
