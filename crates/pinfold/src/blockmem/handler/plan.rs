@@ -1,9 +1,6 @@
 //! What the handler asks where a site knows nothing.
 
-use super::{
-    super::{Plan, in_force::plan},
-    Algorithm, Block,
-};
+use super::{super::in_force::plan, Algorithm, Block};
 
 /// Chooses algorithms by what is known of a block.
 pub trait Choose {
@@ -59,25 +56,5 @@ impl Choose for InForce {
 
     fn candidates_zero(&self, block: &Block) -> impl Iterator<Item = Algorithm> {
         plan().candidates_zero(block)
-    }
-}
-
-impl Choose for &Plan {
-    #[inline]
-    fn pick(&self, block: &Block) -> Algorithm {
-        Plan::pick(self, block)
-    }
-
-    fn candidates(&self, block: &Block) -> impl Iterator<Item = Algorithm> {
-        Plan::candidates(self, block)
-    }
-
-    #[inline]
-    fn pick_zero(&self, block: &Block) -> Algorithm {
-        Plan::pick_zero(self, block)
-    }
-
-    fn candidates_zero(&self, block: &Block) -> impl Iterator<Item = Algorithm> {
-        Plan::candidates_zero(self, block)
     }
 }
