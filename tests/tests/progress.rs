@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Endpoint, Error, Path, PeerId, Source, TagMatch};
+use pinfold::{Arena, Endpoint, Error, Gift, Path, PeerId, Source, TagMatch};
 use pinfold_tests::{
-    Args, Stage,
+    Args, Stage, pair,
     role::{self, say},
     stamp::{self, Random},
 };
@@ -24,6 +24,34 @@ const GO: u64 = 1 << 40;
 
 /// So long nothing may take that should happen.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+// A caller that never has to wait.
+
+#[test]
+fn messages_that_are_always_there_do_not_keep_others_out() {
+    let address = format!("local:busy-{}", std::process::id());
+    let (a, from, b, to) = pair("busy", Endpoint::builder(), Endpoint::builder());
+    let gift = Gift::from(Arena::new().unwrap().alloc(64).unwrap());
+    let caller = thread::spawn(move || {
+        let endpoint = Endpoint::new().unwrap();
+        // Until its caller's thread has the lock for itself again.
+        thread::sleep(Duration::from_millis(50));
+        endpoint.connect_wait(&address, PATIENCE).map(|_| ())
+    });
+    let mut rounds = 0u64;
+    while !caller.is_finished() {
+        for tag in 0..1000 {
+            b.send(to, tag, &tag.to_le_bytes()).unwrap();
+            let mut bytes = [0; 8];
+            a.recv_into(from, tag, &mut bytes).unwrap();
+            assert_eq!(u64::from_le_bytes(bytes), tag);
+            b.give(to, tag, gift.clone()).unwrap();
+            assert_eq!(a.recv_view(from, tag).unwrap().len(), 64);
+        }
+        rounds += 1;
+    }
+    caller.join().unwrap().unwrap_or_else(|error| panic!("after {rounds} rounds: {error}"));
+}
 
 // The descriptor.
 

@@ -12,7 +12,7 @@ use std::{
 use super::{
     Builder, Envelope, Gift, Handoff, Message, MessageRequest, OwnedBuf, OwnedBufMut, PeerInfo,
     Progress, Received, RecvRequest, Region, RegionKey, RemoteRegion, Rights, Scope, SendRequest,
-    Source, TagMatch, View, ViewRequest, borrowed, config::Config, scope, shared::Shared,
+    Source, TagMatch, View, ViewRequest, borrowed, config::Config, handoff, scope, shared::Shared,
 };
 use crate::{Counters, Error, Path, PeerId, Receipt, Result, link::local::Address};
 
@@ -335,8 +335,7 @@ impl Endpoint {
     /// As [`Endpoint::send`], as far as they show at once; the memory is then free again.
     #[inline]
     pub fn give(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Result<()> {
-        let gift = gift.into();
-        self.shared().enter()?.give_away(peer, tag, gift)
+        handoff::give(self.shared(), peer, tag, gift.into())
     }
 
     /// Waits for a matching message, which may stay where it is: if its sender gave its memory
@@ -344,12 +343,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`Endpoint::recv`].
+    #[inline]
     pub fn recv_view(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<View<'_>> {
-        let (from, tag) = (from.into(), tag.into());
-        if let Some((received, loan)) = self.shared().enter()?.view_quick(from, tag) {
-            return Ok(View::lent(self.shared(), received, loan));
-        }
-        self.view_request(from, tag).wait()
+        handoff::recv_view(self.shared(), from.into(), tag.into())
     }
 
     /// As [`Endpoint::recv_view`], waiting at most `patience`.

@@ -112,6 +112,45 @@ impl fmt::Debug for Gift {
     }
 }
 
+/// Gives memory away for good.
+///
+/// # Errors
+/// As for any send, as far as that is known at once.
+#[inline]
+pub(super) fn give(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> Result<()> {
+    let gift = match shared.quick() {
+        Some(mut engine) => match engine.give_at_once(peer, tag, gift) {
+            None => return Ok(()),
+            Some(gift) => gift,
+        },
+        None => gift,
+    };
+    shared.enter()?.give_away(peer, tag, gift)
+}
+
+/// Waits for a message that may stay where it is.
+///
+/// # Errors
+/// As [`Endpoint::recv`](crate::Endpoint::recv).
+#[inline]
+pub(super) fn recv_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<View<'_>> {
+    if let Some(mut engine) = shared.quick()
+        && let Some(lent) = engine.view_quick(from, tag)
+    {
+        return Ok(View::lent(shared, lent));
+    }
+    wait_for_view(shared, from, tag)
+}
+
+#[inline(never)]
+fn wait_for_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<View<'_>> {
+    // Another thread than the owner's may be as quick.
+    if let Some(lent) = shared.enter()?.view_quick(from, tag) {
+        return Ok(View::lent(shared, lent));
+    }
+    ViewRequest::post(shared, from, tag).wait()
+}
+
 /// Lets it go its way.
 fn go_on(engine: &mut Engine, key: OpKey, gift: Gift) {
     engine.let_go(key, Keeps::Gift { _gift: gift });

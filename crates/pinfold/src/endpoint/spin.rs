@@ -1,15 +1,15 @@
 //! How long to spin before sleeping: a policy, without clock or lock.
 
-/// Spins at most this long, however often it paid: as long as a peer takes that writes or reads a
-/// megabyte between two messages.
-const SPIN_MAX_NS: u64 = 200_000;
+/// Spins at most this long, however often it paid: as long as a peer on a far core takes that writes
+/// and reads a megabyte between two messages.
+const SPIN_MAX_NS: u64 = 500_000;
 /// Spins so long as long as nothing is known.
 const SPIN_FIRST_NS: u64 = 25_000;
 /// Spins at least this long, however often it was in vain.
 const SPIN_MIN_NS: u64 = 1_000;
 /// A sleep that ended so soon was mostly falling asleep and waking up, which can take 60 µs in a
 /// virtual machine: what was waited for came early.
-const SHORT_SLEEP_NS: u64 = 250_000;
+const SHORT_SLEEP_NS: u64 = 560_000;
 
 /// How long to spin, learned from how waits ended.
 ///

@@ -20,11 +20,11 @@ use super::{
     engine::{
         maps::{Held, Loan},
         op::{Arrived, Bytes},
+        quick::Lent,
     },
-    message::Received,
     shared::Shared,
 };
-use crate::{Error, PeerId, Receipt, Result, arena::Cells, error::inside};
+use crate::{Error, Path, PeerId, Receipt, Result, arena::Cells, error::inside};
 
 /// A received message, in the sender's memory if the sender gave that away
 /// ([`Endpoint::handoff`](crate::Endpoint::handoff)), else in memory of the library's. Dropping it
@@ -36,7 +36,8 @@ use crate::{Error, PeerId, Receipt, Result, arena::Cells, error::inside};
 ///
 /// In a child made by `fork(2)` the memory is absent; reading it there is an error.
 pub struct View<'a> {
-    received: Received,
+    peer: PeerId,
+    tag: u64,
     place: Place,
     shared: Keeper<'a>,
 }
@@ -60,59 +61,73 @@ impl Deref for Keeper<'_> {
     }
 }
 
+/// As few words as will do: views are moved, and a move waits for the words to be written.
 enum Place {
     /// In memory of the library's.
-    Own(Box<Bytes>),
-    /// In the sender's.
-    Theirs(Loan),
+    Own(Box<Own>),
+    /// In the sender's: so many bytes.
+    Theirs(Loan, u64),
     /// With another view.
     Moved,
 }
 
+struct Own {
+    bytes: Bytes,
+    receipt: Receipt,
+}
+
 impl View<'static> {
     pub(crate) fn new(shared: &Arc<Shared>, arrived: Arrived) -> View<'static> {
-        let received = Received::from(&arrived);
-        let place = match arrived.loan {
-            Some(loan) => Place::Theirs(*loan),
-            None => Place::Own(arrived.bytes.unwrap_or_default()),
+        let Arrived { peer, tag, len, receipt, bytes, loan } = arrived;
+        let place = match loan {
+            Some(loan) => Place::Theirs(*loan, len),
+            None => {
+                let bytes = bytes.map(|bytes| *bytes).unwrap_or_default();
+                Place::Own(Box::new(Own { bytes, receipt }))
+            }
         };
-        View { received, place, shared: Keeper::Owned(Arc::clone(shared)) }
+        View { peer, tag, place, shared: Keeper::Owned(Arc::clone(shared)) }
     }
 }
 
 impl<'a> View<'a> {
-    #[inline]
-    pub(crate) fn lent(shared: &'a Arc<Shared>, received: Received, loan: Loan) -> View<'a> {
-        View { received, place: Place::Theirs(loan), shared: Keeper::Borrowed(shared) }
+    #[inline(always)]
+    pub(crate) fn lent(shared: &'a Arc<Shared>, lent: Lent) -> View<'a> {
+        let Lent { peer, tag, len, loan } = lent;
+        View { peer, tag, place: Place::Theirs(loan, len), shared: Keeper::Borrowed(shared) }
     }
 
     /// The same, independent of the handle of the endpoint that received it.
     pub fn into_owned(mut self) -> View<'static> {
         let place = std::mem::replace(&mut self.place, Place::Moved);
         let shared = Keeper::Owned(Arc::clone(&self.shared));
-        View { received: self.received, place, shared }
+        View { peer: self.peer, tag: self.tag, place, shared }
     }
 
     /// Who sent it.
     pub fn peer(&self) -> PeerId {
-        self.received.peer
+        self.peer
     }
 
     /// Its tag.
     pub fn tag(&self) -> u64 {
-        self.received.tag
+        self.tag
     }
 
     /// How it came.
     pub fn receipt(&self) -> Receipt {
-        self.received.receipt
+        match &self.place {
+            Place::Own(own) => own.receipt,
+            Place::Theirs(_, len) => Receipt::new(Path::Handoff, *len),
+            Place::Moved => Receipt::new(Path::Handoff, 0),
+        }
     }
 
     /// Its length, bytes.
     pub fn len(&self) -> usize {
         match &self.place {
-            Place::Own(bytes) => bytes.len(),
-            Place::Theirs(_) => self.received.len as usize,
+            Place::Own(own) => own.bytes.len(),
+            Place::Theirs(_, len) => *len as usize,
             Place::Moved => 0,
         }
     }
@@ -167,8 +182,8 @@ impl<'a> View<'a> {
     /// memory away, or that could not be mapped.
     pub fn own_bytes(&self) -> Option<&[u8]> {
         match &self.place {
-            Place::Own(bytes) => Some(bytes),
-            Place::Theirs(_) | Place::Moved => None,
+            Place::Own(own) => Some(&own.bytes),
+            Place::Theirs(..) | Place::Moved => None,
         }
     }
 
@@ -191,9 +206,9 @@ impl<'a> View<'a> {
     fn range(&self, offset: usize, len: usize) -> Result<*const u8> {
         inside(offset as u64, len as u64, self.len() as u64)?;
         match &self.place {
-            Place::Own(bytes) => Ok(bytes[offset..].as_ptr()),
+            Place::Own(own) => Ok(own.bytes[offset..].as_ptr()),
             Place::Moved => Ok(NonNull::dangling().as_ptr()),
-            Place::Theirs(loan) => {
+            Place::Theirs(loan, _) => {
                 if self.shared.is_forked() {
                     return Err(Error::Forked);
                 }
@@ -208,7 +223,7 @@ impl<'a> View<'a> {
 
     /// Whether what was just copied was what the sender gave.
     fn confirm(&self) -> Result<()> {
-        let Place::Theirs(loan) = &self.place else { return Ok(()) };
+        let Place::Theirs(loan, _) = &self.place else { return Ok(()) };
         // The copy comes before the look.
         fence(Ordering::Acquire);
         if self.held(loan).tie.is_cut() { Err(Error::Withdrawn) } else { Ok(()) }
@@ -220,8 +235,8 @@ impl<'a> View<'a> {
     }
 
     fn cells(&self) -> Option<Cells> {
-        let Place::Theirs(loan) = &self.place else { return None };
-        let at = self.held(loan).mapping.get_mut(loan.offset, self.received.len)?;
+        let Place::Theirs(loan, len) = &self.place else { return None };
+        let at = self.held(loan).mapping.get_mut(loan.offset, *len)?;
         // SAFETY: mapped writable while the view lives; a peer's memory is reached as raw bytes
         // here, and atomically. Peers that do not align what they give cannot have it written.
         NonNull::new(at)
@@ -231,17 +246,32 @@ impl<'a> View<'a> {
 }
 
 impl Drop for View<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if let Place::Theirs(loan) = &self.place
-            && let Ok(mut engine) = self.shared.enter()
+        let Place::Theirs(loan, _) = &self.place else { return };
+        if let Some(mut engine) = self.shared.quick()
+            && engine.give_back_quick(self.peer, loan)
         {
-            engine.give_back(self.received.peer, loan);
+            return;
         }
+        give_back(&self.shared, self.peer, loan);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn give_back(shared: &Shared, peer: PeerId, loan: &Loan) {
+    if let Ok(mut engine) = shared.enter() {
+        engine.give_back(peer, loan);
     }
 }
 
 impl fmt::Debug for View<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("received", &self.received).finish_non_exhaustive()
+        f.debug_struct("View")
+            .field("peer", &self.peer)
+            .field("tag", &self.tag)
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }

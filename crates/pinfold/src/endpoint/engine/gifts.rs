@@ -59,21 +59,27 @@ impl Engine {
     /// As for any send, as far as that is known at once.
     #[inline]
     pub(crate) fn give_away(&mut self, id: PeerId, tag: u64, gift: Gift) -> Result<()> {
-        let (memory, shelf) = (gift.part(), gift.shelf());
-        if let Some((peer, core)) = self.open_way(id, shelf) {
-            // The receiver goes to work on it while this side keeps its accounts.
-            let number = peer.given.next();
-            core.announce_gift(peer, returns::stream(number), rts(tag, memory, shelf, number));
-            peer.given.add(Fate::Out { gift, tag });
-            core.gifts_out += 1;
-            if peer.given.is_long() {
-                core.collect_gifts(peer);
-            }
-            return Ok(());
-        }
-        let key = self.post_gift(id, tag, memory)?;
+        let Some(gift) = self.give_at_once(id, tag, gift) else { return Ok(()) };
+        let key = self.post_gift(id, tag, gift.part())?;
         self.let_go(key, Keeps::Gift { _gift: gift });
         Ok(())
+    }
+
+    /// Gives memory away for good, if nothing stands in its way; if something does, it comes back.
+    /// Wants nobody woken.
+    #[inline]
+    pub(crate) fn give_at_once(&mut self, id: PeerId, tag: u64, gift: Gift) -> Option<Gift> {
+        let (memory, shelf) = (gift.part(), gift.shelf());
+        let Some((peer, core)) = self.open_way(id, shelf) else { return Some(gift) };
+        // The receiver goes to work on it while this side keeps its accounts.
+        let number = peer.given.next();
+        core.announce_gift(peer, returns::stream(number), rts(tag, memory, shelf, number));
+        peer.given.add(Fate::Out { gift, tag });
+        core.gifts_out += 1;
+        if peer.given.is_long() {
+            core.collect_gifts(peer);
+        }
+        None
     }
 
     fn post_gift(&mut self, id: PeerId, tag: u64, memory: Part) -> Result<OpKey> {

@@ -37,6 +37,8 @@ const MAPS_A_PEER: usize = 1024;
 
 /// A mapping, and whether what lies in it is still given.
 pub(crate) struct Held {
+    /// The peer's number for it.
+    id: u64,
     pub mapping: Arc<Mapping>,
     pub tie: Tie,
     /// Whether the peer is gone, as far as this side has noticed.
@@ -70,7 +72,6 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct Loan {
     held: NonNull<Held>,
-    extent: u64,
     pub offset: u64,
     /// The peer's number for the message.
     pub sid: u32,
@@ -164,6 +165,7 @@ impl Maps {
             Ok(mapping) => {
                 self.turn += 1;
                 let held = Held {
+                    id,
                     mapping: Arc::new(mapping),
                     tie,
                     orphaned: AtomicBool::new(false),
@@ -195,12 +197,11 @@ impl Maps {
         self.find(peer, id).map(|held| &held.mapping)
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&mut self, peer: PeerId, id: u64) -> Option<&Arc<Held>> {
         let is_it = |recent: &Recent| (recent.peer, recent.id) == (peer, id);
         if !self.recent.as_ref().is_some_and(is_it) {
-            let held = Arc::clone(self.entries.get(&(peer, id))?);
-            self.recent = Some(Recent { peer, id, held });
+            self.find_other(peer, id)?;
         }
         let held = self.recent.as_ref().map(|recent| &recent.held)?;
         self.turn += 1;
@@ -208,31 +209,53 @@ impl Maps {
         Some(held)
     }
 
+    /// Makes another the most recent one.
+    #[cold]
+    #[inline(never)]
+    fn find_other(&mut self, peer: PeerId, id: u64) -> Option<()> {
+        let held = Arc::clone(self.entries.get(&(peer, id))?);
+        self.recent = Some(Recent { peer, id, held });
+        Some(())
+    }
+
     /// Lends the `len` bytes at `offset` of a peer's extent out, for message `sid`. `None`: it is not
     /// mapped, or they do not lie inside.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lend(&mut self, peer: PeerId, shelf: Shelf, len: u64, sid: u32) -> Option<Loan> {
         let Shelf { extent, offset } = shelf;
         let held = self.find(peer, extent)?;
         held.mapping.get(offset, len)?;
         held.add_loan();
-        Some(Loan { held: NonNull::from(&**held), extent, offset, sid, number: 0 })
+        Some(Loan { held: NonNull::from(&**held), offset, sid, number: 0 })
     }
 
     /// Takes back what was lent to be looked at.
     #[inline]
     pub(crate) fn give_back(&mut self, peer: PeerId, loan: &Loan) {
-        let is_it = |held: &Arc<Held>| NonNull::from(&**held) == loan.held;
-        match &self.recent {
-            Some(recent) if is_it(&recent.held) => _ = recent.held.end_loan(),
-            _ => self.give_other_back(peer, loan),
+        if !self.give_recent_back(loan) {
+            self.give_other_back(peer, loan);
+        }
+    }
+
+    /// As [`Maps::give_back`], if it is of what was looked up last; whether it is.
+    #[inline(always)]
+    pub(crate) fn give_recent_back(&mut self, loan: &Loan) -> bool {
+        let is_it = |recent: &&Recent| NonNull::from(&*recent.held) == loan.held;
+        match self.recent.as_ref().filter(is_it) {
+            Some(recent) => {
+                recent.held.end_loan();
+                true
+            }
+            None => false,
         }
     }
 
     #[cold]
     fn give_other_back(&mut self, peer: PeerId, loan: &Loan) {
         let is_it = |held: &Arc<Held>| NonNull::from(&**held) == loan.held;
-        if let Some(held) = self.entries.get(&(peer, loan.extent)).filter(|held| is_it(held)) {
+        // SAFETY: it has not been given back, and this is its endpoint's engine.
+        let id = unsafe { loan.held() }.id;
+        if let Some(held) = self.entries.get(&(peer, id)).filter(|held| is_it(held)) {
             held.end_loan();
         } else if let Some(at) = self.retired.iter().position(is_it)
             && self.retired[at].end_loan() == 0

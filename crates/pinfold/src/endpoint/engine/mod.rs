@@ -195,6 +195,14 @@ impl Engine {
             || self.core.active.has_chores();
     }
 
+    /// Whether a turn of progress would do anything but take what has come.
+    pub(crate) fn has_chores(&self) -> bool {
+        !self.core.blocked.is_empty()
+            || !self.core.pulls.is_empty()
+            || !self.core.pushes.is_empty()
+            || self.core.active.has_chores()
+    }
+
     /// Does what can be done now without waiting. Whether anything was.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {

@@ -49,6 +49,14 @@ pub(crate) struct Took {
     pub why: Why,
 }
 
+/// A message that is looked at where it lies.
+pub(crate) struct Lent {
+    pub peer: PeerId,
+    pub tag: u64,
+    pub len: u64,
+    pub loan: Loan,
+}
+
 impl Took {
     /// What the caller is told.
     #[inline(always)]
@@ -68,6 +76,18 @@ impl Engine {
     #[inline(always)]
     fn may_recv_quickly(&self) -> bool {
         self.is_usable() && self.core.matcher.is_idle() && (self.driven || !self.armed)
+    }
+
+    /// Whether the ordinary way has something to do other than to receive: now and then it looks at
+    /// the sockets, and what is under way with other peers goes on.
+    #[cold]
+    #[inline(never)]
+    fn must_look_around(&mut self) -> bool {
+        let must = self.has_chores() || clock::now_ns() >= self.events_at;
+        if !must {
+            self.polls = 0;
+        }
+        must
     }
 
     /// Sends a message that fits its descriptor, if room and credit are known to be there.
@@ -132,9 +152,8 @@ impl Engine {
         if !self.may_recv_quickly() {
             return None;
         }
-        // Now and then the ordinary way looks at the sockets.
         self.polls += 1;
-        if self.polls > POLLS_A_CLOCK {
+        if self.polls > POLLS_A_CLOCK && self.must_look_around() {
             return None;
         }
         match from {
@@ -160,24 +179,21 @@ impl Engine {
 
     /// Receives the next message of a peer's lane where it lies, if its sender gave that away and it
     /// matches, and nothing else is posted or stored. Waits for it a few microseconds.
-    #[inline]
-    pub(crate) fn view_quick(&mut self, from: Source, tag: TagMatch) -> Option<(Received, Loan)> {
+    #[inline(always)]
+    pub(crate) fn view_quick(&mut self, from: Source, tag: TagMatch) -> Option<Lent> {
         let Source::Peer(id) = from else { return None };
         if !self.may_recv_quickly() {
             return None;
         }
-        // Now and then the ordinary way looks at the sockets.
         self.polls += 1;
-        if self.polls > POLLS_A_CLOCK {
+        if self.polls > POLLS_A_CLOCK && self.must_look_around() {
             return None;
         }
         let core = &mut self.core;
         let peer = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none())?;
         let mut header = await_head(core, peer)?;
-        // Word that memory of this side is looked at no more comes before or after most messages.
-        while header.kind() == Some(Kind::Fin) {
-            core.receive(peer, header).ok()?;
-            header = await_head(core, peer)?;
+        if header.kind() == Some(Kind::Fin) {
+            header = pass_ends(core, peer, header)?;
         }
         if !header.begins_tagged(Kind::Rts) {
             return None;
@@ -201,8 +217,22 @@ impl Engine {
             Engine::publish(core, peer);
         }
         peer.record.count_received(Path::Handoff, len);
-        let receipt = Receipt::new(Path::Handoff, len);
-        Some((Received { peer: id, tag: got_tag, len, receipt }, loan))
+        Some(Lent { peer: id, tag: got_tag, len, loan })
+    }
+
+    /// Gives back what was looked at, if no other thread is wanted for that, and if its turn has come:
+    /// word of it is then one number that the sender finds. Whether it did; if not, nothing happened.
+    #[inline(always)]
+    pub(crate) fn give_back_quick(&mut self, id: PeerId, loan: &Loan) -> bool {
+        let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) else {
+            return false;
+        };
+        if !peer.returns.is_next(loan.number) || !self.core.maps.give_recent_back(loan) {
+            return false;
+        }
+        peer.returns.end(loan.number);
+        peer.rx.say_returned(loan.number);
+        true
     }
 
     /// Receives the next message of a peer's lane into one part, if it is here already, matches, is
@@ -286,6 +316,17 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
         }
     }
     None
+}
+
+/// Takes word that memory of this side is looked at no more, which comes before or after most
+/// messages, and goes on to the next descriptor that is something else.
+#[inline(never)]
+fn pass_ends(core: &mut Core, peer: &mut Peer, mut header: Header) -> Option<Header> {
+    while header.kind() == Some(Kind::Fin) {
+        core.receive(peer, header).ok()?;
+        header = await_head(core, peer)?;
+    }
+    Some(header)
 }
 
 /// Receives the message that the descriptor at the head of a lane brings.

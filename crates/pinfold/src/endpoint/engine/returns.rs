@@ -112,6 +112,12 @@ impl Returns {
         self.count
     }
 
+    /// Whether the end of `number` is all that the count waits for.
+    #[inline(always)]
+    pub(crate) fn is_next(&self, number: u64) -> bool {
+        number == self.count + 1 && self.ahead.is_empty()
+    }
+
     /// It is done with `number`. Whether the count says so; if not, the sender has to be told.
     #[inline]
     pub(crate) fn end(&mut self, number: u64) -> bool {
