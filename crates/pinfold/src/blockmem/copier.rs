@@ -64,6 +64,25 @@ impl Copier {
         done.ns.is_some().then_some(done)
     }
 
+    /// Copies `len` bytes without learning from it.
+    ///
+    /// # Safety
+    /// As for [`Copier::copy`].
+    #[inline]
+    pub(crate) unsafe fn copy_untimed(&mut self, from: *const u8, to: *mut u8, len: usize) {
+        if len < SHORT {
+            // SAFETY: as the caller promised.
+            return unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+        }
+        // SAFETY: as the caller promised.
+        unsafe { self.handler.copy_untimed(&self.site, self.hints, from, to, len) };
+    }
+
+    /// Whether no other algorithm than the one in use is just tried for copies of `len` bytes.
+    pub(crate) fn is_settled(&self, len: usize) -> bool {
+        self.site.is_settled(len)
+    }
+
     /// A timed copy took its reader so long.
     pub(crate) fn learn(&mut self, done: &Done, reader_ns: u64) {
         done.learn(&mut self.site, reader_ns);

@@ -17,7 +17,10 @@ use super::segment::Segment;
 use crate::{
     blockmem::{Copier, Done, Reader, Tally},
     sync::Ordering,
-    wire::layout::{Direction, SAMPLES},
+    wire::{
+        descriptor::LAPS_FROM,
+        layout::{Direction, SAMPLES},
+    },
 };
 
 /// In an answer, below the sample's number: nanoseconds.
@@ -61,9 +64,24 @@ impl CopyIn {
         }
     }
 
+    /// Copies a part of a piece in. No times are compared: the receiver's would be those of the whole.
+    ///
+    /// # Safety
+    /// As for [`Copier::copy`].
+    #[inline]
+    pub(super) unsafe fn copy_part(&mut self, from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: as the caller promised.
+        unsafe { self.copier.copy_untimed(from, to, len) };
+    }
+
+    /// Whether no other algorithm than the one in use is just tried for pieces of `len` bytes.
+    pub(super) fn is_settled(&self, len: usize) -> bool {
+        self.copier.is_settled(len)
+    }
+
     /// A number for a sample. One that was not answered in time is forgotten.
     fn ask(&mut self, done: Done) -> u8 {
-        self.last = self.last.checked_add(1).unwrap_or(1);
+        self.last = if self.last + 1 < LAPS_FROM { self.last + 1 } else { 1 };
         self.open[self.last as usize % SAMPLES] = Some((self.last, done));
         self.last
     }
@@ -101,7 +119,7 @@ impl CopyOut {
     /// As for [`Copier::copy`].
     #[inline]
     pub(super) unsafe fn copy_out(&mut self, from: *const u8, to: *mut u8, len: usize, sample: u8) {
-        if sample == 0 {
+        if sample == 0 || sample >= LAPS_FROM {
             // SAFETY: as the caller promised.
             return unsafe { self.copier.copy(from, to, len) };
         }
@@ -163,6 +181,30 @@ mod tests {
         assert!(answered >= 8, "{answered} samples of 64 copies of 64 KiB");
         assert!(into.open.iter().all(Option::is_none));
         assert_eq!(tally.copied_bytes().0, 2 * 64 * LEN as u64);
+    }
+
+    /// Nothing is asked of the reader that it will not answer, and nothing is learnt.
+    #[test]
+    fn parts_are_not_timed() {
+        let (mut into, _, _, tally) = ends();
+        let (from, mut ring) = (vec![7u8; LEN], vec![0u8; LEN]);
+        for _ in 0..200 {
+            ring.fill(0);
+            // SAFETY: both are vectors of that length.
+            unsafe { into.copy_part(from.as_ptr(), ring.as_mut_ptr(), LEN) };
+            assert_eq!(ring, from);
+        }
+        assert!(into.open.iter().all(Option::is_none) && into.last == 0);
+        assert_eq!(tally.copied_bytes().0, 200 * LEN as u64);
+    }
+
+    #[test]
+    fn samples_have_numbers_of_their_own() {
+        let (mut into, _, _, _) = ends();
+        let done = Done { algorithm: pinfold_sys::block::Algorithm::LIBC, bytes: LEN, ns: Some(1) };
+        let numbers: Vec<u8> = (0..500).map(|_| into.ask(done)).collect();
+        assert!(numbers.iter().all(|number| (1..LAPS_FROM).contains(number)));
+        assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]));
     }
 
     /// The algorithm that its reader is slow after goes out of use, whichever it is.
