@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Done, Handler, Hints, InForce, Reader, Site, Tally};
+use super::{Algorithm, Done, Handler, Hints, InForce, Reader, Site, Tally};
 
 /// Shorter copies go in line: to choose would take a good part of what they take.
 const SHORT: usize = 2 << 10;
@@ -76,6 +76,11 @@ impl Copier {
         }
         // SAFETY: as the caller promised.
         unsafe { self.handler.copy_untimed(&self.site, self.hints, from, to, len) };
+    }
+
+    /// What copies of `len` bytes use at present.
+    pub(crate) fn using(&self, len: usize) -> Option<Algorithm> {
+        self.site.using(len)
     }
 
     /// Whether no other algorithm than the one in use is just tried for copies of `len` bytes.

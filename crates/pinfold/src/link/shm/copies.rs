@@ -38,8 +38,19 @@ pub(crate) struct CopyIn {
     /// The last sample's number; 0 before the first.
     last: u8,
     /// Samples that the receiver has not answered, by their numbers.
-    open: [Option<(u8, Done)>; SAMPLES],
+    open: [Option<Open>; SAMPLES],
 }
+
+/// A sample that the receiver has not answered.
+struct Open {
+    number: u8,
+    done: Done,
+    /// Copies since.
+    age: u32,
+}
+
+/// After so many copies an answer is no longer expected: more than a ring has room for.
+const AGE_MAX: u32 = 1024;
 
 impl CopyIn {
     pub(super) fn new(segment: &Arc<Segment>, way: Direction, tally: &Arc<Tally>) -> CopyIn {
@@ -56,6 +67,12 @@ impl CopyIn {
     pub(super) unsafe fn copy_in(&mut self, from: *const u8, to: *mut u8, len: usize) -> u8 {
         if self.open.iter().any(Option::is_some) {
             self.hear();
+            if self.open[self.next() as usize % SAMPLES].is_some() {
+                // A sample that cannot be asked about would be lost, and a try of an algorithm with it.
+                // SAFETY: as the caller promised.
+                unsafe { self.copier.copy_untimed(from, to, len) };
+                return 0;
+            }
         }
         // SAFETY: as the caller promised.
         match unsafe { self.copier.copy_timed(from, to, len) } {
@@ -76,25 +93,35 @@ impl CopyIn {
 
     /// Whether no other algorithm than the one in use is just tried for pieces of `len` bytes.
     pub(super) fn is_settled(&self, len: usize) -> bool {
-        self.copier.is_settled(len)
+        let using = self.copier.using(len);
+        let is_try = |open: &Open| Some(open.done.algorithm) != self.copier.using(open.done.bytes);
+        using.is_none() || self.copier.is_settled(len) && !self.open.iter().flatten().any(is_try)
     }
 
-    /// A number for a sample. One that was not answered in time is forgotten.
+    /// The number of the next sample.
+    fn next(&self) -> u8 {
+        if self.last + 1 < LAPS_FROM { self.last + 1 } else { 1 }
+    }
+
+    /// A number for a sample.
     fn ask(&mut self, done: Done) -> u8 {
-        self.last = if self.last + 1 < LAPS_FROM { self.last + 1 } else { 1 };
-        self.open[self.last as usize % SAMPLES] = Some((self.last, done));
+        self.last = self.next();
+        self.open[self.last as usize % SAMPLES] = Some(Open { number: self.last, done, age: 0 });
         self.last
     }
 
     /// Hears what the receiver has said.
     #[cold]
     fn hear(&mut self) {
-        for open in &mut self.open {
-            let Some((number, done)) = open else { continue };
+        for place in &mut self.open {
+            let Some(Open { number, done, age }) = place else { continue };
             let word = self.segment.word64(self.way.sample_at(*number)).load(Ordering::Relaxed);
+            *age += 1;
             if (word >> NUMBER_SHIFT) as u8 == *number {
                 self.copier.learn(done, (word & NS_MASK).min(NS_MAX));
-                *open = None;
+                *place = None;
+            } else if *age > AGE_MAX {
+                *place = None;
             }
         }
     }
@@ -205,6 +232,50 @@ mod tests {
         let numbers: Vec<u8> = (0..500).map(|_| into.ask(done)).collect();
         assert!(numbers.iter().all(|number| (1..LAPS_FROM).contains(number)));
         assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    /// Of a reader that is many pieces behind all that is asked is heard in the end.
+    #[test]
+    fn a_reader_that_lags_loses_no_sample() {
+        const LAG: usize = 10;
+        let (mut into, mut out, segment, _) = ends();
+        let (from, mut ring, mut to) = (vec![7u8; LEN], vec![0u8; LEN], vec![0u8; LEN]);
+        let mut behind = std::collections::VecDeque::new();
+        let (mut asked, mut heard) = (0, 0);
+        for _ in 0..400 {
+            let open = into.open.iter().flatten().count();
+            // SAFETY: both are vectors of that length.
+            let sample = unsafe { into.copy_in(from.as_ptr(), ring.as_mut_ptr(), LEN) };
+            asked += usize::from(sample != 0);
+            heard += open + usize::from(sample != 0) - into.open.iter().flatten().count();
+            behind.push_back(sample);
+            if behind.len() > LAG {
+                let sample = behind.pop_front().unwrap();
+                // SAFETY: likewise.
+                unsafe { out.copy_out(ring.as_ptr(), to.as_mut_ptr(), LEN, sample) };
+                if sample != 0 {
+                    let word = segment.word64(into.way.sample_at(sample)).load(Ordering::Relaxed);
+                    assert_eq!((word >> NUMBER_SHIFT) as u8, sample);
+                }
+            }
+            let open = into.open.iter().flatten().map(|open| open.number);
+            let open: Vec<u8> = open.collect();
+            let unanswered = behind.iter().filter(|sample| **sample != 0);
+            assert!(unanswered.clone().all(|sample| open.contains(sample)), "one was forgotten");
+        }
+        assert!(asked >= 20 && heard >= asked - SAMPLES, "{heard} of {asked}");
+    }
+
+    #[test]
+    fn a_reader_that_never_answers_is_asked_again() {
+        let (mut into, _, _, _) = ends();
+        let (from, mut ring) = (vec![7u8; LEN], vec![0u8; LEN]);
+        let mut asked = 0;
+        for _ in 0..3 * AGE_MAX {
+            // SAFETY: both are vectors of that length.
+            asked += u32::from(unsafe { into.copy_in(from.as_ptr(), ring.as_mut_ptr(), LEN) } != 0);
+        }
+        assert!(!blockmem_streams() || (SAMPLES as u32 + 1..=4 * SAMPLES as u32).contains(&asked), "{asked}");
     }
 
     /// The algorithm that its reader is slow after goes out of use, whichever it is.
