@@ -108,11 +108,7 @@ impl Bulk {
         let to_end = self.size - self.head;
         if len_lines > to_end && self.size > HOT_BYTES {
             // Long pieces have no use for a short lap.
-            if len_lines <= HOT_BYTES
-                && self.used > 0
-                && self.used <= FEW_BYTES
-                && !self.wide
-            {
+            if len_lines <= HOT_BYTES && self.used > 0 && self.used <= FEW_BYTES && !self.wide {
                 return None;
             }
             self.wide = false;

@@ -275,7 +275,10 @@ mod tests {
             // SAFETY: both are vectors of that length.
             asked += u32::from(unsafe { into.copy_in(from.as_ptr(), ring.as_mut_ptr(), LEN) } != 0);
         }
-        assert!(!blockmem_streams() || (SAMPLES as u32 + 1..=4 * SAMPLES as u32).contains(&asked), "{asked}");
+        assert!(
+            !blockmem_streams() || (SAMPLES as u32 + 1..=4 * SAMPLES as u32).contains(&asked),
+            "{asked}"
+        );
     }
 
     /// The algorithm that its reader is slow after goes out of use, whichever it is.
