@@ -110,8 +110,10 @@ impl Strides {
             return unasked(Stride::LONG);
         }
         self.open.iter_mut().for_each(|place| {
-            place.as_mut().map(|open| open.age += 1);
-            place.take_if(|open| open.age > AGE_MAX);
+            place.take_if(|open| {
+                open.age += 1;
+                open.age > AGE_MAX
+            });
         });
         let len = len as usize;
         let number = self.last.checked_add(1).unwrap_or(LAPS_FROM).max(LAPS_FROM);
