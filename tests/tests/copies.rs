@@ -6,11 +6,13 @@ use pinfold::{
 };
 use pinfold_tests::{
     Args, Stage,
+    baseline::segments,
+    host::peek,
     role::{self, await_go, go},
     stamp,
 };
 
-pinfold_tests::roles!(source, sink);
+pinfold_tests::roles!(source, sink, asking, answering);
 
 /// As the library likes, or by one algorithm for everything.
 #[test]
@@ -129,4 +131,46 @@ fn sink(args: &Args) {
     await_go(&endpoint, peer);
     check(&endpoint, by, copied);
     go(&endpoint, peer);
+}
+
+/// The receiver of a long message says what it took, where its sender asks.
+#[test]
+fn what_long_messages_take_is_answered() {
+    let stage = Stage::new(60);
+    stage.play(["answering", "asking"].map(|role| stage.role(role)));
+}
+
+const LONG: usize = 1 << 20;
+const LONG_COUNT: u64 = 40;
+
+/// Where the answers of a direction lie in its part of the control page, and where these parts begin.
+const LAPS: [usize; 2] = [1000, 1008];
+const CONTROL: [usize; 2] = [0, 1024];
+
+fn asking(_: &Args) {
+    let only_copied = PathSet::only(&[Path::Eager]);
+    let (endpoint, peer) = role::connect(Endpoint::builder().paths(only_copied), "long");
+    for number in 0..LONG_COUNT {
+        let message = stamp::bytes(LONG, number);
+        assert_eq!(endpoint.send(peer, 1, &message).unwrap().path, Path::Eager);
+    }
+    await_go(&endpoint, peer);
+    let [segment] = segments()[..] else { panic!("one pair") };
+    let words = CONTROL.map(|control| LAPS.map(|lap| peek(segment.at + control + lap)));
+    let answered = |word: &&u64| **word >> 56 >= 0x80 && **word << 8 != 0;
+    // Of this direction, both; the other had no long messages.
+    assert_eq!(words.iter().flatten().filter(answered).count(), LAPS.len(), "{words:x?}");
+    go(&endpoint, peer);
+}
+
+fn answering(_: &Args) {
+    let only_copied = PathSet::only(&[Path::Eager]);
+    let (endpoint, peer) = role::listen(Endpoint::builder().paths(only_copied), "long");
+    let mut memory = vec![0; LONG];
+    for number in 0..LONG_COUNT {
+        endpoint.recv_into(peer, 1, &mut memory).unwrap();
+        stamp::check(&memory, number);
+    }
+    go(&endpoint, peer);
+    await_go(&endpoint, peer);
 }

@@ -46,6 +46,12 @@ pub enum Stores {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Algorithm(u8);
 
+impl Default for Algorithm {
+    fn default() -> Algorithm {
+        Algorithm::LIBC
+    }
+}
+
 const ISAS: [Isa; 6] = [Isa::Libc, Isa::Word, Isa::Rep, Isa::Sse2, Isa::Avx2, Isa::Avx512];
 const PREFETCHES: [Prefetch; 3] = [Prefetch::None, Prefetch::Source, Prefetch::Destination];
 const STORES: [Stores; 2] = [Stores::Temporal, Stores::Streaming];

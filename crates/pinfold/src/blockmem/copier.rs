@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Done, Handler, Hints, InForce, Reader, Site, Tally};
+use super::{Algorithm, Done, Handler, Hints, InForce, Reader, Site, Tally};
 
 /// Shorter copies go in line: to choose would take a good part of what they take.
 const SHORT: usize = 2 << 10;
@@ -62,6 +62,30 @@ impl Copier {
         // SAFETY: as the caller promised.
         let done = unsafe { self.handler.copy(&mut self.site, self.hints, from, to, len) };
         done.ns.is_some().then_some(done)
+    }
+
+    /// Copies `len` bytes without learning from it.
+    ///
+    /// # Safety
+    /// As for [`Copier::copy`].
+    #[inline]
+    pub(crate) unsafe fn copy_untimed(&mut self, from: *const u8, to: *mut u8, len: usize) {
+        if len < SHORT {
+            // SAFETY: as the caller promised.
+            return unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+        }
+        // SAFETY: as the caller promised.
+        unsafe { self.handler.copy_untimed(&self.site, self.hints, from, to, len) };
+    }
+
+    /// What copies of `len` bytes use at present.
+    pub(crate) fn using(&self, len: usize) -> Option<Algorithm> {
+        self.site.using(len)
+    }
+
+    /// Whether no other algorithm than the one in use is just tried for copies of `len` bytes.
+    pub(crate) fn is_settled(&self, len: usize) -> bool {
+        self.site.is_settled(len)
     }
 
     /// A timed copy took its reader so long.

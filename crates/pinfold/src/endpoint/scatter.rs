@@ -172,6 +172,11 @@ impl Scatter {
         self.len
     }
 
+    /// Bytes in a part, on average.
+    pub(crate) fn part_len(&self) -> u64 {
+        self.len / self.parts.len().max(1) as u64
+    }
+
     /// Where this lies, for a peer that may read or write this process. An array of several parts
     /// lies on the heap and does not move with `self`.
     pub(crate) fn place(&self) -> Place {
@@ -242,9 +247,9 @@ impl Scatter {
         }
         self.each(at, u64::from(piece.len), |part, done| {
             let offset = piece.offset + done as u32;
-            let mut now = Piece { offset, len: part.len as u32, sample: 0 };
-            // SAFETY: `each` keeps inside the parts.
-            unsafe { lane.fill(&mut now, part.ptr) }
+            let now = Piece { offset, len: part.len as u32, sample: 0 };
+            // SAFETY: `each` keeps inside the parts; readable by the invariant.
+            unsafe { lane.fill_part(now, part.ptr) }
         })?;
         Ok(())
     }

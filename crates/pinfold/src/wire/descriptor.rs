@@ -187,9 +187,14 @@ pub(crate) struct Piece {
     pub offset: u32,
     /// Bytes.
     pub len: u32,
-    /// Not 0 if the sender wants to hear what copying it out takes, by this number.
+    /// Not 0 if the sender wants to hear, by this number, what copying it out takes: below
+    /// [`LAPS_FROM`]. From there on, what it takes from the first piece, which this is, to the end of the
+    /// message.
     pub sample: u8,
 }
+
+/// The first number by which senders ask about whole messages.
+pub(crate) const LAPS_FROM: u8 = 0x80;
 
 const SAMPLE_SHIFT: u32 = 56;
 const PIECE_LEN_MASK: u64 = 0xff_ffff;
@@ -205,6 +210,11 @@ impl Piece {
     const fn from_word(word: u64) -> Piece {
         let len = (word >> 32 & PIECE_LEN_MASK) as u32;
         Piece { offset: word as u32, len, sample: (word >> SAMPLE_SHIFT) as u8 }
+    }
+
+    /// The number of the question about a whole message, or 0.
+    pub(crate) const fn lap(self) -> u8 {
+        if self.sample >= LAPS_FROM { self.sample } else { 0 }
     }
 
     pub(crate) const fn body(self) -> [u64; 1] {

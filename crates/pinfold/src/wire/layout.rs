@@ -37,6 +37,9 @@ pub(crate) const VISITS: u32 = 32;
 /// Pieces of a direction of which the producer can hear at the same time what copying them out took.
 pub(crate) const SAMPLES: usize = 4;
 
+/// Messages of a direction of which the producer can hear at the same time what they took.
+pub(crate) const LAPS: usize = 2;
+
 const PAGE: usize = 4096;
 const RING_BYTES: usize = RING_SLOTS_MAX as usize * DESCRIPTOR_BYTES;
 const DIRECTION_CONTROL: usize = 1024;
@@ -54,7 +57,7 @@ const VISITS_AT: usize = (3 + CLAIMS as usize) * LINE;
 const WITHDRAWALS_AT: usize =
     VISITS_AT + (VISITS as usize * size_of::<u64>()).next_multiple_of(LINE);
 const _: () = assert!(WITHDRAWALS_AT + LINE <= DIRECTION_CONTROL);
-const _: () = assert!((1 + SAMPLES) * size_of::<u64>() <= LINE);
+const _: () = assert!((1 + SAMPLES + LAPS) * size_of::<u64>() <= LINE);
 
 /// Which way a lane carries messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +126,12 @@ impl Direction {
     /// sample number `number`: the number in the upper byte, below it nanoseconds.
     pub(crate) const fn sample_at(self, number: u8) -> usize {
         self.withdrawals_at() + (1 + number as usize % SAMPLES) * size_of::<u64>()
+    }
+
+    /// Offset of the word in which the consumer says what the message took whose first piece has lap
+    /// number `number`: the number in the upper byte, below it nanoseconds.
+    pub(crate) const fn lap_at(self, number: u8) -> usize {
+        self.withdrawals_at() + (1 + SAMPLES + number as usize % LAPS) * size_of::<u64>()
     }
 
     /// Offset of the descriptor ring.

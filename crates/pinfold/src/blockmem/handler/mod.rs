@@ -143,6 +143,35 @@ impl<P: Choose> Handler<P> {
         done
     }
 
+    /// Copies `len` bytes as `site` does at present, and leaves it out of the matter: for copies whose
+    /// time would say nothing.
+    ///
+    /// # Safety
+    /// As for [`Handler::copy`].
+    #[inline]
+    pub unsafe fn copy_untimed(
+        &mut self,
+        site: &Site,
+        hints: Hints,
+        from: *const u8,
+        to: *mut u8,
+        len: usize,
+    ) {
+        if len < SHORT || overlaps(from.addr(), to.addr(), len) {
+            // SAFETY: as the caller promised.
+            unsafe { std::ptr::copy(from, to, len) };
+            if len >= SHORT {
+                self.tally.moved(len);
+            }
+            return;
+        }
+        let pick = || self.plan.pick(&hints.block(from.addr(), to.addr(), len));
+        let algorithm = site.using(len).unwrap_or_else(pick);
+        // SAFETY: as the caller promised, and they do not overlap.
+        unsafe { block::copy(algorithm, from, to, len) };
+        self.tally.copied(algorithm, len);
+    }
+
     /// Zeroes `len` bytes for `site`, which is to make no copies: the two are learnt about apart.
     ///
     /// # Safety

@@ -62,17 +62,17 @@ const BETTER: f32 = 0.95;
 
 /// How to make a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct Choice<A = Algorithm> {
     /// By what.
-    pub algorithm: Algorithm,
+    pub algorithm: A,
     /// Whether [`Site::observe`] is to be told what it took.
     pub timed: bool,
 }
 
 /// What is known of one candidate.
 #[derive(Clone, Copy)]
-struct Cell {
-    algorithm: Algorithm,
+struct Cell<A> {
+    algorithm: A,
     /// Nanoseconds a KiB; infinite as long as nothing is known.
     cost: f32,
     /// The last two samples while in use.
@@ -84,13 +84,13 @@ struct Cell {
 }
 
 /// One class of sizes.
-struct Class {
+struct Class<A> {
     /// Copies before the next sample.
     left: u32,
     /// Copies that were to come before the next sample when tries got in between.
     put_off: u32,
     /// What they use: the algorithm of `cells[best]`.
-    using: Algorithm,
+    using: A,
     /// Copies from one sample to the next.
     period: u32,
     /// Samples so far; tries are not counted.
@@ -104,13 +104,13 @@ struct Class {
     due: u8,
     /// The candidate that is visited, and the tries that are left.
     visit: Option<(usize, u32)>,
-    cells: [Cell; CANDIDATES_MAX],
+    cells: [Cell<A>; CANDIDATES_MAX],
 }
 
-impl Class {
-    fn new(at: usize, candidates: impl Iterator<Item = Algorithm>) -> Class {
+impl<A: Copy + PartialEq + Default> Class<A> {
+    fn new(at: usize, candidates: impl Iterator<Item = A>) -> Class<A> {
         let nothing = Cell {
-            algorithm: Algorithm::LIBC,
+            algorithm: A::default(),
             cost: f32::INFINITY,
             recent: [f32::INFINITY; 2],
             first: None,
@@ -144,9 +144,14 @@ impl Class {
         }
     }
 
+    fn is_settled(&self) -> bool {
+        let may_try = self.due != 0 && self.tokens >= 2;
+        self.count == 1 || self.visit.is_none() && !may_try
+    }
+
     /// What the copy after `left` others is for.
     #[cold]
-    fn sample(&mut self) -> Choice {
+    fn sample(&mut self) -> Choice<A> {
         if self.count == 1 {
             self.left = u32::MAX;
             return Choice { algorithm: self.using, timed: false };
@@ -305,27 +310,41 @@ fn class_of(len: usize) -> Option<usize> {
 /// change before was 100 samples ago. A sample is one copy in 256 KiB of them, and at most one in 4.
 /// That another candidate has become better, with the one in use as it was, is found out within
 /// `80 r²` samples, where `r` says how many times as slow it used to be, 8 at most.
-#[derive(Default)]
-pub struct Site {
-    classes: [Option<Box<Class>>; CLASSES],
+///
+/// What it chooses among need not be algorithms: whatever ways there are to do the same thing.
+pub struct Site<A = Algorithm> {
+    classes: [Option<Box<Class<A>>>; CLASSES],
 }
 
-impl Site {
+impl<A> Default for Site<A> {
+    fn default() -> Site<A> {
+        Site::new()
+    }
+}
+
+impl<A> Site<A> {
     /// Knows nothing.
-    pub const fn new() -> Site {
+    pub const fn new() -> Site<A> {
         Site { classes: [const { None }; CLASSES] }
     }
 
+    /// Forgets everything: the candidates may have changed.
+    pub fn forget(&mut self) {
+        *self = Site::new();
+    }
+}
+
+impl<A: Copy + PartialEq + Default> Site<A> {
     /// How to make the next copy, of `len` bytes. `None`: those below 1 KiB are not learnt about.
     ///
     /// `candidates` names the algorithms in question, the likeliest first; it is asked when the class
     /// of sizes is new. More than [`CANDIDATES_MAX`] are left out. A nanosecond or two, mostly.
     #[inline]
-    pub fn next<I: IntoIterator<Item = Algorithm>>(
+    pub fn next<I: IntoIterator<Item = A>>(
         &mut self,
         len: usize,
         candidates: impl FnOnce() -> I,
-    ) -> Option<Choice> {
+    ) -> Option<Choice<A>> {
         let at = class_of(len)?;
         let class = match &mut self.classes[at] {
             Some(class) => class,
@@ -342,27 +361,28 @@ impl Site {
     /// is known. A few nanoseconds.
     ///
     /// It may come late, or not at all. What is no candidate is not learnt from.
-    pub fn observe(&mut self, len: usize, algorithm: Algorithm, ns: u64) {
+    pub fn observe(&mut self, len: usize, algorithm: A, ns: u64) {
         let Some(class) = class_of(len).and_then(|at| self.classes[at].as_mut()) else { return };
-        let known = |cell: &Cell| cell.algorithm == algorithm;
+        let known = |cell: &Cell<A>| cell.algorithm == algorithm;
         if let Some(at) = class.cells[..class.count].iter().position(known) {
             // The shortest time that can be told: costs stay above zero.
             class.observe(at, (ns.max(1) as f64 * 1024.0 / len as f64) as f32);
         }
     }
 
-    /// What copies of `len` bytes use at present. `None`: there was none yet.
-    pub fn using(&self, len: usize) -> Option<Algorithm> {
-        Some(self.classes[class_of(len)?].as_ref()?.using)
+    /// Whether copies of `len` bytes go on as they are for now: no candidate is about to be tried.
+    pub fn is_settled(&self, len: usize) -> bool {
+        let class = class_of(len).and_then(|at| self.classes[at].as_ref());
+        class.is_none_or(|class| class.is_settled())
     }
 
-    /// Forgets everything: the candidates may have changed.
-    pub fn forget(&mut self) {
-        *self = Site::new();
+    /// What copies of `len` bytes use at present. `None`: there was none yet.
+    pub fn using(&self, len: usize) -> Option<A> {
+        Some(self.classes[class_of(len)?].as_ref()?.using)
     }
 }
 
-impl fmt::Debug for Site {
+impl<A: Copy + fmt::Debug> fmt::Debug for Site<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let classes = self.classes.iter().enumerate();
         let using = classes.filter_map(|(at, class)| {

@@ -173,6 +173,7 @@ impl Core {
             sink: Sink::Op(key),
             cost: 0,
             started: 0,
+            lap: None,
         };
         self.take_piece(peer, stream, piece)
     }

@@ -139,6 +139,7 @@ impl Core {
             sink: Sink::Op(key),
             cost: 0,
             started: clock::ticks(),
+            lap: None,
         });
         failpoint::hit(Point::BeforeStreamAnswer);
         self.answer(peer, Kind::Cts, sid, &Cts::Stream { want }.body());

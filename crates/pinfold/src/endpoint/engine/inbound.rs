@@ -178,8 +178,8 @@ impl Core {
             }
         };
         let started = if len >= SPEED_FROM { clock::ticks() } else { 0 };
-        let (end, got, copied, offered) = (len, 0, 0, false);
-        let stream = Inbound { sid, tag, len, end, got, copied, offered, sink, cost, started };
+        let (end, got, copied, offered, lap) = (len, 0, 0, false, None);
+        let stream = Inbound { sid, tag, len, end, got, copied, offered, sink, cost, started, lap };
         self.take_piece(peer, stream, piece)
     }
 
@@ -200,6 +200,9 @@ impl Core {
         if u64::from(piece.len) > stream.end - stream.got {
             return Err(Violation("it sent more of a message than it announced"));
         }
+        if stream.got == 0 && piece.lap() != 0 {
+            stream.lap = Some((piece.lap(), clock::ticks()));
+        }
         match &mut stream.sink {
             Sink::Op(key) => {
                 if let Some(op) = self.ops.recv_mut(*key) {
@@ -215,6 +218,9 @@ impl Core {
         if stream.got < stream.end {
             peer.inbound.push(stream);
             return Ok(());
+        }
+        if let Some((number, started)) = stream.lap {
+            peer.rx.say_lap(number, clock::ns_of(clock::ticks().saturating_sub(started)));
         }
         self.measure(peer, &stream);
         self.copied(peer, stream.sid);
@@ -306,7 +312,8 @@ impl Core {
                     peer.exports.failed(id);
                     op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
                 }
-                op.stage = SendStage::Streaming { at: 0, end: want.min(len), announced: true };
+                let end = want.min(len);
+                op.stage = SendStage::Streaming { at: 0, end, announced: true, cut: None };
                 peer.asked.push_back(key);
                 self.pump(peer)
             }

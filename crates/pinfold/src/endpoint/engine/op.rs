@@ -19,6 +19,7 @@ use crate::{
         remote::Remote,
         scatter::{Landing, Scatter},
     },
+    link::shm::stride::Cut,
     wire::{
         active::Verb,
         waiting::{Place, Wrote},
@@ -120,7 +121,9 @@ pub(crate) enum SendStage {
     Fresh,
     /// Queued; its pieces up to `at` are out, `end` is where it stops. `announced`: the receiver
     /// asked for it.
-    Streaming { at: u64, end: u64, announced: bool },
+    ///
+    /// It is cut as has been decided before the first piece.
+    Streaming { at: u64, end: u64, announced: bool, cut: Option<Cut> },
     /// Announced; the receiver has not answered.
     Waiting { cancelled: bool },
     /// The receiver may be reading, and this side writes what it can claim.

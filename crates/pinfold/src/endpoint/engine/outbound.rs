@@ -17,7 +17,10 @@ use crate::{
     Error, Path, Receipt, Refusal, Result,
     endpoint::scatter::{Part, Scatter},
     failpoint::{self, Point},
-    link::shm::ring::Violation,
+    link::shm::{
+        ring::Violation,
+        stride::{Cut, Stride},
+    },
     route,
     status::Tally,
     sync::Ordering,
@@ -28,9 +31,6 @@ use crate::{
     },
 };
 
-/// Bytes of a piece at most: small enough that the receiver copies one while the sender fills the
-/// next, and several fit the bytes that both sides have in their caches.
-const PIECE_MAX: u64 = 2 << 10;
 /// Messages up to this long go as one piece.
 pub(super) const PIECE_WHOLE: u64 = 4 << 10;
 /// Messages shorter than this say nothing about the speed of copying.
@@ -47,15 +47,15 @@ enum Step {
 }
 
 /// The bytes of the next piece.
-fn piece_len(at: u64, end: u64) -> u32 {
+fn piece_len(at: u64, end: u64, stride: Stride) -> u32 {
     let left = end - at;
     let len = if left <= PIECE_WHOLE {
         left
     } else if at == 0 {
         // The first piece is short, so that the receiver starts early.
-        (left / 4).clamp(1 << 10, PIECE_MAX) & !63
+        (left / 4).clamp(1 << 10, Stride::SHORT.bytes()) & !63
     } else {
-        left.min(PIECE_MAX)
+        stride.next(left)
     };
     len as u32
 }
@@ -214,7 +214,8 @@ impl Core {
                     return self.announce(peer, key, op);
                 }
                 Path::Eager if self.fits_eager(peer, len) => {
-                    op.stage = SendStage::Streaming { at: 0, end: len, announced: false };
+                    let (at, end) = (0, len);
+                    op.stage = SendStage::Streaming { at, end, announced: false, cut: None };
                     op.started = clock::ticks();
                 }
                 Path::Eager | Path::Cma | Path::Mapped | Path::Handoff => {
@@ -345,19 +346,24 @@ impl Core {
     /// Writes pieces while there is room for them.
     fn stream(&mut self, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result<Step, Violation> {
         let sid = op.sid(key);
-        let SendStage::Streaming { at, end, announced } = &mut op.stage else {
+        let SendStage::Streaming { at, end, announced, cut } = &mut op.stage else {
             return Ok(Step::Announced);
         };
-        let len = op.memory.len();
+        let (len, part_len) = (op.memory.len(), op.memory.part_len());
+        let Cut { stride, lap } = *cut.get_or_insert_with(|| peer.tx.cut(*end, part_len));
         let mut first = *at == 0 && !*announced;
         while first || *at < *end {
             if !peer.tx.has_room(&mut self.lane_budget)? {
                 return Ok(Step::Stuck);
             }
-            let Some(mut piece) = self.lend(peer, piece_len(*at, *end))? else {
+            let Some(mut piece) = self.lend(peer, piece_len(*at, *end, stride))? else {
                 return Ok(Step::Stuck);
             };
             op.memory.fill(&mut peer.tx, &mut piece, *at)?;
+            if *at == 0 && lap != 0 {
+                // A sample that was taken of the same piece is not heard of.
+                piece.sample = lap;
+            }
             if first {
                 let body = Eager { tag: op.tag, len, piece }.body();
                 failpoint::hit(Point::BeforeEager);

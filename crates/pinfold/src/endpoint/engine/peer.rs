@@ -73,6 +73,8 @@ pub(crate) struct Inbound {
     /// The credit it holds while nobody has asked for it.
     pub cost: u64,
     pub started: u64,
+    /// By which number the sender asked what it takes from the first piece on, and when that came.
+    pub lap: Option<(u8, u64)>,
 }
 
 /// Where the pieces of an inbound message go.

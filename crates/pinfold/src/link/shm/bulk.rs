@@ -107,7 +107,8 @@ impl Bulk {
         }
         let to_end = self.size - self.head;
         if len_lines > to_end && self.size > HOT_BYTES {
-            if self.used > 0 && self.used <= FEW_BYTES && !self.wide {
+            // Long pieces have no use for a short lap.
+            if len_lines <= HOT_BYTES && self.used > 0 && self.used <= FEW_BYTES && !self.wide {
                 return None;
             }
             self.wide = false;
@@ -140,9 +141,26 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             4 => (1u32..5000).prop_map(Step::Lend),
+            2 => (1u32..40_000).prop_map(Step::Lend),
             3 => (1u64..5).prop_map(Step::Consume),
             1 => Just(Step::Grow),
         ]
+    }
+
+    #[test]
+    fn long_pieces_go_round_without_a_rest_and_short_ones_find_back() {
+        const LONG: u32 = 24 << 10;
+        let mut bulk = Bulk::new();
+        assert!(bulk.grow(256 << 10));
+        for number in 0..100 {
+            // All but one are back: a short lap would now be worth waiting for.
+            bulk.reclaim(u64::max(number, 1) - 1);
+            assert!(bulk.lend(LONG, number).is_some(), "{number}");
+        }
+        assert_eq!(bulk.size(), 256 << 10);
+        bulk.reclaim(100);
+        let piece = bulk.lend(2 << 10, 100);
+        assert_eq!((piece.map(|piece| piece.offset), bulk.size()), (Some(0), HOT_BYTES));
     }
 
     proptest! {
@@ -176,7 +194,7 @@ mod tests {
                         prop_assert_eq!(bulk.is_empty(), live.is_empty());
                     }
                     Step::Grow => {
-                        let size = (bulk.size() * 2).min(64 << 10);
+                        let size = (bulk.size() * 2).min(256 << 10);
                         if size > bulk.size() {
                             bulk.grow(size);
                         }

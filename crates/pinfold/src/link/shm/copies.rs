@@ -17,12 +17,12 @@ use super::segment::Segment;
 use crate::{
     blockmem::{Copier, Done, Reader, Tally},
     sync::Ordering,
-    wire::layout::{Direction, SAMPLES},
+    wire::{
+        descriptor::LAPS_FROM,
+        layout::{Direction, SAMPLES},
+        took,
+    },
 };
-
-/// In an answer, below the sample's number: nanoseconds.
-const NS_MASK: u64 = (1 << NUMBER_SHIFT) - 1;
-const NUMBER_SHIFT: u32 = 56;
 
 /// A copy by another core's or the kernel's clock is not believed to take longer, ns.
 const NS_MAX: u64 = 1 << 30;
@@ -35,8 +35,19 @@ pub(crate) struct CopyIn {
     /// The last sample's number; 0 before the first.
     last: u8,
     /// Samples that the receiver has not answered, by their numbers.
-    open: [Option<(u8, Done)>; SAMPLES],
+    open: [Option<Open>; SAMPLES],
 }
+
+/// A sample that the receiver has not answered.
+struct Open {
+    number: u8,
+    done: Done,
+    /// Copies since.
+    age: u32,
+}
+
+/// After so many copies an answer is no longer expected: more than a ring has room for.
+const AGE_MAX: u32 = 1024;
 
 impl CopyIn {
     pub(super) fn new(segment: &Arc<Segment>, way: Direction, tally: &Arc<Tally>) -> CopyIn {
@@ -53,6 +64,12 @@ impl CopyIn {
     pub(super) unsafe fn copy_in(&mut self, from: *const u8, to: *mut u8, len: usize) -> u8 {
         if self.open.iter().any(Option::is_some) {
             self.hear();
+            if self.open[self.next() as usize % SAMPLES].is_some() {
+                // A sample that cannot be asked about would be lost, and a try of an algorithm with it.
+                // SAFETY: as the caller promised.
+                unsafe { self.copier.copy_untimed(from, to, len) };
+                return 0;
+            }
         }
         // SAFETY: as the caller promised.
         match unsafe { self.copier.copy_timed(from, to, len) } {
@@ -61,22 +78,47 @@ impl CopyIn {
         }
     }
 
-    /// A number for a sample. One that was not answered in time is forgotten.
+    /// Copies a part of a piece in. No times are compared: the receiver's would be those of the whole.
+    ///
+    /// # Safety
+    /// As for [`Copier::copy`].
+    #[inline]
+    pub(super) unsafe fn copy_part(&mut self, from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: as the caller promised.
+        unsafe { self.copier.copy_untimed(from, to, len) };
+    }
+
+    /// Whether no other algorithm than the one in use is just tried for pieces of `len` bytes.
+    pub(super) fn is_settled(&self, len: usize) -> bool {
+        let using = self.copier.using(len);
+        let is_try = |open: &Open| Some(open.done.algorithm) != self.copier.using(open.done.bytes);
+        using.is_none() || self.copier.is_settled(len) && !self.open.iter().flatten().any(is_try)
+    }
+
+    /// The number of the next sample.
+    fn next(&self) -> u8 {
+        if self.last + 1 < LAPS_FROM { self.last + 1 } else { 1 }
+    }
+
+    /// A number for a sample.
     fn ask(&mut self, done: Done) -> u8 {
-        self.last = self.last.checked_add(1).unwrap_or(1);
-        self.open[self.last as usize % SAMPLES] = Some((self.last, done));
+        self.last = self.next();
+        self.open[self.last as usize % SAMPLES] = Some(Open { number: self.last, done, age: 0 });
         self.last
     }
 
     /// Hears what the receiver has said.
     #[cold]
     fn hear(&mut self) {
-        for open in &mut self.open {
-            let Some((number, done)) = open else { continue };
+        for place in &mut self.open {
+            let Some(Open { number, done, age }) = place else { continue };
             let word = self.segment.word64(self.way.sample_at(*number)).load(Ordering::Relaxed);
-            if (word >> NUMBER_SHIFT) as u8 == *number {
-                self.copier.learn(done, (word & NS_MASK).min(NS_MAX));
-                *open = None;
+            *age += 1;
+            if let Some(ns) = took::answered(word, *number) {
+                self.copier.learn(done, ns.min(NS_MAX));
+                *place = None;
+            } else if *age > AGE_MAX {
+                *place = None;
             }
         }
     }
@@ -101,7 +143,7 @@ impl CopyOut {
     /// As for [`Copier::copy`].
     #[inline]
     pub(super) unsafe fn copy_out(&mut self, from: *const u8, to: *mut u8, len: usize, sample: u8) {
-        if sample == 0 {
+        if sample == 0 || sample >= LAPS_FROM {
             // SAFETY: as the caller promised.
             return unsafe { self.copier.copy(from, to, len) };
         }
@@ -110,7 +152,7 @@ impl CopyOut {
         unsafe { self.copier.copy(from, to, len) };
         let ns = clock::ns_of(clock::ticks().saturating_sub(start)).max(1);
         let word = self.segment.word64(self.way.sample_at(sample));
-        word.store(u64::from(sample) << NUMBER_SHIFT | ns.min(NS_MASK), Ordering::Relaxed);
+        word.store(took::answer(sample, ns), Ordering::Relaxed);
     }
 }
 
@@ -154,8 +196,7 @@ mod tests {
             assert_eq!(to, from);
             if sample != 0 {
                 let word = segment.word64(into.way.sample_at(sample)).load(Ordering::Relaxed);
-                assert_eq!((word >> NUMBER_SHIFT) as u8, sample);
-                assert!(word & NS_MASK > 0);
+                assert!(took::answered(word, sample).is_some_and(|ns| ns > 0));
                 answered += 1;
             }
         }
@@ -163,6 +204,77 @@ mod tests {
         assert!(answered >= 8, "{answered} samples of 64 copies of 64 KiB");
         assert!(into.open.iter().all(Option::is_none));
         assert_eq!(tally.copied_bytes().0, 2 * 64 * LEN as u64);
+    }
+
+    /// Nothing is asked of the reader that it will not answer, and nothing is learnt.
+    #[test]
+    fn parts_are_not_timed() {
+        let (mut into, _, _, tally) = ends();
+        let (from, mut ring) = (vec![7u8; LEN], vec![0u8; LEN]);
+        for _ in 0..200 {
+            ring.fill(0);
+            // SAFETY: both are vectors of that length.
+            unsafe { into.copy_part(from.as_ptr(), ring.as_mut_ptr(), LEN) };
+            assert_eq!(ring, from);
+        }
+        assert!(into.open.iter().all(Option::is_none) && into.last == 0);
+        assert_eq!(tally.copied_bytes().0, 200 * LEN as u64);
+    }
+
+    #[test]
+    fn samples_have_numbers_of_their_own() {
+        let (mut into, _, _, _) = ends();
+        let done = Done { algorithm: pinfold_sys::block::Algorithm::LIBC, bytes: LEN, ns: Some(1) };
+        let numbers: Vec<u8> = (0..500).map(|_| into.ask(done)).collect();
+        assert!(numbers.iter().all(|number| (1..LAPS_FROM).contains(number)));
+        assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    /// Of a reader that is many pieces behind all that is asked is heard in the end.
+    #[test]
+    fn a_reader_that_lags_loses_no_sample() {
+        const LAG: usize = 10;
+        let (mut into, mut out, segment, _) = ends();
+        let (from, mut ring, mut to) = (vec![7u8; LEN], vec![0u8; LEN], vec![0u8; LEN]);
+        let mut behind = std::collections::VecDeque::new();
+        let (mut asked, mut heard) = (0, 0);
+        for _ in 0..400 {
+            let open = into.open.iter().flatten().count();
+            // SAFETY: both are vectors of that length.
+            let sample = unsafe { into.copy_in(from.as_ptr(), ring.as_mut_ptr(), LEN) };
+            asked += usize::from(sample != 0);
+            heard += open + usize::from(sample != 0) - into.open.iter().flatten().count();
+            behind.push_back(sample);
+            if behind.len() > LAG {
+                let sample = behind.pop_front().unwrap();
+                // SAFETY: likewise.
+                unsafe { out.copy_out(ring.as_ptr(), to.as_mut_ptr(), LEN, sample) };
+                if sample != 0 {
+                    let word = segment.word64(into.way.sample_at(sample)).load(Ordering::Relaxed);
+                    assert!(took::answered(word, sample).is_some());
+                }
+            }
+            let open = into.open.iter().flatten().map(|open| open.number);
+            let open: Vec<u8> = open.collect();
+            let unanswered = behind.iter().filter(|sample| **sample != 0);
+            assert!(unanswered.clone().all(|sample| open.contains(sample)), "one was forgotten");
+        }
+        assert!(asked >= 20 && heard >= asked - SAMPLES, "{heard} of {asked}");
+    }
+
+    #[test]
+    fn a_reader_that_never_answers_is_asked_again() {
+        let (mut into, _, _, _) = ends();
+        let (from, mut ring) = (vec![7u8; LEN], vec![0u8; LEN]);
+        let mut asked = 0;
+        for _ in 0..3 * AGE_MAX {
+            // SAFETY: both are vectors of that length.
+            asked += u32::from(unsafe { into.copy_in(from.as_ptr(), ring.as_mut_ptr(), LEN) } != 0);
+        }
+        assert!(
+            !blockmem_streams() || (SAMPLES as u32 + 1..=4 * SAMPLES as u32).contains(&asked),
+            "{asked}"
+        );
     }
 
     /// The algorithm that its reader is slow after goes out of use, whichever it is.
@@ -184,7 +296,7 @@ mod tests {
                 if sample != 0 {
                     // Seconds, or nothing: beyond any doubt about what copying in took.
                     let ns = if is_slow { NS_MAX } else { 1 };
-                    let word = u64::from(sample) << NUMBER_SHIFT | ns;
+                    let word = took::answer(sample, ns);
                     segment.word64(into.way.sample_at(sample)).store(word, Ordering::Relaxed);
                 }
                 if turn == 500 {

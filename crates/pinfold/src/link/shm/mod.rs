@@ -13,6 +13,8 @@ pub(crate) mod ring;
 #[cfg(not(loom))]
 pub(crate) mod segment;
 pub(crate) mod standing;
+#[cfg(not(loom))]
+pub(crate) mod stride;
 pub(crate) mod visit;
 #[cfg(not(loom))]
 pub(crate) mod visits;

@@ -44,14 +44,14 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let words = proptest::collection::vec(any::<u64>(), 0..=7);
     prop_oneof![
-        8 => (any::<u32>(), words, 0u32..300)
+        8 => (any::<u32>(), words, prop_oneof![3 => 0u32..300, 1 => 0u32..30_000])
             .prop_map(|(aux, words, bytes)| Step::Push { aux, words, bytes }),
         8 => Just(Step::Pop),
         4 => Just(Step::Publish),
         1 => Just(Step::Refresh),
         3 => Just(Step::Answer),
         3 => Just(Step::Hear),
-        1 => (1u32..=SLOTS, 0u32..4096).prop_map(|(slots, bytes)| Step::Grow { slots, bytes }),
+        1 => (1u32..=SLOTS, 0u32..256 << 10).prop_map(|(slots, bytes)| Step::Grow { slots, bytes }),
     ]
 }
 

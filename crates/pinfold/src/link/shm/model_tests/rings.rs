@@ -26,6 +26,8 @@ struct Exchange {
     grow_at: Option<u64>,
     /// The consumer gives back after so many messages, or when it finds nothing.
     publish_after: u64,
+    /// Lines of bulk bytes there are, and lines of every other message's piece; the rest have one.
+    lines: (usize, usize),
 }
 
 /// Whether a thread has ended, so that nothing more comes from it. Loom sees for itself when a
@@ -42,15 +44,20 @@ fn is_over(_thread: &thread::JoinHandle<()>) -> bool {
     }
 }
 
-/// One side sends messages, each a descriptor and a line of bulk bytes; the other takes them.
+/// One side sends messages, each a descriptor and some lines of bulk bytes; the other takes them.
 ///
 /// Every message comes, once, in order, whole: its descriptor is its own, and the bytes its
 /// descriptor names are its own, too, until the consumer has given them back.
 fn exchange(plan: Exchange) {
     let memory = HeapRing::new(plan.slots.1);
-    let lines = 2;
+    let (lines, long) = plan.lines;
     let bytes: Arc<Vec<Plain>> = Arc::new((0..lines).map(|_| Plain::new(u64::MAX)).collect());
-    let line_of = |piece: Piece| piece.offset as usize / LINE;
+    let lines_of = |piece: Piece| {
+        let first = piece.offset as usize / LINE;
+        first..first + piece.len as usize / LINE
+    };
+    let len_of =
+        move |number: u64| (if number.is_multiple_of(2) { LINE } else { long * LINE }) as u32;
 
     let (their_memory, their_bytes) = (memory.clone(), Arc::clone(&bytes));
     let producer = thread::spawn(move || {
@@ -66,13 +73,13 @@ fn exchange(plan: Exchange) {
             }
             let piece = loop {
                 bulk.reclaim(tx.consumed());
-                if let Some(piece) = bulk.lend(LINE as u32, number) {
+                if let Some(piece) = bulk.lend(len_of(number), number) {
                     break piece;
                 }
                 thread::yield_now();
                 tx.refresh().unwrap();
             };
-            their_bytes[line_of(piece)].set(number);
+            their_bytes[lines_of(piece)].iter().for_each(|line| line.set(number));
             tx.push(header(number), &piece.body());
         }
     });
@@ -90,8 +97,9 @@ fn exchange(plan: Exchange) {
         };
         assert_eq!((head.kind(), head.aux()), (Some(Kind::Data), number as u32));
         let piece = Piece::read(&rx.body());
-        assert_eq!(piece.len as usize, LINE);
-        assert_eq!(bytes[line_of(piece)].get(), number, "the bytes of another message");
+        assert_eq!(piece.len, len_of(number));
+        let own = bytes[lines_of(piece)].iter().all(|line| line.get() == number);
+        assert!(own, "the bytes of another message");
         rx.advance(head).unwrap();
         if rx.unpublished() >= plan.publish_after {
             rx.publish();
@@ -102,21 +110,31 @@ fn exchange(plan: Exchange) {
 
 #[test]
 fn messages_go_through_a_ring_of_two() {
-    let plan = Exchange { messages: many(4), slots: (2, 2), grow_at: None, publish_after: 1 };
+    let (slots, lines) = ((2, 2), (2, 1));
+    let plan = Exchange { messages: many(4), slots, grow_at: None, publish_after: 1, lines };
     check(Some(3), move || exchange(plan));
 }
 
 #[test]
 fn messages_go_through_when_the_consumer_is_slow_to_say() {
-    let plan = Exchange { messages: many(4), slots: (2, 2), grow_at: None, publish_after: 2 };
+    let (slots, lines) = ((2, 2), (2, 1));
+    let plan = Exchange { messages: many(4), slots, grow_at: None, publish_after: 2, lines };
     check(Some(3), move || exchange(plan));
+}
+
+#[test]
+fn long_pieces_and_short_ones_go_round() {
+    // A long one that does not fit before the end leaves the rest of the lap out.
+    let (slots, lines) = ((2, 2), (4, 2));
+    let plan = Exchange { messages: many(5), slots, grow_at: None, publish_after: 1, lines };
+    check(Some(2), move || exchange(plan));
 }
 
 #[test]
 fn messages_go_through_a_ring_that_grows() {
     for grow_at in 0..=2 {
-        let plan =
-            Exchange { messages: many(5), slots: (2, 4), grow_at: Some(grow_at), publish_after: 1 };
+        let (slots, lines, grow_at) = ((2, 4), (2, 1), Some(grow_at));
+        let plan = Exchange { messages: many(5), slots, grow_at, publish_after: 1, lines };
         check(Some(2), move || exchange(plan));
     }
 }

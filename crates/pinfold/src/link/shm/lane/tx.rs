@@ -1,34 +1,30 @@
-//! One direction of a pair: descriptors, bulk bytes, bells, and the credit the receiver gave.
+//! The sending end of a lane.
 
 use std::sync::Arc;
 
 use pinfold_sys::clock;
 
 use super::{
-    bell,
-    budget::Budget,
-    bulk::{Bulk, HOT_BYTES},
-    copies::{CopyIn, CopyOut},
-    ring::{RingRx, RingTx, Violation},
-    segment::{MappedRing, Segment, Word},
+    super::{
+        bell,
+        budget::Budget,
+        bulk::{Bulk, HOT_BYTES},
+        copies::CopyIn,
+        ring::{RingTx, Violation},
+        segment::{MappedRing, Segment, Word},
+        stride::{Cut, Stride, Strides},
+    },
+    OPEN_AT, RELEASED_AT, RETURNED_AT, SPEED_AT,
+    holding::Holding,
 };
 use crate::{
     blockmem::Tally,
     sync::{AtomicU32, AtomicU64, LightFence, Ordering},
     wire::{
-        descriptor::{Body, Header, Piece},
-        layout::{
-            BULK_BYTES_MAX, BULK_BYTES_MIN, DESCRIPTOR_BYTES, Direction, RING_SLOTS_MAX,
-            RING_SLOTS_MIN,
-        },
+        descriptor::{Header, Piece},
+        layout::{BULK_BYTES_MAX, BULK_BYTES_MIN, Direction, RING_SLOTS_MAX, RING_SLOTS_MIN},
     },
 };
-
-/// Words of the cursor line after the ring cursor.
-const RELEASED_AT: usize = 8;
-const SPEED_AT: usize = 16;
-const RETURNED_AT: usize = 24;
-const OPEN_AT: usize = 32;
 
 /// How long a consumer that is behind is waited for before more bulk bytes come into use, µs: about
 /// as long as a far core takes to copy all that are in use.
@@ -40,8 +36,7 @@ const IMPATIENCE: u32 = 16;
 pub(crate) struct LaneTx {
     ring: RingTx<MappedRing>,
     bulk: Bulk,
-    /// Bulk bytes that have memory; as many as are in use, or more.
-    reserved: u32,
+    holding: Holding,
     /// Ranges to be lent before the consumer is waited for again.
     impatience: u32,
     segment: Arc<Segment>,
@@ -49,8 +44,7 @@ pub(crate) struct LaneTx {
     fence: LightFence,
     bell: Word<AtomicU32>,
     copies: CopyIn,
-    /// Bytes of the endpoint's budget that growing took.
-    budgeted: usize,
+    strides: Strides,
 }
 
 impl LaneTx {
@@ -64,14 +58,14 @@ impl LaneTx {
         LaneTx {
             ring: RingTx::new(segment.ring(way), RING_SLOTS_MIN),
             bulk: Bulk::new(),
-            reserved: 0,
+            holding: Holding::new(segment, way),
             impatience: 0,
             segment: Arc::clone(segment),
             way,
             fence,
             bell: segment.keep32(way.bell_at()),
             copies: CopyIn::new(segment, way, tally),
-            budgeted: 0,
+            strides: Strides::new(),
         }
     }
 
@@ -129,25 +123,9 @@ impl LaneTx {
             return;
         }
         let next = now * 4;
-        let bytes = (next - now) as usize * DESCRIPTOR_BYTES;
-        let at = self.way.ring_at() + now as usize * DESCRIPTOR_BYTES;
-        if self.take_memory(at, bytes, budget) {
+        if self.holding.grow_slots(now, next, budget) {
             self.ring.grow(next);
         }
-    }
-
-    /// Reserves memory and accounts for it.
-    fn take_memory(&mut self, at: usize, bytes: usize, budget: &mut Budget) -> bool {
-        if !budget.take(bytes) {
-            return false;
-        }
-        if let Err(error) = self.segment.reserve(at..at + bytes) {
-            tracing::debug!(%error, bytes, "a lane could not grow");
-            budget.give(bytes);
-            return false;
-        }
-        self.budgeted += bytes;
-        true
     }
 
     /// Takes note that the other direction was just seen to be empty.
@@ -229,23 +207,23 @@ impl LaneTx {
         if !self.bulk.grow(now) {
             return false;
         }
-        if self.reserved == 0 {
-            // The first page is every lane's right; it is not part of the budget.
-            let at = self.way.bulk_at();
-            if self.segment.reserve(at..at + BULK_BYTES_MIN as usize).is_err() {
-                return false;
-            }
-            self.reserved = BULK_BYTES_MIN;
+        // Long pieces go round in all there is: room for several is what lets both sides work.
+        let ample = if want > HOT_BYTES { BULK_BYTES_MAX } else { 0 };
+        let modest = (now * 2).max(HOT_BYTES).max(want.next_power_of_two()).min(BULK_BYTES_MAX);
+        if !self.holding.grow_bulk(ample.max(modest), budget) {
+            self.holding.grow_bulk(modest, budget);
         }
-        let next = (now * 2).max(HOT_BYTES).max(want.next_power_of_two()).min(BULK_BYTES_MAX);
-        if next > self.reserved {
-            let at = self.way.bulk_at() + self.reserved as usize;
-            if self.take_memory(at, (next - self.reserved) as usize, budget) {
-                self.reserved = next;
-            }
-        }
-        let next = next.min(self.reserved);
+        let next = ample.max(modest).min(self.holding.bulk());
         next > now && self.bulk.grow(next)
+    }
+
+    /// How a message is cut that has `len` bytes to go through the ring, in parts of `part_len` bytes
+    /// or so.
+    pub(crate) fn cut(&mut self, len: u64, part_len: u64) -> Cut {
+        let (segment, way) = (&self.segment, self.way);
+        self.strides.hear(|number| segment.word64(way.lap_at(number)).load(Ordering::Relaxed));
+        let settled = self.copies.is_settled(Stride::LONG.bytes() as usize);
+        self.strides.cut(len, part_len, settled)
     }
 
     /// Copies `piece.len` bytes from `from` into `piece`, and notes in it what the receiver is to know
@@ -262,6 +240,23 @@ impl LaneTx {
         let to = self.segment.bulk_ptr(self.way, *piece)?;
         // SAFETY: `from` by contract, `to` by the check of its bounds.
         piece.sample = unsafe { self.copies.copy_in(from, to, piece.len as usize) };
+        Ok(())
+    }
+
+    /// Copies `piece.len` bytes from `from` into `piece`, a part of one that is pushed: the receiver
+    /// hears nothing of it.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of `piece.len` bytes.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn fill_part(
+        &mut self,
+        piece: Piece,
+        from: *const u8,
+    ) -> Result<(), Violation> {
+        let to = self.segment.bulk_ptr(self.way, piece)?;
+        // SAFETY: `from` by contract, `to` by the check of its bounds.
+        unsafe { self.copies.copy_part(from, to, piece.len as usize) };
         Ok(())
     }
 
@@ -322,20 +317,10 @@ impl LaneTx {
 
     /// Gives bulk memory beyond the first page back, if nothing is in flight.
     pub(crate) fn trim(&mut self, budget: &mut Budget) -> Result<(), Violation> {
-        if self.reserved <= BULK_BYTES_MIN || !self.is_drained()? {
-            return Ok(());
+        if self.holding.bulk() > BULK_BYTES_MIN && self.is_drained()? {
+            self.holding.trim_bulk(budget);
+            self.bulk.shrink(self.holding.bulk().min(self.bulk.size()));
         }
-        let from = self.way.bulk_at() + BULK_BYTES_MIN as usize;
-        let to = self.way.bulk_at() + self.reserved as usize;
-        if let Err(error) = self.segment.release(from..to) {
-            tracing::debug!(%error, "a lane keeps its memory");
-            return Ok(());
-        }
-        self.bulk.shrink(BULK_BYTES_MIN.min(self.bulk.size()));
-        self.reserved = BULK_BYTES_MIN;
-        let bytes = to - from;
-        self.budgeted -= bytes;
-        budget.give(bytes);
         Ok(())
     }
 
@@ -346,172 +331,11 @@ impl LaneTx {
 
     /// Memory that it has for sure: descriptors and bulk bytes.
     pub(crate) fn memory(&self) -> usize {
-        let first = RING_SLOTS_MIN as usize * DESCRIPTOR_BYTES;
-        first + self.reserved.min(BULK_BYTES_MIN) as usize + self.budgeted
+        self.holding.bytes()
     }
 
     /// Bytes to give back to the budget when the lane goes.
     pub(crate) fn budgeted(&self) -> usize {
-        self.budgeted
-    }
-}
-
-/// Whether the pair is still connected, for those who look at memory of the other side.
-pub(crate) struct Tie {
-    segment: Arc<Segment>,
-}
-
-impl Tie {
-    /// Whether either side has closed or cut the connection; what the other side gave is then its
-    /// own again. A process that died has not.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.segment.is_closed()
-    }
-}
-
-/// The receiving end.
-pub(crate) struct LaneRx {
-    ring: RingRx<MappedRing>,
-    segment: Arc<Segment>,
-    way: Direction,
-    fence: LightFence,
-    space_bell: Word<AtomicU32>,
-    released_word: Word<AtomicU64>,
-    copies: CopyOut,
-    released: u64,
-    released_published: u64,
-}
-
-impl LaneRx {
-    /// One whose copies count in `tally`.
-    pub(crate) fn new(
-        segment: &Arc<Segment>,
-        way: Direction,
-        fence: LightFence,
-        tally: &Arc<Tally>,
-    ) -> LaneRx {
-        LaneRx {
-            ring: RingRx::new(segment.ring(way)),
-            segment: Arc::clone(segment),
-            way,
-            fence,
-            space_bell: segment.keep32(way.space_bell_at()),
-            released_word: segment.keep64(way.cursor_at() + RELEASED_AT),
-            copies: CopyOut::new(segment, way, tally),
-            released: 0,
-            released_published: 0,
-        }
-    }
-
-    /// The header of the next descriptor, if there is one.
-    #[inline(always)]
-    pub(crate) fn head(&self) -> Option<Header> {
-        self.ring.head()
-    }
-
-    /// Copies the body of the next descriptor out, once.
-    #[inline(always)]
-    pub(crate) fn body(&self) -> Body {
-        self.ring.body()
-    }
-
-    /// Copies word `i` of the body of the next descriptor out.
-    #[inline(always)]
-    pub(crate) fn word(&self, i: usize) -> u64 {
-        self.ring.word(i)
-    }
-
-    /// Goes past the next descriptor.
-    #[inline(always)]
-    pub(crate) fn advance(&mut self, header: Header) -> Result<(), Violation> {
-        self.ring.advance(header)
-    }
-
-    /// Descriptors passed, ever.
-    #[inline(always)]
-    pub(crate) fn consumed(&self) -> u64 {
-        self.ring.consumed()
-    }
-
-    /// Gives `cost` of the sender's credit back.
-    #[inline(always)]
-    pub(crate) fn release(&mut self, cost: u64) {
-        self.released += cost;
-    }
-
-    /// Descriptors passed that the sender has not been told of.
-    #[inline(always)]
-    pub(crate) fn unpublished(&self) -> u64 {
-        self.ring.unpublished()
-    }
-
-    /// Tells the sender what was consumed and released. Yes: the sender must be rung.
-    #[inline(always)]
-    pub(crate) fn publish(&mut self) -> bool {
-        if self.released != self.released_published {
-            self.released_published = self.released;
-            self.released_word.store(self.released, Ordering::Release);
-        }
-        self.ring.publish();
-        bell::must_ring(&self.space_bell, self.fence)
-    }
-
-    /// Says what an eager byte takes here, ns a MiB.
-    pub(crate) fn say_eager_speed(&self, ns_per_mib: u64) {
-        let word = self.segment.word64(self.way.cursor_at() + SPEED_AT);
-        word.store(ns_per_mib, Ordering::Relaxed);
-    }
-
-    /// Says whether long messages go to memory that the sender may write. A hint; it says so again
-    /// only if that has changed.
-    pub(crate) fn say_open_memory(&self, open: bool) {
-        let word = self.segment.word64(self.way.cursor_at() + OPEN_AT);
-        let open = u64::from(open);
-        if word.load(Ordering::Relaxed) != open {
-            word.store(open, Ordering::Relaxed);
-        }
-    }
-
-    /// Says how many numbered gifts were given back, from the first on.
-    #[inline]
-    pub(crate) fn say_returned(&self, count: u64) {
-        self.segment.word64(self.way.cursor_at() + RETURNED_AT).store(count, Ordering::Release);
-    }
-
-    /// Copies `piece.len` bytes to `to`.
-    ///
-    /// # Safety
-    /// `to` is valid for writes of `piece.len` bytes.
-    #[allow(unsafe_code)]
-    pub(crate) unsafe fn drain(&mut self, piece: Piece, to: *mut u8) -> Result<(), Violation> {
-        let from = self.segment.bulk_ptr(self.way, piece)?;
-        // SAFETY: `to` by contract, `from` by the check of its bounds.
-        unsafe { self.copies.copy_out(from, to, piece.len as usize, piece.sample) };
-        Ok(())
-    }
-
-    /// Whether the sender closed in good order.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.segment.word32(self.way.closed_at()).load(Ordering::Acquire) != 0
-    }
-
-    /// What lasts as long as the connection.
-    pub(crate) fn tie(&self) -> Tie {
-        Tie { segment: Arc::clone(&self.segment) }
-    }
-
-    /// Asks the sender to ring for new descriptors. Effective after the heavy fence.
-    pub(crate) fn ask(&self) {
-        bell::ask(self.segment.word32(self.way.bell_at()));
-    }
-
-    /// Takes that back.
-    pub(crate) fn unask(&self) {
-        bell::unask(self.segment.word32(self.way.bell_at()));
-    }
-
-    /// The word by which both sides share out transfer `claim` of this direction.
-    pub(crate) fn claim_word(&self, claim: u32) -> &AtomicU64 {
-        self.segment.word64(self.way.claim_at(claim))
+        self.holding.budgeted()
     }
 }

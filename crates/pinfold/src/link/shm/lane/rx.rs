@@ -1,0 +1,175 @@
+//! The receiving end of a lane.
+
+use std::sync::Arc;
+
+use super::{
+    super::{
+        bell,
+        copies::CopyOut,
+        ring::{RingRx, Violation},
+        segment::{MappedRing, Segment, Word},
+    },
+    OPEN_AT, RELEASED_AT, RETURNED_AT, SPEED_AT, Tie,
+};
+use crate::{
+    blockmem::Tally,
+    sync::{AtomicU32, AtomicU64, LightFence, Ordering},
+    wire::{
+        descriptor::{Body, Header, Piece},
+        layout::Direction,
+        took,
+    },
+};
+
+/// The receiving end.
+pub(crate) struct LaneRx {
+    ring: RingRx<MappedRing>,
+    segment: Arc<Segment>,
+    way: Direction,
+    fence: LightFence,
+    space_bell: Word<AtomicU32>,
+    released_word: Word<AtomicU64>,
+    copies: CopyOut,
+    released: u64,
+    released_published: u64,
+}
+
+impl LaneRx {
+    /// One whose copies count in `tally`.
+    pub(crate) fn new(
+        segment: &Arc<Segment>,
+        way: Direction,
+        fence: LightFence,
+        tally: &Arc<Tally>,
+    ) -> LaneRx {
+        LaneRx {
+            ring: RingRx::new(segment.ring(way)),
+            segment: Arc::clone(segment),
+            way,
+            fence,
+            space_bell: segment.keep32(way.space_bell_at()),
+            released_word: segment.keep64(way.cursor_at() + RELEASED_AT),
+            copies: CopyOut::new(segment, way, tally),
+            released: 0,
+            released_published: 0,
+        }
+    }
+
+    /// The header of the next descriptor, if there is one.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> Option<Header> {
+        self.ring.head()
+    }
+
+    /// Copies the body of the next descriptor out, once.
+    #[inline(always)]
+    pub(crate) fn body(&self) -> Body {
+        self.ring.body()
+    }
+
+    /// Copies word `i` of the body of the next descriptor out.
+    #[inline(always)]
+    pub(crate) fn word(&self, i: usize) -> u64 {
+        self.ring.word(i)
+    }
+
+    /// Goes past the next descriptor.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, header: Header) -> Result<(), Violation> {
+        self.ring.advance(header)
+    }
+
+    /// Descriptors passed, ever.
+    #[inline(always)]
+    pub(crate) fn consumed(&self) -> u64 {
+        self.ring.consumed()
+    }
+
+    /// Gives `cost` of the sender's credit back.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, cost: u64) {
+        self.released += cost;
+    }
+
+    /// Descriptors passed that the sender has not been told of.
+    #[inline(always)]
+    pub(crate) fn unpublished(&self) -> u64 {
+        self.ring.unpublished()
+    }
+
+    /// Tells the sender what was consumed and released. Yes: the sender must be rung.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self) -> bool {
+        if self.released != self.released_published {
+            self.released_published = self.released;
+            self.released_word.store(self.released, Ordering::Release);
+        }
+        self.ring.publish();
+        bell::must_ring(&self.space_bell, self.fence)
+    }
+
+    /// Says what an eager byte takes here, ns a MiB.
+    pub(crate) fn say_eager_speed(&self, ns_per_mib: u64) {
+        let word = self.segment.word64(self.way.cursor_at() + SPEED_AT);
+        word.store(ns_per_mib, Ordering::Relaxed);
+    }
+
+    /// Says whether long messages go to memory that the sender may write. A hint; it says so again
+    /// only if that has changed.
+    pub(crate) fn say_open_memory(&self, open: bool) {
+        let word = self.segment.word64(self.way.cursor_at() + OPEN_AT);
+        let open = u64::from(open);
+        if word.load(Ordering::Relaxed) != open {
+            word.store(open, Ordering::Relaxed);
+        }
+    }
+
+    /// Says how many numbered gifts were given back, from the first on.
+    #[inline]
+    pub(crate) fn say_returned(&self, count: u64) {
+        self.segment.word64(self.way.cursor_at() + RETURNED_AT).store(count, Ordering::Release);
+    }
+
+    /// Copies `piece.len` bytes to `to`.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `piece.len` bytes.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn drain(&mut self, piece: Piece, to: *mut u8) -> Result<(), Violation> {
+        let from = self.segment.bulk_ptr(self.way, piece)?;
+        // SAFETY: `to` by contract, `from` by the check of its bounds.
+        unsafe { self.copies.copy_out(from, to, piece.len as usize, piece.sample) };
+        Ok(())
+    }
+
+    /// Answers a sender that wants to hear, by this number, what a whole message took here.
+    pub(crate) fn say_lap(&self, number: u8, ns: u64) {
+        let word = self.segment.word64(self.way.lap_at(number));
+        word.store(took::answer(number, ns), Ordering::Relaxed);
+    }
+
+    /// Whether the sender closed in good order.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.segment.word32(self.way.closed_at()).load(Ordering::Acquire) != 0
+    }
+
+    /// What lasts as long as the connection.
+    pub(crate) fn tie(&self) -> Tie {
+        Tie { segment: Arc::clone(&self.segment) }
+    }
+
+    /// Asks the sender to ring for new descriptors. Effective after the heavy fence.
+    pub(crate) fn ask(&self) {
+        bell::ask(self.segment.word32(self.way.bell_at()));
+    }
+
+    /// Takes that back.
+    pub(crate) fn unask(&self) {
+        bell::unask(self.segment.word32(self.way.bell_at()));
+    }
+
+    /// The word by which both sides share out transfer `claim` of this direction.
+    pub(crate) fn claim_word(&self, claim: u32) -> &AtomicU64 {
+        self.segment.word64(self.way.claim_at(claim))
+    }
+}

@@ -1,0 +1,99 @@
+use std::os::fd::AsFd;
+
+use pinfold_sys::{mapping::SharedMapping, memfd};
+
+use super::{
+    super::{
+        budget::Budget,
+        segment::Segment,
+        stride::{Cut, Stride},
+    },
+    *,
+};
+use crate::{
+    sync::LightFence,
+    wire::{
+        descriptor::{Header, Kind, LAPS_FROM, Piece},
+        layout::{BULK_BYTES_MAX, BULK_BYTES_MIN, Direction, SEGMENT_BYTES},
+    },
+};
+
+const LONG: u32 = Stride::LONG.bytes() as u32;
+const MESSAGE: u64 = 1 << 20;
+
+fn ends() -> (LaneTx, LaneRx) {
+    let file = memfd::create_sealed("pinfold-test", SEGMENT_BYTES).unwrap();
+    let segment = Segment::new(SharedMapping::map(file.as_fd(), SEGMENT_BYTES).unwrap());
+    let (way, fence, tally) = (Direction::ToAccepting, LightFence::Full, Default::default());
+    (LaneTx::new(&segment, way, fence, &tally), LaneRx::new(&segment, way, fence, &tally))
+}
+
+/// Lends long pieces until there is no more room. How many bytes.
+fn fill_up(tx: &mut LaneTx, budget: &mut Budget) -> u32 {
+    let mut lent = 0;
+    while let Some(piece) = tx.lend(LONG, 1 << 10, budget).unwrap() {
+        tx.push(Header::new(Kind::Data, 0, 0), &piece.body());
+        lent += piece.len;
+    }
+    lent
+}
+
+/// Takes everything, as a receiver does.
+fn take_all(rx: &mut LaneRx) {
+    while let Some(header) = rx.head() {
+        rx.advance(header).unwrap();
+    }
+    rx.publish();
+}
+
+#[test]
+fn long_pieces_have_room_for_several_and_it_is_given_back() {
+    let (mut tx, mut rx) = ends();
+    let mut budget = Budget::new(1 << 20);
+    assert!(fill_up(&mut tx, &mut budget) >= BULK_BYTES_MAX / LONG * LONG);
+    assert_eq!(budget.used(), tx.budgeted());
+    assert!(budget.used() >= (BULK_BYTES_MAX - BULK_BYTES_MIN) as usize);
+    // Not while something is in flight.
+    tx.trim(&mut budget).unwrap();
+    assert!(budget.used() >= (BULK_BYTES_MAX - BULK_BYTES_MIN) as usize);
+    take_all(&mut rx);
+    tx.trim(&mut budget).unwrap();
+    assert_eq!((budget.used(), tx.budgeted()), (0, 0));
+    // And once more.
+    assert!(fill_up(&mut tx, &mut budget) >= BULK_BYTES_MAX / LONG * LONG);
+    assert_eq!(budget.used(), tx.budgeted());
+}
+
+#[test]
+fn long_pieces_make_do_with_what_the_budget_has() {
+    for left in [0, 10_000, 40 << 10, 100_000] {
+        let (mut tx, mut rx) = ends();
+        let mut budget = Budget::new(left);
+        for _ in 0..3 {
+            let lent = fill_up(&mut tx, &mut budget);
+            assert!(lent as usize <= left + BULK_BYTES_MIN as usize);
+            assert!(lent > 0 && lent as usize >= left / 4, "{lent} of {left}");
+            assert!(budget.used() <= left && budget.used() == tx.budgeted());
+            take_all(&mut rx);
+        }
+    }
+}
+
+#[test]
+fn what_a_message_took_is_asked_and_answered() {
+    let (mut tx, rx) = ends();
+    let (mut long, mut asked) = (0, 0);
+    for number in 0..400 {
+        let Cut { stride, lap } = tx.cut(MESSAGE, MESSAGE);
+        if lap != 0 {
+            assert_eq!(Piece { offset: 0, len: 1, sample: lap }.lap(), lap);
+            // Long pieces take long here.
+            rx.say_lap(lap, if stride == Stride::LONG { 900_000 } else { 100_000 });
+            asked += 1;
+        }
+        long += u32::from(number >= 100 && stride == Stride::LONG);
+    }
+    assert!(asked >= 40, "{asked} of 400");
+    assert!(long <= 12, "{long} of the last 300 cut long");
+    assert_eq!(Piece { offset: 0, len: 1, sample: LAPS_FROM - 1 }.lap(), 0);
+}
