@@ -24,8 +24,9 @@ pub mod table;
 mod tune;
 pub mod tuned;
 
-pub(crate) use copier::Copier;
+pub(crate) use copier::{BULK, Copier};
 pub use facts::{CacheState, Reader};
+pub(crate) use handler::copy_for;
 pub use handler::{
     BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, InForce, Merged, Piece, SHORT,
     SIZES, Tally, copy, counts, merge, move_within, size_class, zero,

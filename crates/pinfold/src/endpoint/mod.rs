@@ -5,6 +5,7 @@
 
 mod active;
 mod answer;
+mod aside;
 mod borrowed;
 mod buffers;
 mod builder;

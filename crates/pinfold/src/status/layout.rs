@@ -174,7 +174,20 @@ pub(crate) struct Header<W> {
     /// Of `copied_user`: those for which an algorithm was chosen, and of them the streamed ones.
     pub copied_bulk: W,
     pub copied_streamed: W,
-    pub(super) spare: [W; 11],
+    /// The same of what is copied without the endpoint's lock: by the thread that made it, and by all
+    /// others.
+    pub(super) aside_by_maker: BulkWords<W>,
+    pub(super) aside_by_others: BulkWords<W>,
+    pub(super) spare: [W; 7],
+}
+
+/// Bytes for whose copy an algorithm was chosen.
+#[derive(FromBytes)]
+#[repr(C)]
+pub(crate) struct BulkWords<W> {
+    pub bulk: W,
+    /// Of them those that went past the caches.
+    pub streamed: W,
 }
 
 /// A peer, or several together.

@@ -16,7 +16,7 @@ use super::{
     Counters, MESSAGE_COST, PeerCounters, Tally,
     layout::{COUNTERS, FIRST, GONE, Header, MAGIC, REST, Record, Text, VERSION},
     page::{Kept, Page},
-    tallies::Tallies,
+    tallies::{AsideWords, Tallies},
 };
 use crate::{
     Path, PathSet, PeerId, Refusal,
@@ -182,6 +182,11 @@ impl Status {
             Some(Some(slot)) if slot.owner == id => Some(Tallies::new(&slot.lent, self.maker)),
             _ => None,
         }
+    }
+
+    /// Where copies count that are made without the endpoint's lock.
+    pub(crate) fn aside(&self) -> AsideWords {
+        AsideWords(self.header.clone())
     }
 
     fn take_record(&mut self) -> Option<usize> {

@@ -79,6 +79,12 @@ struct Words {
 }
 
 impl Words {
+    /// The same where several threads may write.
+    fn add_with_others(&self, bytes: usize) {
+        self.copies.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
     /// A load and a store each, as cheap as for numbers that nobody else reads.
     #[inline(always)]
     fn add(&self, bytes: usize) {
@@ -115,8 +121,17 @@ impl Default for Tally {
 }
 
 impl Tally {
+    /// A copy was made. Other threads may count here at the same time, all of them by this.
+    pub(crate) fn copied_with_others(&self, algorithm: Algorithm, bytes: usize) {
+        self.copied[usize::from(algorithm.id())].add_with_others(bytes);
+        if let Some(class) = size_class(bytes) {
+            self.by_size[class].add_with_others(bytes);
+        }
+    }
+
+    /// A copy was made.
     #[inline]
-    pub(super) fn copied(&self, algorithm: Algorithm, bytes: usize) {
+    pub(crate) fn copied(&self, algorithm: Algorithm, bytes: usize) {
         self.copied[usize::from(algorithm.id())].add(bytes);
         self.sized(bytes);
     }

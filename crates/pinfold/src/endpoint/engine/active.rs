@@ -169,6 +169,7 @@ impl Core {
             end: len,
             got: 0,
             copied: 0,
+            stored: 0,
             offered: false,
             sink: Sink::Op(key),
             cost: 0,

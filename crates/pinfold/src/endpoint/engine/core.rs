@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     PeerId, Result,
+    blockmem::Copier,
     endpoint::matching::Matcher,
     link::shm::budget::Budget,
     route::CostModel,
@@ -57,6 +58,8 @@ pub(crate) struct Core {
     pub active: Queues,
     /// Bulk copies, by algorithm and size.
     pub copies: Arc<crate::blockmem::Tally>,
+    /// Copies of messages that were stored until they were asked for.
+    pub store: Copier,
     pub model: &'static CostModel,
     pub strict: bool,
 }

@@ -108,7 +108,7 @@ impl Core {
         }
         if want == 0 {
             self.fin(peer, sid, 0, 0, By::Kernel);
-            self.complete(key, peer, (tag, len), 0, offered);
+            self.complete(key, peer, (tag, len), (0, 0), offered);
             return Ok(());
         }
         self.begin_stream(peer, key, sid, (tag, len), want, offered)
@@ -135,6 +135,7 @@ impl Core {
             end: want,
             got: 0,
             copied: 0,
+            stored: 0,
             offered,
             sink: Sink::Op(key),
             cost: 0,

@@ -133,7 +133,7 @@ impl Core {
             receipt.bytes = len;
             Some(Box::new(Bytes::from_slice(bytes)))
         } else {
-            receipt.bytes = op.memory.write(0, bytes);
+            receipt.bytes = op.memory.write(&mut self.store, 0, bytes);
             None
         };
         receipt.copied_user += receipt.bytes;
@@ -178,8 +178,9 @@ impl Core {
             }
         };
         let started = if len >= SPEED_FROM { clock::ticks() } else { 0 };
-        let (end, got, copied, offered) = (len, 0, 0, false);
-        let stream = Inbound { sid, tag, len, end, got, copied, offered, sink, cost, started };
+        let (end, got, copied, stored, offered) = (len, 0, 0, 0, false);
+        let stream =
+            Inbound { sid, tag, len, end, got, copied, stored, offered, sink, cost, started };
         self.take_piece(peer, stream, piece)
     }
 
@@ -218,7 +219,7 @@ impl Core {
         }
         self.measure(peer, &stream);
         self.copied(peer, stream.sid);
-        let (tag, len, copied) = (stream.tag, stream.len, stream.copied);
+        let (tag, len, copied) = (stream.tag, stream.len, (stream.copied, stream.stored));
         match stream.sink {
             Sink::Op(key) => self.complete(key, peer, (tag, len), copied, stream.offered),
             Sink::Keep(key, kept) => {
@@ -231,21 +232,21 @@ impl Core {
         Ok(())
     }
 
-    /// Ends a receive whose bytes are all in its memory; `offered`: its sender took the message to be
-    /// mapped here.
+    /// Ends a receive whose bytes are all in its memory, some of them having been stored before;
+    /// `offered`: its sender took the message to be mapped here.
     pub(crate) fn complete(
         &mut self,
         key: OpKey,
         peer: &Peer,
         (tag, len): (u64, u64),
-        copied: u64,
+        (copied, stored): (u64, u64),
         offered: bool,
     ) {
         let mut receipt = peer.receipt(Path::Eager, copied, len);
         if offered {
             receipt.refuse(Path::Mapped, Refusal::NotMapped);
         }
-        receipt.copied_user = copied;
+        receipt.copied_user = copied + stored;
         let bytes = self.own_bytes(key, copied);
         self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
     }
@@ -414,7 +415,8 @@ impl Core {
         if let Sink::Keep(_, kept) = std::mem::replace(&mut stream.sink, Sink::Op(key))
             && let Some(op) = self.ops.recv_mut(key)
         {
-            stream.copied = op.memory.write(0, &kept);
+            stream.copied = op.memory.write(&mut self.store, 0, &kept);
+            stream.stored = kept.len() as u64;
             op.stage = RecvStage::Streaming { peer: peer.id };
         }
     }

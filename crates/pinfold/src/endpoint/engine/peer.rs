@@ -67,6 +67,8 @@ pub(crate) struct Inbound {
     pub got: u64,
     /// Bytes copied to where they belong.
     pub copied: u64,
+    /// Those of them that were stored before.
+    pub stored: u64,
     /// Whether the sender took it to be mapped here.
     pub offered: bool,
     pub sink: Sink,

@@ -18,6 +18,7 @@ use crate::{
     Error, Path, PeerId, Receipt, Result,
     arena::Cells,
     endpoint::{
+        aside::Purpose,
         engine::{maps::Held, regions::Lent},
         shared::Shared,
     },
@@ -147,7 +148,7 @@ impl Mapped {
         } else if let Some(to) = mapping.get_mut(at, data.len() as u64) {
             // SAFETY: writable for so many bytes; no thread of this process reaches them but in
             // the same way, as raw bytes of another process.
-            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+            unsafe { self.shared.copy_aside(Purpose::WRITE, data.as_ptr(), to, data.len()) };
         }
     }
 
@@ -161,7 +162,7 @@ impl Mapped {
             }
         } else if let Some(from) = mapping.get(at, into.len() as u64) {
             // SAFETY: as in `put`.
-            unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+            unsafe { self.shared.copy_aside(Purpose::READ, from, into.as_mut_ptr(), into.len()) };
         }
     }
 
