@@ -1,7 +1,7 @@
 //! Bulk copies: every one through the handler, counted, and by the algorithm that was asked for.
 
 use pinfold::{
-    Arena, Endpoint, Path, PathSet,
+    Arena, Endpoint, Path, PathSet, Receipt,
     blockmem::{self, Algorithm, Counts},
 };
 use pinfold_tests::{
@@ -84,6 +84,22 @@ fn check(endpoint: &Endpoint, by: Option<Algorithm>, bytes: u64) {
     assert_eq!(counters.copied_streamed, streamed);
 }
 
+/// Checks what the receipt of a message of `len` bytes says of the algorithm.
+fn check_receipt(receipt: &Receipt, len: usize, by: Option<Algorithm>) {
+    let named = receipt.copied_by();
+    // A sender copies nothing of what its receiver copies alone.
+    assert_eq!(named.is_some(), receipt.copied_user > 0, "{receipt}");
+    if let Some(named) = named {
+        match by {
+            // Parts as short as this are not worth a choice.
+            _ if bulk(len) == 0 => assert_eq!(named, Algorithm::LIBC, "{len}: {receipt}"),
+            Some(algorithm) => assert_eq!(named, algorithm, "{len}: {receipt}"),
+            None => assert!(named.is_supported(), "{receipt}"),
+        }
+        assert!(receipt.to_string().contains(&format!("copied here by {named},")), "{receipt}");
+    }
+}
+
 /// Bytes of a message of `len` for whose copy an algorithm is chosen.
 fn bulk(len: usize) -> u64 {
     if len < 2048 { 0 } else { len as u64 }
@@ -106,6 +122,7 @@ fn source(args: &Args) {
             assert_eq!(receipt.copied_user, len as u64);
             copied += bulk(len);
         }
+        check_receipt(&receipt, len, by);
     }
     go(&endpoint, peer);
     check(&endpoint, by, copied);
@@ -124,6 +141,7 @@ fn sink(args: &Args) {
         // What came before it was asked for is copied twice.
         let here = received.receipt.copied_user;
         assert!((len as u64..=2 * len as u64).contains(&here), "{here} of {len}");
+        check_receipt(&received.receipt, len, by);
         copied += if bulk(len) == 0 { 0 } else { here };
     }
     await_go(&endpoint, peer);

@@ -16,6 +16,7 @@ pub mod engine;
 mod facts;
 mod handler;
 mod in_force;
+mod largest;
 mod machine;
 mod plan;
 mod probe;
@@ -32,6 +33,7 @@ pub use handler::{
     SIZES, Tally, copy, counts, merge, move_within, size_class, zero,
 };
 pub use in_force::{TooLate, insist, plan};
+pub(crate) use largest::Largest;
 pub use machine::Machine;
 pub use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 pub use plan::{Block, Origin, Plan};

@@ -9,7 +9,7 @@
 
 use super::shared::Shared;
 use crate::{
-    blockmem::{self, Algorithm, BULK, Caller, Counts, Reader, Stores},
+    blockmem::{self, Algorithm, BULK, Caller, Counts, Largest, Reader, Stores},
     status::AsideWords,
     sync::biased::this_thread,
 };
@@ -58,10 +58,11 @@ impl Aside {
     /// `from` is readable and `to` writable for so many bytes, and they do not overlap. Threads of
     /// this process write neither meanwhile.
     #[inline(never)]
-    unsafe fn copy(&self, what: Purpose, from: *const u8, to: *mut u8, len: usize) {
+    unsafe fn copy(&self, what: Purpose, from: *const u8, to: *mut u8, len: usize) -> Largest {
         // SAFETY: as the caller promised.
         let done = unsafe { blockmem::copy_for(what.caller, what.reader, from, to, len) };
         self.count(done.algorithm, len);
+        Largest::of(done.algorithm, len)
     }
 
     fn count(&self, algorithm: Algorithm, len: usize) {
@@ -84,7 +85,7 @@ impl Aside {
 }
 
 impl Shared {
-    /// Copies `len` bytes outside the engine; counts them if they are many.
+    /// Copies `len` bytes outside the engine; counts them if they are many. By what, then.
     ///
     /// # Safety
     /// `from` is readable and `to` writable for so many bytes, and they do not overlap. Threads of
@@ -96,11 +97,12 @@ impl Shared {
         from: *const u8,
         to: *mut u8,
         len: usize,
-    ) {
+    ) -> Largest {
         // A child of the process lacks the words to count in.
         if len < BULK || self.is_forked() {
             // SAFETY: as the caller promised.
-            return unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+            unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+            return Largest::NONE;
         }
         // SAFETY: as the caller promised.
         unsafe { self.aside.copy(what, from, to, len) }
