@@ -3,6 +3,7 @@
 use pinfold::{
     Arena, Endpoint, Path, PathSet, Receipt,
     blockmem::{self, Algorithm, Counts},
+    status,
 };
 use pinfold_tests::{
     Args, Stage,
@@ -79,6 +80,11 @@ fn check(endpoint: &Endpoint, by: Option<Algorithm>, bytes: u64) {
     let counters = endpoint.counters();
     assert_eq!(counters.copied_bulk, counted);
     assert!(counters.copied_bulk <= counters.copied_user, "{counters:?}");
+    // Others see the same of it.
+    let seen = status::endpoints_of(std::process::id()).unwrap();
+    let [seen] = &seen.endpoints[..] else { panic!("{seen:?}") };
+    assert_eq!((&seen.copies.copied, &seen.copies.by_size), (&copied, &by_size));
+    assert_eq!(seen.counters.copied_bulk, counted);
     let streamed = Algorithm::all().filter(|it| it.stores() == blockmem::Stores::Streaming);
     let streamed = streamed.map(|it| copied[usize::from(it.id())].bytes).sum::<u64>();
     assert_eq!(counters.copied_streamed, streamed);

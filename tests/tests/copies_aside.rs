@@ -6,6 +6,7 @@ use std::thread;
 use pinfold::{
     Active, Arena, Endpoint, Path, PathSet, PeerId, Receipt, RegionKey, Rights,
     blockmem::{self, Algorithm},
+    status,
 };
 use pinfold_tests::{
     Args, Stage,
@@ -51,6 +52,9 @@ fn bulk(endpoint: &Endpoint) -> u64 {
     assert_eq!(counts.copied[usize::from(algorithm.id())].bytes, all, "not all by {algorithm}");
     assert_eq!((by_size, endpoint.counters().copied_bulk), (all, all));
     assert_eq!(endpoint.counters().copied_streamed, 0);
+    let seen = status::endpoints_of(std::process::id()).unwrap();
+    let [seen] = &seen.endpoints[..] else { panic!("{seen:?}") };
+    assert_eq!((&seen.copies, seen.counters.copied_bulk), (&counts, all));
     all
 }
 

@@ -523,10 +523,7 @@ impl Endpoint {
     /// Memory that other threads of this process may reach at the same time is copied word by word,
     /// and not counted: its own regions, buffers of shared arenas.
     pub fn copies(&self) -> crate::blockmem::Counts {
-        let Ok(engine) = self.shared().enter() else { return Default::default() };
-        let mut counts = engine.core.copies.counts();
-        counts += &self.shared().aside.counts();
-        counts
+        self.shared().enter().map(|engine| engine.core.copies()).unwrap_or_default()
     }
 
     /// Closes the endpoint now; all that waits on it ends with [`Error::Closed`]. In a forked

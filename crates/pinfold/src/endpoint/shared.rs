@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     /// Whether handlers run on the thread that drives, and on no other.
     pub dedicated: bool,
     /// Bulk copies outside the engine.
-    pub aside: Aside,
+    pub aside: Arc<Aside>,
 }
 
 impl Shared {
@@ -70,7 +70,7 @@ impl Shared {
             Epoll::new().map_err(|error| Error::os("epoll_create", "the endpoint", error))?;
         pollable.add(&*epoll, 0, Interest::Read).map_err(failed)?;
         pollable.add(&engine.links.bell, 1, Interest::Read).map_err(failed)?;
-        let aside = Aside::new(engine.core.status.aside());
+        let aside = Arc::clone(&engine.core.aside);
         Ok(Arc::new(Shared {
             aside,
             engine: BiasedLock::new(engine),

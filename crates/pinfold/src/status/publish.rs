@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     Path, PathSet, PeerId, Refusal,
+    blockmem::Counts,
     sync::{AtomicU64, Ordering, biased::this_thread, fence, seqlock},
 };
 
@@ -187,6 +188,15 @@ impl Status {
     /// Where copies count that are made without the endpoint's lock.
     pub(crate) fn aside(&self) -> AsideWords {
         AsideWords(self.header.clone())
+    }
+
+    /// Puts down what was copied, by algorithm and by size.
+    pub(crate) fn note_copies(&self, counts: &Counts) {
+        let words = self.header.copied.iter().chain(&self.header.by_size);
+        for (words, count) in words.zip(counts.copied.iter().chain(&counts.by_size)) {
+            words.copies.set(count.copies);
+            words.bytes.set(count.bytes);
+        }
     }
 
     fn take_record(&mut self) -> Option<usize> {

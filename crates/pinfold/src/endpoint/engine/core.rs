@@ -12,7 +12,7 @@ use super::{
 use crate::{
     PeerId, Result,
     blockmem::{BULK, Copier, Largest},
-    endpoint::matching::Matcher,
+    endpoint::{aside::Aside, matching::Matcher},
     link::shm::budget::Budget,
     route::CostModel,
     status::{Status, Tally},
@@ -58,6 +58,8 @@ pub(crate) struct Core {
     pub active: Queues,
     /// Bulk copies, by algorithm and size.
     pub copies: Arc<crate::blockmem::Tally>,
+    /// Those outside the lock.
+    pub aside: Arc<Aside>,
     /// Copies of messages that were stored until they were asked for.
     pub store: Copier,
     pub model: &'static CostModel,

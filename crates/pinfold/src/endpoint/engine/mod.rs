@@ -62,7 +62,7 @@ use self::{
     regions::Regions,
     table::PeerTable,
 };
-use super::{config::Config, matching::Matcher, spin::SpinPolicy};
+use super::{aside::Aside, config::Config, matching::Matcher, spin::SpinPolicy};
 use crate::{
     Error, PeerId, Result,
     blockmem::{Copier, Reader},
@@ -133,6 +133,7 @@ impl Engine {
         clock::ticks_per_us();
         let links = Links::open(&config, epoll)?;
         let copies = Arc::default();
+        let status = note::status(&config, links.endpoint_id());
         let core = Core {
             matcher: Matcher::new(u64::from_ne_bytes(random()?)),
             ops: OpTable::default(),
@@ -147,9 +148,10 @@ impl Engine {
             active: Queues::new(config.active_bytes_max, std::mem::take(&mut config.handlers)),
             store: Copier::new(Reader::Me, &copies),
             copies,
+            aside: Arc::new(Aside::new(status.aside())),
             model: route::model(),
             strict: config.strict,
-            status: note::status(&config, links.endpoint_id()),
+            status,
         };
         Ok(Engine {
             grants: Budget::new(config.unexpected_bytes_max),
