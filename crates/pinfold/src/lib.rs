@@ -36,6 +36,8 @@ mod link;
 #[cfg(not(loom))]
 pub mod route;
 #[cfg(not(loom))]
+mod scoped;
+#[cfg(not(loom))]
 pub mod status;
 mod sync;
 mod wire;
