@@ -4,12 +4,16 @@
 use std::thread;
 
 use pinfold::{
-    Active, Arena, Endpoint, Path, PathSet, PeerId, Receipt, RegionKey, Rights,
-    blockmem::{self, Algorithm},
+    Active, Arena, Endpoint, Error, Path, PathSet, PeerId, Receipt, RegionKey, RemoteRegion,
+    Rights,
+    blockmem::{
+        self, Algorithm,
+        engine::{CopyEngine, EngineConfig},
+    },
     status,
 };
 use pinfold_tests::{
-    Args, Stage,
+    Args, Stage, block_on,
     role::{self, await_go, go},
     stamp,
 };
@@ -72,7 +76,7 @@ fn owner(_: &Args) {
     assert_eq!(received.receipt.copied_by(), Some(ALGORITHM.parse().unwrap()));
     assert_eq!(bulk(&endpoint) - before, STORED as u64, "out of the store");
 
-    let region = endpoint.region(REGION, Rights::ReadWrite).unwrap();
+    let mut region = endpoint.region(REGION, Rights::ReadWrite).unwrap();
     endpoint.send(peer, 2, &region.key().unwrap().to_bytes()).unwrap();
     await_go(&endpoint, peer);
     let mut written = vec![0; LONG];
@@ -88,6 +92,11 @@ fn owner(_: &Args) {
     stamp::fill(&mut gift, 6);
     endpoint.give(peer, 3, gift).unwrap();
     await_go(&endpoint, peer);
+    region.revoke().unwrap();
+    go(&endpoint, peer);
+    region.read(64, &mut written).unwrap();
+    stamp::check(&written, 2);
+    await_go(&endpoint, peer);
 }
 
 /// What `what` adds to the bytes copied in bulk.
@@ -102,7 +111,7 @@ fn user(_: &Args) {
     let mut memory = vec![0; LONG];
     stamp::fill(&mut memory[..STORED], 1);
     assert_eq!(endpoint.send(peer, 1, &memory[..STORED]).unwrap().path, Path::Eager);
-    one_sided(&endpoint, peer, &mut memory);
+    let remote = one_sided(&endpoint, peer, &mut memory);
     go(&endpoint, peer);
 
     let view = endpoint.recv_view(peer, 3).unwrap();
@@ -124,10 +133,54 @@ fn user(_: &Args) {
     // It is kept, and then goes into the ring.
     let twice = 2 * PAYLOAD as u64;
     assert!((twice - ENDS..=twice).contains(&copied), "{copied} of a request");
+    started(&endpoint, &remote, || {
+        go(&endpoint, peer);
+        await_go(&endpoint, peer);
+    });
     go(&endpoint, peer);
 }
 
-fn one_sided(endpoint: &Endpoint, peer: PeerId, memory: &mut [u8]) {
+/// Writes and reads by a copy engine, which are the region's all the same.
+fn started(endpoint: &Endpoint, remote: &RemoteRegion, owner_ends: impl FnOnce()) {
+    let config = EngineConfig { threads: 2, queue_max: 16, bytes_min: 1, part_bytes_min: 65_536 };
+    let engine = CopyEngine::new(config);
+    let mut data = vec![0; LONG];
+    stamp::fill(&mut data, 2);
+    let one_sided = endpoint.counters().one_sided;
+    let copied = added(endpoint, || {
+        let write = remote.write_request(&engine, 64, data);
+        // It waits for the write, whose bytes it reads.
+        let read = remote.read_request(&engine, 64, vec![0; LONG]);
+        let (receipt, back) = read.wait().unwrap();
+        let receipt = receipt.unwrap();
+        stamp::check(&back, 2);
+        assert_eq!((receipt.path, receipt.copied_user), (Path::Mapped, LONG as u64));
+        assert_eq!(receipt.copied_by(), Some(ALGORITHM.parse().unwrap()));
+        let (receipt, data) = block_on(write);
+        assert_eq!(receipt.unwrap().bytes, LONG as u64);
+        stamp::check(&data, 2);
+    });
+    assert_eq!(copied, 2 * LONG as u64);
+    let (queued, parts) = (engine.counts().queued, engine.counts().parts);
+    assert!(queued == 2 && parts >= 4, "{queued} requests in {parts} parts");
+    let counters = endpoint.counters().one_sided;
+    assert_eq!((counters.writes, counters.reads), (one_sided.writes + 1, one_sided.reads + 1));
+    assert_eq!(counters.written_bytes, one_sided.written_bytes + LONG as u64);
+    // What cannot be begun ends at once, and gives the buffer back.
+    let (result, back) = remote.write_request(&engine, REGION as u64, vec![1; 9]).wait().unwrap();
+    assert!(matches!(result, Err(Error::OutOfBounds { .. })), "{result:?}");
+    assert_eq!(back, [1; 9]);
+    let mut write = remote.write_request(&engine, 64, back[..0].to_vec());
+    assert!(write.try_wait().is_some() && write.try_wait().is_none());
+    // Dropped, it has ended one way or the other, and the memory is free to go.
+    drop(remote.read_request(&engine, 0, vec![0; REGION]));
+    owner_ends();
+    let (result, _) = remote.read_request(&engine, 0, vec![0; LONG]).wait().unwrap();
+    assert!(matches!(result, Err(Error::Revoked)), "{result:?}");
+    assert_eq!(engine.counts().queued, 4);
+}
+
+fn one_sided(endpoint: &Endpoint, peer: PeerId, memory: &mut [u8]) -> RemoteRegion {
     let key = RegionKey::from_bytes(&endpoint.recv(peer, 2).unwrap()).unwrap();
     let remote = endpoint.open_region(peer, &key).unwrap();
     assert_eq!(remote.path(), Path::Mapped);
@@ -173,4 +226,5 @@ fn one_sided(endpoint: &Endpoint, peer: PeerId, memory: &mut [u8]) {
     let counters = endpoint.counters().one_sided;
     assert_eq!(counters.written_bytes - before.written_bytes, 2 * PART as u64);
     assert_eq!(counters.read_bytes - before.read_bytes, 2 * PART as u64);
+    remote
 }

@@ -48,8 +48,8 @@ pub use self::{
     endpoint::{
         Active, Answer, AtomicWord, Builder, Endpoint, Envelope, Gift, Handoff, Message,
         MessageRequest, OwnedBuf, OwnedBufMut, PeerInfo, Progress, Received, RecvRequest, Region,
-        RegionKey, RemoteRegion, Reply, Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source,
-        TagMatch, View, ViewRequest,
+        RegionKey, RegionRequest, RemoteRegion, Reply, Rights, Scope, ScopedRecv, ScopedSend,
+        SendRequest, Source, TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Result},
     link::local::{Access, Who},

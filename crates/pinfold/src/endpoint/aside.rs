@@ -65,7 +65,8 @@ impl Aside {
         Largest::of(done.algorithm, len)
     }
 
-    fn count(&self, algorithm: Algorithm, len: usize) {
+    /// Counts a copy that was made, of many bytes.
+    pub(super) fn count(&self, algorithm: Algorithm, len: usize) {
         let streamed = algorithm.stores() == Stores::Streaming;
         if this_thread() == self.maker {
             self.by_maker.copied(algorithm, len);

@@ -139,6 +139,18 @@ impl Mapped {
         Some((unsafe { Cells::new(at, self.lent.len as usize) }, from))
     }
 
+    /// Where `len` bytes at `offset` are, for a copy by others.
+    pub(super) fn to_write(&self, offset: u64, len: usize) -> Result<*mut u8> {
+        let at = self.writable(offset, len)?;
+        self.memory().mapping.get_mut(at, len as u64).ok_or(Error::ReadOnly)
+    }
+
+    /// The same, to be read.
+    pub(super) fn to_read(&self, offset: u64, len: usize) -> Result<*const u8> {
+        let at = self.readable(offset, len)?;
+        self.memory().mapping.get(at, len as u64).ok_or(Error::Withdrawn)
+    }
+
     /// Writes bytes that were found to be [writable](Mapped::writable).
     #[inline]
     fn put(&self, at: u64, data: &[u8]) -> Largest {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error, Path, PeerId, Receipt, Refusal, Result,
-    blockmem::Largest,
+    blockmem::{Algorithm, BULK, Largest},
     endpoint::{
         engine::{op::Done, regions::Way},
         shared::Shared,
@@ -239,6 +239,20 @@ impl RemoteRegion {
     #[inline]
     pub fn fence(&self) {
         fence(Ordering::SeqCst);
+    }
+
+    /// A copy by a copy engine has ended, and the region stood.
+    pub(super) fn started_has_ended(
+        &self,
+        writes: bool,
+        bytes: usize,
+        algorithm: Algorithm,
+    ) -> Receipt {
+        if let (Here(mapped), true) = (&self.0.access, bytes >= BULK) {
+            mapped.shared.aside.count(algorithm, bytes);
+        }
+        let by = Largest::of(algorithm, bytes);
+        if writes { self.0.wrote(bytes, by) } else { self.0.read(bytes, by) }
     }
 
     pub(super) fn tallies(&self) -> &Tallies {
