@@ -156,9 +156,7 @@ impl<B: Send + 'static> RegionRequest<B> {
         let result = match &mut self.state {
             State::Copying(copying) => {
                 let end = copying.ticket.poll_end()?;
-                if self.buffer.is_none() {
-                    return None;
-                }
+                self.buffer.as_ref()?;
                 copying.conclude(end, &self.region)
             }
             State::Ended(result) => std::mem::replace(result, Err(Error::Closed)),
