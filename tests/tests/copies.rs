@@ -1,8 +1,9 @@
 //! Bulk copies: every one through the handler, counted, and by the algorithm that was asked for.
 
 use pinfold::{
-    Arena, Endpoint, Path, PathSet,
+    Arena, Endpoint, Path, PathSet, Receipt,
     blockmem::{self, Algorithm, Counts},
+    status,
 };
 use pinfold_tests::{
     Args, Stage,
@@ -81,9 +82,30 @@ fn check(endpoint: &Endpoint, by: Option<Algorithm>, bytes: u64) {
     let counters = endpoint.counters();
     assert_eq!(counters.copied_bulk, counted);
     assert!(counters.copied_bulk <= counters.copied_user, "{counters:?}");
+    // Others see the same of it.
+    let seen = status::endpoints_of(std::process::id()).unwrap();
+    let [seen] = &seen.endpoints[..] else { panic!("{seen:?}") };
+    assert_eq!((&seen.copies.copied, &seen.copies.by_size), (&copied, &by_size));
+    assert_eq!(seen.counters.copied_bulk, counted);
     let streamed = Algorithm::all().filter(|it| it.stores() == blockmem::Stores::Streaming);
     let streamed = streamed.map(|it| copied[usize::from(it.id())].bytes).sum::<u64>();
     assert_eq!(counters.copied_streamed, streamed);
+}
+
+/// Checks what the receipt of a message of `len` bytes says of the algorithm.
+fn check_receipt(receipt: &Receipt, len: usize, by: Option<Algorithm>) {
+    let named = receipt.copied_by();
+    // A sender copies nothing of what its receiver copies alone.
+    assert_eq!(named.is_some(), receipt.copied_user > 0, "{receipt}");
+    if let Some(named) = named {
+        match by {
+            // Parts as short as this are not worth a choice.
+            _ if bulk(len) == 0 => assert_eq!(named, Algorithm::LIBC, "{len}: {receipt}"),
+            Some(algorithm) => assert_eq!(named, algorithm, "{len}: {receipt}"),
+            None => assert!(named.is_supported(), "{receipt}"),
+        }
+        assert!(receipt.to_string().contains(&format!("copied here by {named},")), "{receipt}");
+    }
 }
 
 /// Bytes of a message of `len` for whose copy an algorithm is chosen.
@@ -108,6 +130,7 @@ fn source(args: &Args) {
             assert_eq!(receipt.copied_user, len as u64);
             copied += bulk(len);
         }
+        check_receipt(&receipt, len, by);
     }
     go(&endpoint, peer);
     check(&endpoint, by, copied);
@@ -123,10 +146,11 @@ fn sink(args: &Args) {
         let len = LENGTHS[number % LENGTHS.len()];
         let received = endpoint.recv_into(peer, 1, &mut memory[..len]).unwrap();
         stamp::check(&memory[..len], number as u64);
-        // One that came before it was asked for is copied twice.
+        // What came before it was asked for is copied twice.
         let here = received.receipt.copied_user;
-        assert!([1, 2].contains(&(here / len as u64)) && here.is_multiple_of(len as u64), "{here}");
-        copied += bulk(len);
+        assert!((len as u64..=2 * len as u64).contains(&here), "{here} of {len}");
+        check_receipt(&received.receipt, len, by);
+        copied += if bulk(len) == 0 { 0 } else { here };
     }
     await_go(&endpoint, peer);
     check(&endpoint, by, copied);

@@ -36,6 +36,8 @@ mod link;
 #[cfg(not(loom))]
 pub mod route;
 #[cfg(not(loom))]
+mod scoped;
+#[cfg(not(loom))]
 pub mod status;
 mod sync;
 mod wire;
@@ -46,8 +48,8 @@ pub use self::{
     endpoint::{
         Active, Answer, AtomicWord, Builder, Endpoint, Envelope, Gift, Handoff, Message,
         MessageRequest, OwnedBuf, OwnedBufMut, PeerInfo, Progress, Received, RecvRequest, Region,
-        RegionKey, RemoteRegion, Reply, Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source,
-        TagMatch, View, ViewRequest,
+        RegionKey, RegionRequest, RemoteRegion, Reply, Rights, Scope, ScopedRecv, ScopedSend,
+        SendRequest, Source, TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Result},
     link::local::{Access, Who},

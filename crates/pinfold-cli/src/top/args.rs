@@ -37,7 +37,8 @@ Examples:
 Columns: messages and bytes, sent and received, a second (with --once: ever); QUEUED sends that are
 not out yet, or that the receiver has not asked for; HELD bytes that came before anybody asked for
 them; MEMORY of lanes and held messages. Below a peer: what is done to its regions, and its active
-messages, if there are any; they are among the messages. Where a terminal is too narrow, a row takes
+messages, if there are any; they are among the messages. Below an endpoint: bytes in bulk copies, for
+which an algorithm is chosen, and those of them that are streamed past the caches. Where a terminal is too narrow, a row takes
 two lines.
 
 Fields of --json. Every object has kind and time_ms (since 1970).
@@ -46,8 +47,10 @@ Fields of --json. Every object has kind and time_ms (since 1970).
             it last looked around or fell asleep), peers, peers_unlisted (without an object of
             their own), newcomers (not accepted yet), posted (receives that wait), stored
             (messages that wait), copying (long messages), sent and received (by path: messages,
-            bytes), copied_user, of it copied_bulk (by an algorithm chosen for the copy) and
-            copied_streamed (past the caches), copied_kernel, unexpected, credit_stalls, room_stalls,
+            bytes), copied_user, copied_bulk (of it and of what is done to regions, by an algorithm
+            chosen for the copy), copied_streamed (of that, past the caches), copied_by (of
+            copied_bulk, by algorithm: copies, bytes) and copied_by_size (by the least bytes of a
+            class), both put down now and then, copied_kernel, unexpected, credit_stalls, room_stalls,
             doorbells_sent, one_sided (done by it on regions of peers: writes, written_bytes, reads,
             read_bytes, atomics), called (calls and requests it made), handled (that a handler has
             seen to), handlers_panicked, unhandled (dropped), sleeps, peers_joined, peers_gone, lane_bytes, lane_bytes_max,

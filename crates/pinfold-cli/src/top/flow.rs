@@ -23,6 +23,11 @@ pub(super) struct Flow {
     pub(super) atomics: f64,
     pub(super) called: f64,
     pub(super) handled: f64,
+    /// Of an endpoint as a whole.
+    #[serde(skip)]
+    pub(super) copied_bulk: f64,
+    #[serde(skip)]
+    pub(super) copied_streamed: f64,
 }
 
 impl Flow {
@@ -68,6 +73,8 @@ impl Flow {
             atomics: rate(self.atomics, before.atomics),
             called: rate(self.called, before.called),
             handled: rate(self.handled, before.handled),
+            copied_bulk: rate(self.copied_bulk, before.copied_bulk),
+            copied_streamed: rate(self.copied_streamed, before.copied_streamed),
         }
     }
 
@@ -135,7 +142,11 @@ impl Flows {
 pub(super) fn total(endpoint: &EndpointStatus) -> Flow {
     let counters = &endpoint.counters;
     let messages = Flow::of(&counters.sent, &counters.received);
-    messages.and(counters.one_sided, counters.called, counters.handled)
+    Flow {
+        copied_bulk: counters.copied_bulk as f64,
+        copied_streamed: counters.copied_streamed as f64,
+        ..messages.and(counters.one_sided, counters.called, counters.handled)
+    }
 }
 
 /// As [`total`], with one peer.

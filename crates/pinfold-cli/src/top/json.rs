@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pinfold::{
     Counters, OneSidedCount, Path, PathCount,
+    blockmem::{self, Algorithm, Counts},
     status::{EndpointStatus, PeerCounters, PeerStatus, Problem, Trouble, View},
 };
 use serde::Serialize;
@@ -45,6 +46,8 @@ struct Endpoint<'a> {
     copied_user: u64,
     copied_bulk: u64,
     copied_streamed: u64,
+    copied_by: BTreeMap<String, Count>,
+    copied_by_size: BTreeMap<u64, Count>,
     copied_kernel: u64,
     unexpected: u64,
     credit_stalls: u64,
@@ -173,6 +176,8 @@ fn endpoint<'a>(seen: &'a EndpointStatus, flows: &Flows, time_ms: u64) -> Endpoi
         copied_user,
         copied_bulk,
         copied_streamed,
+        copied_by: by_algorithm(&seen.copies),
+        copied_by_size: by_size(&seen.copies),
         copied_kernel,
         unexpected: seen.counters.unexpected,
         credit_stalls: seen.counters.credit_stalls,
@@ -240,10 +245,58 @@ fn peer<'a>(of: &EndpointStatus, seen: &'a PeerStatus, flows: &Flows, time_ms: u
     }
 }
 
+/// Copies and their bytes.
+#[derive(Serialize)]
+struct Count {
+    copies: u64,
+    bytes: u64,
+}
+
+impl Count {
+    /// `None`: there were none.
+    fn of(count: &blockmem::Count) -> Option<Count> {
+        let blockmem::Count { copies, bytes } = *count;
+        (copies > 0).then_some(Count { copies, bytes })
+    }
+}
+
+fn by_algorithm(copies: &Counts) -> BTreeMap<String, Count> {
+    let all = Algorithm::all();
+    let count = |algorithm: Algorithm| Count::of(&copies.copied[usize::from(algorithm.id())]);
+    all.filter_map(|algorithm| Some((algorithm.to_string(), count(algorithm)?))).collect()
+}
+
+/// By the least size of each class, bytes.
+fn by_size(copies: &Counts) -> BTreeMap<u64, Count> {
+    let classes = copies.by_size.iter().enumerate();
+    let least = |class: usize| (blockmem::SHORT as u64) << class;
+    classes.filter_map(|(class, count)| Some((least(class), Count::of(count)?))).collect()
+}
+
 fn by_path(counts: &[PathCount]) -> ByPath {
     Path::ALL.into_iter().map(Path::name).zip(counts.iter().copied()).collect()
 }
 
 fn hex(id: &[u8]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_told_by_algorithm_and_size() {
+        let mut counts = Counts::default();
+        let streaming: Algorithm = "avx2+streaming".parse().unwrap();
+        counts.copied[usize::from(streaming.id())] = blockmem::Count { copies: 3, bytes: 9000 };
+        counts.by_size[3] = blockmem::Count { copies: 2, bytes: 4100 };
+        counts.by_size[4] = blockmem::Count { copies: 1, bytes: 4900 };
+        let told = serde_json::json!([by_algorithm(&counts), by_size(&counts)]);
+        let wanted = serde_json::json!([
+            {"avx2+streaming": {"copies": 3, "bytes": 9000}},
+            {"2048": {"copies": 2, "bytes": 4100}, "4096": {"copies": 1, "bytes": 4900}},
+        ]);
+        assert_eq!(told, wanted);
+    }
 }

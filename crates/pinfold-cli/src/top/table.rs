@@ -35,6 +35,7 @@ pub(super) fn render(view: &View, flows: &Flows, live: bool, width: Width) -> Ve
     }
     for (flow, endpoint) in all {
         lines.extend(endpoint_row(&layout, endpoint, &flow));
+        lines.extend(copies(&flow, live).iter().flat_map(|text| layout.below(text)));
         let mut peers: Vec<(Flow, &PeerStatus)> = endpoint
             .peers
             .iter()
@@ -94,6 +95,17 @@ fn numbers(flow: &Flow, queued: u64, held: u64, memory: u64) -> [String; 7] {
         bytes(held as f64),
         bytes(memory as f64),
     ]
+}
+
+/// What an endpoint copies by algorithms that are chosen.
+fn copies(flow: &Flow, live: bool) -> Option<String> {
+    let s = if live { "/s" } else { "" };
+    let bytes = |value: f64| format!("{}{s}", bytes(value));
+    let streamed = (flow.copied_streamed >= 0.5)
+        .then(|| format!(", {} of it streamed", bytes(flow.copied_streamed)));
+    let bulk =
+        || format!("copies: {} bulk{}", bytes(flow.copied_bulk), streamed.unwrap_or_default());
+    (flow.copied_bulk >= 0.5).then(bulk)
 }
 
 /// What goes between an endpoint and a peer beside messages, or by messages for handlers.
@@ -258,6 +270,16 @@ mod tests {
             ("0".into(), "8 B".into(), "4.10 KB".into())
         );
         assert!(count(u64::MAX as f64 * 1600.0).len() < 12);
+    }
+
+    #[test]
+    fn copies_are_told_by_kind() {
+        let flow =
+            |copied_bulk, copied_streamed| Flow { copied_bulk, copied_streamed, ..Flow::default() };
+        assert_eq!(copies(&flow(0.0, 0.0), false), None);
+        assert_eq!(copies(&flow(4096.0, 0.0), false).unwrap(), "copies: 4.10 KB bulk");
+        let text = copies(&flow(2e9, 3e8), true).unwrap();
+        assert_eq!(text, "copies: 2.00 GB/s bulk, 300 MB/s of it streamed");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
-use pinfold::{Path, Receipt, Refusal};
+use pinfold::{Path, Receipt, Refusal, blockmem::Algorithm};
 use serde::Serialize;
 
 use super::{failure::Failure, frame::Totals};
@@ -24,6 +24,9 @@ pub(super) struct Tally {
     taken: [Taken; Path::ALL.len()],
     copied_user: u64,
     copied_kernel: u64,
+    /// Of `copied_user`, by the algorithm of the largest part of each message, in the order of the
+    /// first.
+    copied_by: Vec<(Algorithm, u64)>,
     /// For how many messages a path was refused for a reason, in the order of the first.
     refused: Vec<(Path, Refusal, u64)>,
 }
@@ -43,6 +46,12 @@ impl Tally {
         taken.bytes += receipt.bytes;
         self.copied_user += receipt.copied_user;
         self.copied_kernel += receipt.copied_kernel;
+        if let Some(algorithm) = receipt.copied_by() {
+            match self.copied_by.iter_mut().find(|known| known.0 == algorithm) {
+                Some(known) => known.1 += receipt.copied_user,
+                None => self.copied_by.push((algorithm, receipt.copied_user)),
+            }
+        }
         for (path, why) in receipt.refusals() {
             match self.refused.iter_mut().find(|known| (known.0, known.1) == (path, why)) {
                 Some(known) => known.2 += 1,
@@ -78,6 +87,7 @@ struct SummaryJson<'a> {
     bytes_per_second: f64,
     paths: serde_json::Map<String, serde_json::Value>,
     copied_user: u64,
+    copied_by: serde_json::Map<String, serde_json::Value>,
     copied_kernel: u64,
     refused: Vec<RefusedJson<'a>>,
 }
@@ -122,8 +132,9 @@ impl Summary<'_> {
             }
         }
         line.push_str(&format!(
-            "; copied {} here, {} by the kernel",
+            "; copied {} here{}, {} by the kernel",
             HumanBytes(self.tally.copied_user),
+            self.mostly_by(),
             HumanBytes(self.tally.copied_kernel)
         ));
         for (path, why, messages) in &self.tally.refused {
@@ -143,6 +154,13 @@ impl Summary<'_> {
             }
         }
         line
+    }
+
+    /// The algorithm by which most was copied here, in words.
+    fn mostly_by(&self) -> String {
+        let most = self.tally.copied_by.iter().max_by_key(|(_, bytes)| *bytes);
+        let mostly = if self.tally.copied_by.len() > 1 { "mostly " } else { "" };
+        most.map(|(algorithm, _)| format!(" {mostly}by {algorithm}")).unwrap_or_default()
     }
 
     /// The receipt as one JSON object, with every refusal.
@@ -166,6 +184,12 @@ impl Summary<'_> {
                 .map(|(path, taken)| (path.name().to_owned(), serde_json::json!(taken)))
                 .collect(),
             copied_user: self.tally.copied_user,
+            copied_by: self
+                .tally
+                .copied_by
+                .iter()
+                .map(|(algorithm, bytes)| (algorithm.to_string(), (*bytes).into()))
+                .collect(),
             copied_kernel: self.tally.copied_kernel,
             refused: refused.collect(),
         };
@@ -222,7 +246,8 @@ mod tests {
         assert_eq!(
             line,
             "sent 3.00 MiB in 2 files (1 skipped), verified, in 0.500 s, 6.00 MiB/s; inline 40 B \
-             in 1 message; cma 2.00 MiB in 2 messages; copied 40 B here, 1.00 MiB by the kernel"
+             in 1 message; cma 2.00 MiB in 2 messages; copied 40 B here by libc, 1.00 MiB by the \
+             kernel"
         );
     }
 
@@ -244,6 +269,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_copied_most_is_named() {
+        let mut tally = Tally::default();
+        tally.add(&receipt(Path::Eager, 1000, 1000, 0));
+        tally.copied_by.push(("avx2+streaming".parse().unwrap(), 1 << 20));
+        tally.add(&receipt(Path::Eager, 1000, 2000, 0));
+        let line = summary(&tally).line();
+        assert!(line.contains("2.93 KiB here mostly by avx2+streaming,"), "{line}");
+        let json: serde_json::Value = serde_json::from_str(&summary(&tally).json()).unwrap();
+        let wanted = serde_json::json!({"libc": 3000, "avx2+streaming": 1 << 20});
+        assert_eq!(json["copied_by"], wanted);
+    }
+
+    #[test]
     fn json_has_every_number() {
         let mut tally = Tally::default();
         tally.add(&receipt(Path::Eager, 1000, 1000, 0));
@@ -257,6 +295,7 @@ mod tests {
         assert_eq!(json["paths"]["eager"]["bytes"], 1000);
         assert!(json["paths"].get("cma").is_none());
         assert_eq!(json["copied_user"], 1000);
+        assert_eq!(json["copied_by"], serde_json::json!({"libc": 1000}));
         assert_eq!(json["bytes_per_second"], (6 << 20) as f64);
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{Algorithm, Done, Handler, Hints, InForce, Reader, Site, Tally};
 
 /// Shorter copies go in line: to choose would take a good part of what they take.
-const SHORT: usize = 2 << 10;
+pub(crate) const BULK: usize = 2 << 10;
 
 /// Where copies of one kind are made.
 pub(crate) struct Copier {
@@ -54,7 +54,7 @@ impl Copier {
         to: *mut u8,
         len: usize,
     ) -> Option<Done> {
-        if len < SHORT {
+        if len < BULK {
             // SAFETY: as the caller promised.
             unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
             return None;
@@ -70,7 +70,7 @@ impl Copier {
     /// As for [`Copier::copy`].
     #[inline]
     pub(crate) unsafe fn copy_untimed(&mut self, from: *const u8, to: *mut u8, len: usize) {
-        if len < SHORT {
+        if len < BULK {
             // SAFETY: as the caller promised.
             return unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
         }

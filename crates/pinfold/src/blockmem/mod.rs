@@ -16,6 +16,7 @@ pub mod engine;
 mod facts;
 mod handler;
 mod in_force;
+mod largest;
 mod machine;
 mod plan;
 mod probe;
@@ -24,13 +25,15 @@ pub mod table;
 mod tune;
 pub mod tuned;
 
-pub(crate) use copier::Copier;
+pub(crate) use copier::{BULK, Copier};
 pub use facts::{CacheState, Reader};
+pub(crate) use handler::copy_for;
 pub use handler::{
     BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, InForce, Merged, Piece, SHORT,
     SIZES, Tally, copy, counts, merge, move_within, size_class, zero,
 };
 pub use in_force::{TooLate, insist, plan};
+pub(crate) use largest::Largest;
 pub use machine::Machine;
 pub use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 pub use plan::{Block, Origin, Plan};

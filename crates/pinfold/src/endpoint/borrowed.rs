@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
+    blockmem::Largest,
     route::Why,
     wire::{
         active::{Label, Verb},
@@ -67,7 +68,7 @@ pub(crate) fn send(shared: &Arc<Shared>, peer: PeerId, tag: u64, data: &[u8]) ->
         && engine.send_at_once(peer, tag, memory)
     {
         drop(engine);
-        return Ok(Receipt::copied(Path::Inline, data.len() as u64, Why::NOT_ASKED));
+        return Ok(Receipt::copied(Path::Inline, data.len() as u64, Why::NOT_ASKED, Largest::NONE));
     }
     send_part(shared, peer, tag, memory)
 }
@@ -82,7 +83,12 @@ pub(crate) fn call(shared: &Arc<Shared>, peer: PeerId, id: u32, data: &[u8]) -> 
             None => shared.enter()?.call_at_once(peer, label, short),
         };
         if gone {
-            return Ok(Receipt::copied(Path::Inline, data.len() as u64, Why::NOT_ASKED));
+            return Ok(Receipt::copied(
+                Path::Inline,
+                data.len() as u64,
+                Why::NOT_ASKED,
+                Largest::NONE,
+            ));
         }
     }
     // SAFETY: borrowed until the operation has ended, below.
@@ -115,7 +121,7 @@ pub(crate) fn send_now(
         // Another thread than the owner's.
         None => shared.enter().ok()?.send_quick(peer, tag, memory, chosen),
     };
-    sent.map(|Sent { path, why }| Receipt::copied(path, memory.len(), why))
+    sent.map(|Sent { path, why, by }| Receipt::copied(path, memory.len(), why, by))
 }
 
 /// Sends `data` by `path` and no other.

@@ -513,9 +513,13 @@ impl Endpoint {
         self.shared().enter().map(counters).unwrap_or_default()
     }
 
-    /// Its copies at user level of 2 KiB and more, by algorithm and by size. In a forked child: none.
+    /// Its copies at user level of 2 KiB and more, by algorithm and by size: of messages, by one-sided
+    /// operations on regions of peers, and out of views. In a forked child: none.
+    ///
+    /// Memory that other threads of this process may reach at the same time is copied word by word,
+    /// and not counted: its own regions, buffers of shared arenas.
     pub fn copies(&self) -> crate::blockmem::Counts {
-        self.shared().enter().map(|engine| engine.core.copies.counts()).unwrap_or_default()
+        self.shared().enter().map(|engine| engine.core.copies()).unwrap_or_default()
     }
 
     /// Closes the endpoint now; all that waits on it ends with [`Error::Closed`]. In a forked

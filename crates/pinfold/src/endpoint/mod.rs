@@ -5,6 +5,7 @@
 
 mod active;
 mod answer;
+mod aside;
 mod borrowed;
 mod buffers;
 mod builder;
@@ -39,7 +40,7 @@ pub use handle::Endpoint;
 pub use handoff::{Gift, Handoff, ViewRequest};
 pub use matching::{Source, TagMatch};
 pub use message::{Message, Received};
-pub use region::{AtomicWord, Region, RegionKey, RemoteRegion, Rights};
+pub use region::{AtomicWord, Region, RegionKey, RegionRequest, RemoteRegion, Rights};
 pub use reply::Reply;
 pub use request::{MessageRequest, RecvRequest, SendRequest};
 pub use scope::{Scope, ScopedRecv, ScopedSend};

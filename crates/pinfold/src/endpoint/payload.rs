@@ -7,6 +7,7 @@
 use std::{any::Any, sync::Arc};
 
 use super::{
+    aside::Purpose,
     buffers::OwnedBuf,
     engine::{active::Act, calling::Short, peer::MESSAGE_COST},
     scatter::{Part, Scatter},
@@ -24,7 +25,8 @@ pub(super) trait Payload {
     /// What there is of it, before it is kept, if it is short enough to go at once.
     fn short(&self) -> Option<Short>;
 
-    fn into_buf(self) -> Self::Buf;
+    /// It, to be kept.
+    fn into_buf(self, shared: &Shared) -> Self::Buf;
 }
 
 /// The caller's, to be copied if it has to be kept.
@@ -37,8 +39,14 @@ impl Payload for Borrowed<'_> {
         Short::of(self.0)
     }
 
-    fn into_buf(self) -> Vec<u8> {
-        self.0.to_vec()
+    fn into_buf(self, shared: &Shared) -> Vec<u8> {
+        let len = self.0.len();
+        let mut kept = Vec::with_capacity(len);
+        // SAFETY: the one is borrowed, the other has room for as much and is new.
+        unsafe { shared.copy_aside(Purpose::PAYLOAD, self.0.as_ptr(), kept.as_mut_ptr(), len) };
+        // SAFETY: so many have been written.
+        unsafe { kept.set_len(len) };
+        kept
     }
 }
 
@@ -55,14 +63,14 @@ impl<B: OwnedBuf> Payload for Owned<B> {
         Short::of_part(unsafe { Part::new(ptr.cast_mut(), len) })
     }
 
-    fn into_buf(self) -> B {
+    fn into_buf(self, _: &Shared) -> B {
         self.0
     }
 }
 
 /// Moves a payload to where it stays: its bytes, and what has to be kept as long as they are used.
-pub(super) fn keep(payload: impl Payload) -> (Scatter, Box<dyn Any + Send>) {
-    let kept = Box::new(Kept(payload.into_buf()));
+pub(super) fn keep(shared: &Shared, payload: impl Payload) -> (Scatter, Box<dyn Any + Send>) {
+    let kept = Box::new(Kept(payload.into_buf(shared)));
     let (ptr, len) = kept.0.bytes();
     // SAFETY: `OwnedBuf` keeps the bytes in place. Whoever is given both posts an operation and has
     // the engine keep the buffer until that has ended, or posts none.
@@ -83,7 +91,7 @@ pub(super) fn say(
         return Ok(());
     }
     // Outside the engine: what a buffer does is the user's code.
-    let (memory, buffer) = keep(payload);
+    let (memory, buffer) = keep(shared, payload);
     let mut engine = shared.enter()?;
     let bytes = MESSAGE_COST + memory.len();
     let key = engine.post_active(to, label, memory)?;

@@ -92,7 +92,7 @@ fn post_request(
     }
     drop(engine);
     // Outside the engine: what a buffer does is the user's code.
-    let (memory, buffer) = keep(payload);
+    let (memory, buffer) = keep(shared, payload);
     let mut engine = shared.enter()?;
     let bytes = MESSAGE_COST + memory.len();
     match engine.post_active(peer, label, memory) {

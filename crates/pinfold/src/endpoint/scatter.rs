@@ -273,28 +273,26 @@ impl Scatter {
 
     /// Copies `bytes` to `at..`, as much as there is room for.
     #[inline]
-    pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> u64 {
+    pub(crate) fn write(&self, copier: &mut Copier, at: u64, bytes: &[u8]) -> u64 {
         if let [part] = self.parts.as_slice() {
             let room = part.len.saturating_sub(at as usize);
             let len = bytes.len().min(room);
             if len > 0 {
                 // SAFETY: as below; `at + len` is inside the one part.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), part.ptr.add(at as usize), len);
-                }
+                unsafe { copier.copy(bytes.as_ptr(), part.ptr.add(at as usize), len) };
             }
             return len as u64;
         }
-        self.write_parts(at, bytes)
+        self.write_parts(copier, at, bytes)
     }
 
     #[cold]
-    fn write_parts(&self, at: u64, bytes: &[u8]) -> u64 {
+    fn write_parts(&self, copier: &mut Copier, at: u64, bytes: &[u8]) -> u64 {
         let copied = self.each(at, bytes.len() as u64, |part, done| {
             let from = &bytes[done as usize..][..part.len];
             // SAFETY: writable by the invariant, in bounds by `each`; the caller's buffer and
             // `bytes`, which the library owns, never overlap.
-            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), part.ptr, part.len) };
+            unsafe { copier.copy(from.as_ptr(), part.ptr, part.len) };
             Ok::<(), Infallible>(())
         });
         copied.unwrap_or_else(|never| match never {})

@@ -6,13 +6,7 @@
 //! operation posted in it has ended. The scope keeps their keys itself, so leaking a handle
 //! changes nothing.
 
-use std::{
-    cell::RefCell,
-    collections::VecDeque,
-    marker::PhantomData,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
-};
+use std::{cell::RefCell, collections::VecDeque, marker::PhantomData, sync::Arc};
 
 use super::{
     borrowed,
@@ -25,7 +19,7 @@ use super::{
     scatter::Part,
     shared::Shared,
 };
-use crate::{Error, PeerId, Receipt, Result};
+use crate::{Error, PeerId, Receipt, Result, scoped};
 
 /// Where operations on borrowed memory live; see [`Endpoint::scope`](crate::Endpoint::scope).
 pub struct Scope<'scope, 'env: 'scope> {
@@ -47,28 +41,16 @@ pub(crate) fn run<'env, R>(
         _scope: PhantomData,
         _env: PhantomData,
     };
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-    let unwinding = result.is_err();
-    let open = scope.open.take();
-    // A second panic, in here, would let the caller's memory go while it is used.
-    let bomb = AbortOnDrop;
-    for key in open {
-        let shared = &scope.shared;
-        if let Ok(mut engine) = shared.enter() {
-            engine.end_of_scope(key, unwinding);
+    let end = |unwinding| {
+        for key in scope.open.take() {
+            let shared = &scope.shared;
+            if let Ok(mut engine) = shared.enter() {
+                engine.end_of_scope(key, unwinding);
+            }
+            let _ = shared.wait_done(key, None);
         }
-        let _ = shared.wait_done(key, None);
-    }
-    std::mem::forget(bomb);
-    result.unwrap_or_else(|panic| resume_unwind(panic))
-}
-
-struct AbortOnDrop;
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        std::process::abort();
-    }
+    };
+    scoped::run(|| f(&scope), end)
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {

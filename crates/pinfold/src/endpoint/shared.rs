@@ -18,6 +18,7 @@ use pinfold_sys::{
 
 use super::{
     Endpoint,
+    aside::Aside,
     config::{Config, Progress},
     engine::Engine,
     handle::Owner,
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     owner: OnceLock<Weak<Owner>>,
     /// Whether handlers run on the thread that drives, and on no other.
     pub dedicated: bool,
+    /// Bulk copies outside the engine.
+    pub aside: Arc<Aside>,
 }
 
 impl Shared {
@@ -67,7 +70,9 @@ impl Shared {
             Epoll::new().map_err(|error| Error::os("epoll_create", "the endpoint", error))?;
         pollable.add(&*epoll, 0, Interest::Read).map_err(failed)?;
         pollable.add(&engine.links.bell, 1, Interest::Read).map_err(failed)?;
+        let aside = Arc::clone(&engine.core.aside);
         Ok(Arc::new(Shared {
+            aside,
             engine: BiasedLock::new(engine),
             fork,
             epoll,

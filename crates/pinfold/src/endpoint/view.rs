@@ -17,6 +17,7 @@ use std::{
 };
 
 use super::{
+    aside::Purpose,
     engine::{
         maps::{Held, Loan},
         op::{Arrived, Bytes},
@@ -145,8 +146,9 @@ impl<'a> View<'a> {
     /// [`Error::Forked`].
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         let at = self.range(offset, into.len())?;
+        let (to, len) = (into.as_mut_ptr(), into.len());
         // SAFETY: readable for so many bytes, by `range`; `into` is memory of this process's own.
-        unsafe { std::ptr::copy_nonoverlapping(at, into.as_mut_ptr(), into.len()) };
+        unsafe { self.shared.copy_aside(Purpose::VIEW, at, to, len) };
         self.confirm()
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Path, Refusal, refusal::Code};
+use crate::blockmem::{Algorithm, Largest};
 
 /// How one operation was done: the path, what was copied and by whom, and why each other path
 /// was refused.
@@ -22,7 +23,11 @@ pub struct Receipt {
     /// Bytes copied by the kernel in calls of this process.
     pub copied_kernel: u64,
     why: Why,
+    by: Largest,
 }
+
+// It is returned for every message: well within a cache line.
+const _: () = assert!(size_of::<Receipt>() == 40);
 
 /// Why each path that was not taken was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +40,14 @@ impl Why {
 impl Receipt {
     /// A receipt for `bytes` over `path`, nothing copied yet.
     pub const fn new(path: Path, bytes: u64) -> Receipt {
-        Receipt { path, bytes, copied_user: 0, copied_kernel: 0, why: Why::NOT_ASKED }
+        Receipt {
+            path,
+            bytes,
+            copied_user: 0,
+            copied_kernel: 0,
+            why: Why::NOT_ASKED,
+            by: Largest::NONE,
+        }
     }
 
     /// A receipt for `bytes` over `path`, each copied once at user level.
@@ -43,8 +55,22 @@ impl Receipt {
     /// Made of its parts where it is returned: to copy a receipt that was just written would wait
     /// for all stores before it, those to memory that the peer looks at among them.
     #[inline(always)]
-    pub(crate) const fn copied(path: Path, bytes: u64, why: Why) -> Receipt {
-        Receipt { path, bytes, copied_user: bytes, copied_kernel: 0, why }
+    pub(crate) const fn copied(path: Path, bytes: u64, why: Why, by: Largest) -> Receipt {
+        Receipt { path, bytes, copied_user: bytes, copied_kernel: 0, why, by }
+    }
+
+    /// By what algorithm this process copied the bytes, or the largest part of them. `None`: it copied
+    /// none at user level.
+    ///
+    /// Parts of less than 2 KiB count as the C library's, [`Algorithm::LIBC`].
+    pub const fn copied_by(&self) -> Option<Algorithm> {
+        if self.copied_user > 0 { Some(self.by.algorithm()) } else { None }
+    }
+
+    /// Takes note of how some more of its bytes were copied.
+    #[inline]
+    pub(crate) const fn note_copies(&mut self, by: Largest) {
+        self.by = self.by.and(by);
     }
 
     /// Why the other paths were not taken.
@@ -80,11 +106,11 @@ impl Receipt {
 
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} bytes by {}, {} copied here, {} copied by the kernel",
-            self.bytes, self.path, self.copied_user, self.copied_kernel
-        )?;
+        write!(f, "{} bytes by {}, {} copied here", self.bytes, self.path, self.copied_user)?;
+        if let Some(algorithm) = self.copied_by() {
+            write!(f, " by {algorithm}")?;
+        }
+        write!(f, ", {} copied by the kernel", self.copied_kernel)?;
         for (path, why) in self.refusals() {
             write!(f, "; not {path}: {why}")?;
         }

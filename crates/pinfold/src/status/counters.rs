@@ -79,9 +79,11 @@ pub struct Counters {
     pub received: [PathCount; Path::ALL.len()],
     /// Bytes this process copied at user level.
     pub copied_user: u64,
-    /// Those of them for which an algorithm was chosen: in parts of 2 KiB and more.
+    /// Bytes for whose copy an algorithm was chosen, in parts of 2 KiB and more: those of
+    /// `copied_user`, and what one-sided operations wrote and read and what was copied out of views,
+    /// which are not in `copied_user`.
     pub copied_bulk: u64,
-    /// Those of them that were stored past the caches.
+    /// Those of `copied_bulk` that were stored past the caches.
     pub copied_streamed: u64,
     /// Bytes the kernel copied in calls of this process.
     pub copied_kernel: u64,
@@ -165,10 +167,13 @@ impl Counters {
         header: &Header<u64>,
         records: impl Iterator<Item = PeerCounters>,
     ) -> Counters {
+        let (maker, others) = (&header.aside_by_maker, &header.aside_by_others);
+        // A stranger's page may say anything.
+        let sum = |of: u64, parts: [u64; 2]| parts.into_iter().fold(of, u64::wrapping_add);
         let mut all = Counters {
             copied_user: header.copied_user,
-            copied_bulk: header.copied_bulk,
-            copied_streamed: header.copied_streamed,
+            copied_bulk: sum(header.copied_bulk, [maker.bulk, others.bulk]),
+            copied_streamed: sum(header.copied_streamed, [maker.streamed, others.streamed]),
             copied_kernel: header.copied_kernel,
             sleeps: header.sleeps,
             peers_joined: header.peers_joined,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::{
     Counters, PeerCounters, Problem, State,
     layout::{
-        FILE_BYTES, FIRST, Header, MAGIC, Record, Text, VERSION, record_at, records_in, state,
+        CountWords, FILE_BYTES, FIRST, Header, MAGIC, Record, Text, VERSION, record_at, records_in,
+        state,
     },
     page::{Foreign, plain},
     publish::credit_cost,
@@ -14,6 +15,7 @@ use super::{
 };
 use crate::{
     Path, PathSet, Refusal,
+    blockmem::{Count, Counts},
     sync::{Ordering, seqlock},
 };
 
@@ -98,7 +100,17 @@ impl Copy {
             mapped_bytes_max: header.mapped_bytes_max,
             arena_files: 0,
             arena_bytes: 0,
+            copies: copies(header),
         }
+    }
+}
+
+fn copies(header: &Header<u64>) -> Counts {
+    let count = |words: &CountWords<u64>| Count { copies: words.copies, bytes: words.bytes };
+    Counts {
+        copied: header.copied.each_ref().map(count),
+        by_size: header.by_size.each_ref().map(count),
+        ..Counts::default()
     }
 }
 

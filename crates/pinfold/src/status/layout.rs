@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! 0      the header: who it is, how it is, what it has done
-//! 512    record 0: what was exchanged with peers that are gone
-//! 1344   record 1: ...with peers that found no record
-//! 2176   a record for each other peer
+//! 1408   record 0: what was exchanged with peers that are gone
+//! 2240   record 1: ...with peers that found no record
+//! 3072   a record for each other peer
 //! ```
 //!
 //! The same structs serve both sides: of atomics in the page itself ([`AtomicU64`]), of plain
@@ -14,7 +14,10 @@
 
 use zerocopy::FromBytes;
 
-use crate::Path;
+use crate::{
+    Path,
+    blockmem::{Algorithm, SIZES},
+};
 
 /// The name of the memfd, by which it is found.
 pub(super) const NAME: &str = "pinfold-status";
@@ -25,7 +28,7 @@ pub(super) const ARENA_LINK: &str = "/memfd:pinfold-arena (deleted)";
 
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"PINFSTAT");
 /// The layout, and what the numbers mean. Another set of paths is another version.
-pub(super) const VERSION: u64 = 2 << 8 | Path::ALL.len() as u64;
+pub(super) const VERSION: u64 = 3 << 8 | Path::ALL.len() as u64;
 
 /// Bytes of the file; those that nobody touches take no memory.
 pub(super) const FILE_BYTES: usize = 1408 << 10;
@@ -64,7 +67,7 @@ pub(super) const COUNTERS: usize = 4 * PATHS_MAX + 24;
 
 const _: () = assert!(COUNTERS == std::mem::offset_of!(Record<u64>, queued) / 8);
 const _: () = assert!(Path::ALL.len() <= PATHS_MAX);
-const _: () = assert!(size_of::<Header<u64>>() == 512);
+const _: () = assert!(size_of::<Header<u64>>() == 1408);
 const _: () = assert!(size_of::<Record<u64>>() == 832);
 const _: () = assert!(std::mem::offset_of!(Record<u64>, by_others) % 64 == 0);
 const _: () = assert!(COUNTERS.is_multiple_of(8) && RECORDS_AT.is_multiple_of(64));
@@ -174,7 +177,34 @@ pub(crate) struct Header<W> {
     /// Of `copied_user`: those for which an algorithm was chosen, and of them the streamed ones.
     pub copied_bulk: W,
     pub copied_streamed: W,
-    pub(super) spare: [W; 11],
+    /// The same of what is copied without the endpoint's lock: by the thread that made it, and by all
+    /// others.
+    pub(super) aside_by_maker: BulkWords<W>,
+    pub(super) aside_by_others: BulkWords<W>,
+    pub(super) spare: [W; 7],
+
+    // Put down now and then.
+    /// Copies for which an algorithm was chosen, by its number, and by size.
+    pub(super) copied: [CountWords<W>; Algorithm::COUNT],
+    pub(super) by_size: [CountWords<W>; SIZES],
+    pub(super) more_spare: [W; 2],
+}
+
+/// Copies and their bytes.
+#[derive(FromBytes)]
+#[repr(C)]
+pub(super) struct CountWords<W> {
+    pub copies: W,
+    pub bytes: W,
+}
+
+/// Bytes for whose copy an algorithm was chosen.
+#[derive(FromBytes)]
+#[repr(C)]
+pub(crate) struct BulkWords<W> {
+    pub bulk: W,
+    /// Of them those that went past the caches.
+    pub streamed: W,
 }
 
 /// A peer, or several together.

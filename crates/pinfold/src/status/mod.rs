@@ -34,7 +34,7 @@ pub use self::{
 pub(crate) use self::{
     layout::{flags, state},
     publish::{Identity, Introduction, PeerRecord, Status},
-    tallies::Tallies,
+    tallies::{AsideWords, Tallies},
 };
 
 /// What one unexpected message costs beside its bytes: the receiver's bookkeeping for it.

@@ -16,10 +16,11 @@ use super::{
     Counters, MESSAGE_COST, PeerCounters, Tally,
     layout::{COUNTERS, FIRST, GONE, Header, MAGIC, REST, Record, Text, VERSION},
     page::{Kept, Page},
-    tallies::Tallies,
+    tallies::{AsideWords, Tallies},
 };
 use crate::{
     Path, PathSet, PeerId, Refusal,
+    blockmem::Counts,
     sync::{AtomicU64, Ordering, biased::this_thread, fence, seqlock},
 };
 
@@ -181,6 +182,20 @@ impl Status {
         match self.slots.get(id.index as usize) {
             Some(Some(slot)) if slot.owner == id => Some(Tallies::new(&slot.lent, self.maker)),
             _ => None,
+        }
+    }
+
+    /// Where copies count that are made without the endpoint's lock.
+    pub(crate) fn aside(&self) -> AsideWords {
+        AsideWords(self.header.clone())
+    }
+
+    /// Puts down what was copied, by algorithm and by size.
+    pub(crate) fn note_copies(&self, counts: &Counts) {
+        let words = self.header.copied.iter().chain(&self.header.by_size);
+        for (words, count) in words.zip(counts.copied.iter().chain(&counts.by_size)) {
+            words.copies.set(count.copies);
+            words.bytes.set(count.bytes);
         }
     }
 

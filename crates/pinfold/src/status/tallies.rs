@@ -1,4 +1,4 @@
-//! Counters of what is done without the endpoint's lock: one-sided operations.
+//! Counters of what is done without the endpoint's lock: one-sided operations, and bulk copies.
 //!
 //! The thread that made the endpoint has words that nobody else writes, so it adds as cheaply as
 //! under the lock. All other threads share words, to which they add by a locked instruction. Records
@@ -6,7 +6,12 @@
 
 use std::sync::Arc;
 
-use super::{Tally, layout::OneSidedWords, publish::Lent};
+use super::{
+    Tally,
+    layout::{Header, OneSidedWords},
+    page::Kept,
+    publish::Lent,
+};
 use crate::sync::{AtomicU64, Ordering, biased::this_thread};
 
 /// Where operations on one peer's regions count.
@@ -53,6 +58,26 @@ impl Tallies {
             what(&self.lent.0.by_others, |word, more| {
                 word.fetch_add(more, Ordering::Relaxed);
             });
+        }
+    }
+}
+
+/// Where an endpoint's bulk copies count that are made without its lock.
+pub(crate) struct AsideWords(pub(super) Kept<Header<AtomicU64>>);
+
+impl AsideWords {
+    /// The thread that made the endpoint has copied so many bytes.
+    #[inline]
+    pub(crate) fn add_by_maker(&self, bytes: u64, streamed: bool) {
+        self.0.aside_by_maker.bulk.add(bytes);
+        self.0.aside_by_maker.streamed.add(if streamed { bytes } else { 0 });
+    }
+
+    /// Another thread has.
+    pub(crate) fn add_by_others(&self, bytes: u64, streamed: bool) {
+        self.0.aside_by_others.bulk.fetch_add(bytes, Ordering::Relaxed);
+        if streamed {
+            self.0.aside_by_others.streamed.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use super::{Counters, PeerCounters};
-use crate::{Path, PathSet, Refusal};
+use crate::{Path, PathSet, Refusal, blockmem::Counts};
 
 /// What was found in one look. Made by [`endpoints`](super::endpoints).
 #[derive(Clone, Debug, Default)]
@@ -102,6 +102,9 @@ pub struct EndpointStatus {
     pub arena_files: u64,
     /// Memory that those have, bytes.
     pub arena_bytes: u64,
+    /// What [`Endpoint::copies`](crate::Endpoint::copies) says, as it was at most some milliseconds
+    /// before the endpoint last looked around.
+    pub copies: Counts,
 }
 
 /// One peer of an endpoint.

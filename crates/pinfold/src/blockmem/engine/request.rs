@@ -198,7 +198,7 @@ where
         };
         // SAFETY: both borrows last until the buffers are taken, which is after the end. Nobody else
         // knows the box.
-        let ticket = unsafe { core.submit(work) };
+        let ticket = unsafe { core.submit(work.planned()) };
         Ok(CopyRequest { ticket, held: Some(held) })
     }
 }

@@ -6,12 +6,7 @@
 //! submitted in it has ended. The scope keeps their tickets itself, so leaking a handle changes
 //! nothing.
 
-use std::{
-    cell::RefCell,
-    marker::PhantomData,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
-};
+use std::{cell::RefCell, marker::PhantomData, sync::Arc};
 
 use super::{
     super::BlockError,
@@ -19,6 +14,7 @@ use super::{
     core::Core,
     request::{Cancelled, Ticket},
 };
+use crate::scoped;
 
 /// Where copies between borrowed memory live; see [`CopyEngine::scope`](super::CopyEngine::scope).
 pub struct CopyScope<'scope, 'env: 'scope> {
@@ -40,28 +36,18 @@ pub(super) fn run<'env, R>(
         _scope: PhantomData,
         _env: PhantomData,
     };
-    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-    // A second panic, in here, would let the caller's memory go while it is used.
-    let bomb = AbortOnDrop;
-    let open = scope.open.take();
-    if result.is_err() {
+    let end = |unwinding| {
+        let open = scope.open.take();
+        if unwinding {
+            open.iter().for_each(|ticket| {
+                ticket.cancel();
+            });
+        }
         open.iter().for_each(|ticket| {
-            ticket.cancel();
+            let _ = ticket.wait();
         });
-    }
-    open.iter().for_each(|ticket| {
-        let _ = ticket.wait();
-    });
-    std::mem::forget(bomb);
-    result.unwrap_or_else(|panic| resume_unwind(panic))
-}
-
-struct AbortOnDrop;
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        std::process::abort();
-    }
+    };
+    scoped::run(|| f(&scope), end)
 }
 
 impl<'scope, 'env> CopyScope<'scope, 'env> {
@@ -88,7 +74,7 @@ impl<'scope, 'env> CopyScope<'scope, 'env> {
 
     fn submit(&self, work: Work) -> ScopedCopy<'env> {
         // SAFETY: borrowed for `'env`, within which the copy ends: at the latest in `run`.
-        let ticket = unsafe { self.core.submit(work) };
+        let ticket = unsafe { self.core.submit(work.planned()) };
         let mut open = self.open.borrow_mut();
         // What has ended need not be kept.
         open.retain(|ticket| ticket.poll_end().is_none());

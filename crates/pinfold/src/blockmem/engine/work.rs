@@ -6,7 +6,7 @@
 
 use pinfold_sys::block;
 
-use super::super::Algorithm;
+use super::super::{Algorithm, Block, Reader, plan};
 
 /// A block to copy or to zero.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,23 @@ impl Work {
     /// The same by another algorithm, where a processor does it.
     pub const fn by(self, algorithm: Algorithm) -> Work {
         Work { algorithm, ..self }
+    }
+
+    /// The same by the algorithm that the plan of this process has for it. Another core reads it
+    /// next: who waits is not who copies.
+    pub fn planned(self) -> Work {
+        let (len, reader) = (self.len, Reader::OtherCore);
+        let to = self.to.addr();
+        let from = self.from().map_or(to, <*const u8>::addr);
+        let block = Block { len, from, to, reader, ..Block::default() };
+        let algorithm =
+            if self.from.is_null() { plan().pick_zero(&block) } else { plan().pick(&block) };
+        self.by(algorithm)
+    }
+
+    /// By which algorithm.
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
 
     /// Where the bytes are; `None` if they are zeros.

@@ -133,6 +133,32 @@ pub fn copy(to: &mut [u8], from: &[u8], reader: Reader) -> Result<Done, BlockErr
     }))
 }
 
+/// Copies `len` bytes for a part of this library that copies in many threads and without a lock; each
+/// thread learns for itself. Nothing is learnt, and the C library copies, in a thread that is about to
+/// end.
+///
+/// # Safety
+/// As for [`Handler::copy`].
+pub(crate) unsafe fn copy_for(
+    caller: Caller,
+    reader: Reader,
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
+) -> Done {
+    let done = locally(|local| {
+        let site = local.copies.site(caller, len);
+        let hints = Hints { reader, ..Hints::default() };
+        // SAFETY: as the caller promised.
+        learnt(site, |site| unsafe { local.handler.copy(site, hints, from, to, len) })
+    });
+    done.unwrap_or_else(|| {
+        // SAFETY: as the caller promised.
+        unsafe { std::ptr::copy(from, to, len) };
+        Done::by_libc(len)
+    })
+}
+
 /// Fills `to` with zeros, which `reader` reads next. As [`copy`].
 #[inline]
 #[track_caller]
@@ -204,7 +230,9 @@ fn learnt(site: &mut Site, copy: impl FnOnce(&mut Site) -> Done) -> Done {
     done
 }
 
-/// What [`copy`], [`zero`] and [`move_within`] did in this process, in all threads.
+/// What [`copy`], [`zero`] and [`move_within`] did in this process, in all threads, and what was copied
+/// outside the locks of endpoints: by one-sided operations and out of views.
+/// [`Endpoint::copies`](crate::Endpoint::copies) has the latter for one endpoint, beside its messages.
 pub fn counts() -> Counts {
     let threads = threads().lock();
     let mut counts = threads.gone.clone();

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use pinfold_sys::{block, clock};
 
+pub(crate) use self::api::copy_for;
 pub use self::{
     api::{BlockError, copy, counts, move_within, zero},
     merge::{Merged, Piece, merge},

@@ -6,10 +6,13 @@
 
 use std::{
     ops::AddAssign,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU16, AtomicU64, Ordering},
 };
 
-use super::{super::Stores, Algorithm, SHORT};
+use super::{
+    super::{Largest, Stores},
+    Algorithm, SHORT,
+};
 
 /// Classes of sizes: powers of two from 256 bytes to 64 MiB, and what is longer in the last.
 pub const SIZES: usize = 19;
@@ -79,6 +82,12 @@ struct Words {
 }
 
 impl Words {
+    /// The same where several threads may write.
+    fn add_with_others(&self, bytes: usize) {
+        self.copies.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
     /// A load and a store each, as cheap as for numbers that nobody else reads.
     #[inline(always)]
     fn add(&self, bytes: usize) {
@@ -101,6 +110,8 @@ pub struct Tally {
     zeroed: [Words; Algorithm::COUNT],
     by_size: [Words; SIZES],
     moved: Words,
+    /// The largest copy since somebody asked.
+    largest: AtomicU16,
 }
 
 impl Default for Tally {
@@ -110,15 +121,41 @@ impl Default for Tally {
             zeroed: std::array::from_fn(|_| Words::default()),
             by_size: std::array::from_fn(|_| Words::default()),
             moved: Words::default(),
+            largest: AtomicU16::new(Largest::NONE.to_word()),
         }
     }
 }
 
 impl Tally {
+    /// A copy was made. Other threads may count here at the same time, all of them by this.
+    pub(crate) fn copied_with_others(&self, algorithm: Algorithm, bytes: usize) {
+        self.copied[usize::from(algorithm.id())].add_with_others(bytes);
+        if let Some(class) = size_class(bytes) {
+            self.by_size[class].add_with_others(bytes);
+        }
+    }
+
+    /// A copy was made.
     #[inline]
-    pub(super) fn copied(&self, algorithm: Algorithm, bytes: usize) {
+    pub(crate) fn copied(&self, algorithm: Algorithm, bytes: usize) {
         self.copied[usize::from(algorithm.id())].add(bytes);
         self.sized(bytes);
+        let largest = Largest::from_word(self.largest.load(Ordering::Relaxed));
+        let now = largest.and(Largest::of(algorithm, bytes));
+        if now != largest {
+            self.largest.store(now.to_word(), Ordering::Relaxed);
+        }
+    }
+
+    /// The largest of the copies since this was asked last, for whom the one thread that counts has
+    /// just made them. Not those of [`Tally::copied_with_others`].
+    #[inline]
+    pub(crate) fn take_largest(&self) -> Largest {
+        let largest = Largest::from_word(self.largest.load(Ordering::Relaxed));
+        if largest != Largest::NONE {
+            self.largest.store(Largest::NONE.to_word(), Ordering::Relaxed);
+        }
+        largest
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use super::{
     core::Core,
     inbound::{bytes_of, check_first},
     op::{Arrived, Bytes, Done, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
-    peer::{Inbound, MESSAGE_COST, Peer, Sink},
+    peer::{Came, Inbound, MESSAGE_COST, Peer, Sink},
     queues::{Item, What},
 };
 use crate::{
@@ -168,7 +168,7 @@ impl Core {
             len,
             end: len,
             got: 0,
-            copied: 0,
+            came: Came::default(),
             offered: false,
             sink: Sink::Op(key),
             cost: 0,

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     PeerId, Result,
-    endpoint::matching::Matcher,
+    blockmem::{BULK, Copier, Largest},
+    endpoint::{aside::Aside, matching::Matcher},
     link::shm::budget::Budget,
     route::CostModel,
     status::{Status, Tally},
@@ -24,7 +25,7 @@ use crate::{
 /// A message nobody had asked for when it came.
 pub(crate) enum Unexpected {
     /// All of it is here.
-    Whole { bytes: Bytes, cost: u64, inline: bool },
+    Whole { bytes: Bytes, cost: u64, inline: bool, by: Largest },
     /// It is coming in as stream `sid`.
     Arriving { sid: u32, len: u64 },
     /// It is in its sender's memory.
@@ -57,6 +58,10 @@ pub(crate) struct Core {
     pub active: Queues,
     /// Bulk copies, by algorithm and size.
     pub copies: Arc<crate::blockmem::Tally>,
+    /// Those outside the lock.
+    pub aside: Arc<Aside>,
+    /// Copies of messages that were stored until they were asked for.
+    pub store: Copier,
     pub model: &'static CostModel,
     pub strict: bool,
 }
@@ -68,6 +73,12 @@ impl Core {
         if !self.ops.settled.is_empty() || !self.ops.answered.is_empty() {
             self.settle();
         }
+    }
+
+    /// How `bytes` bytes were copied under the lock just now: the largest part of them.
+    #[inline]
+    pub(crate) fn copied_by(&self, bytes: u64) -> Largest {
+        if bytes < BULK as u64 { Largest::NONE } else { self.copies.take_largest() }
     }
 
     /// Sends an answer: at once if there is room and nothing waits before it, else queued.

@@ -14,7 +14,7 @@ use super::{
     core::Core,
     maps::Loan,
     op::{Arrived, Bytes, OpKey, RecvStage, There},
-    peer::{Inbound, Peer, Sink},
+    peer::{Came, Inbound, Peer, Sink},
 };
 use crate::{
     Error, Path, Receipt,
@@ -108,7 +108,7 @@ impl Core {
         }
         if want == 0 {
             self.fin(peer, sid, 0, 0, By::Kernel);
-            self.complete(key, peer, (tag, len), 0, offered);
+            self.complete(key, peer, (tag, len), Came::default(), offered);
             return Ok(());
         }
         self.begin_stream(peer, key, sid, (tag, len), want, offered)
@@ -134,7 +134,7 @@ impl Core {
             len,
             end: want,
             got: 0,
-            copied: 0,
+            came: Came::default(),
             offered,
             sink: Sink::Op(key),
             cost: 0,

@@ -10,11 +10,12 @@ use super::{
     active::not_fetched,
     core::{Core, Unexpected},
     op::{Arrived, Bytes, Copied, Done, OpKey, RecvStage, SendStage},
-    peer::{Inbound, MESSAGE_COST, Peer, Sink},
+    peer::{Came, Inbound, MESSAGE_COST, Peer, Sink},
     returns,
 };
 use crate::{
     Error, Path, Receipt, Received, Refusal,
+    blockmem::Largest,
     failpoint::{self, Point},
     link::shm::ring::Violation,
     status::Tally,
@@ -111,7 +112,11 @@ impl Core {
             None => {
                 self.owe(peer, cost)?;
                 let bytes = Bytes::from_slice(bytes);
-                self.matcher.keep(peer.id, tag, Unexpected::Whole { bytes, cost, inline: true });
+                self.matcher.keep(
+                    peer.id,
+                    tag,
+                    Unexpected::Whole { bytes, cost, inline: true, by: Largest::NONE },
+                );
                 self.wakes.any = true;
             }
         }
@@ -133,7 +138,8 @@ impl Core {
             receipt.bytes = len;
             Some(Box::new(Bytes::from_slice(bytes)))
         } else {
-            receipt.bytes = op.memory.write(0, bytes);
+            receipt.bytes = op.memory.write(&mut self.store, 0, bytes);
+            receipt.note_copies(self.copied_by(receipt.bytes));
             None
         };
         receipt.copied_user += receipt.bytes;
@@ -178,8 +184,8 @@ impl Core {
             }
         };
         let started = if len >= SPEED_FROM { clock::ticks() } else { 0 };
-        let (end, got, copied, offered, lap) = (len, 0, 0, false, None);
-        let stream = Inbound { sid, tag, len, end, got, copied, offered, sink, cost, started, lap };
+        let (end, got, came, offered, lap) = (len, 0, Came::default(), false, None);
+        let stream = Inbound { sid, tag, len, end, got, came, offered, sink, cost, started, lap };
         self.take_piece(peer, stream, piece)
     }
 
@@ -206,14 +212,15 @@ impl Core {
         match &mut stream.sink {
             Sink::Op(key) => {
                 if let Some(op) = self.ops.recv_mut(*key) {
-                    stream.copied += op.memory.drain(&mut peer.rx, piece, stream.got)?;
+                    stream.came.copied += op.memory.drain(&mut peer.rx, piece, stream.got)?;
                 }
             }
             Sink::Keep(_, kept) => {
                 append(peer, kept, piece)?;
-                stream.copied += u64::from(piece.len);
+                stream.came.copied += u64::from(piece.len);
             }
         }
+        stream.came.by = stream.came.by.and(self.copied_by(piece.len.into()));
         stream.got += u64::from(piece.len);
         if stream.got < stream.end {
             peer.inbound.push(stream);
@@ -224,34 +231,36 @@ impl Core {
         }
         self.measure(peer, &stream);
         self.copied(peer, stream.sid);
-        let (tag, len, copied) = (stream.tag, stream.len, stream.copied);
+        let (tag, len, came) = (stream.tag, stream.len, stream.came);
         match stream.sink {
-            Sink::Op(key) => self.complete(key, peer, (tag, len), copied, stream.offered),
+            Sink::Op(key) => self.complete(key, peer, (tag, len), came, stream.offered),
             Sink::Keep(key, kept) => {
                 if let Some(entry) = self.matcher.unexpected_mut(key) {
                     let bytes = Bytes::from_vec(kept);
-                    *entry = Unexpected::Whole { bytes, cost: stream.cost, inline: false };
+                    let (cost, by) = (stream.cost, came.by);
+                    *entry = Unexpected::Whole { bytes, cost, inline: false, by };
                 }
             }
         }
         Ok(())
     }
 
-    /// Ends a receive whose bytes are all in its memory; `offered`: its sender took the message to be
-    /// mapped here.
+    /// Ends a receive whose bytes are all in its memory, some of them having been stored before;
+    /// `offered`: its sender took the message to be mapped here.
     pub(crate) fn complete(
         &mut self,
         key: OpKey,
         peer: &Peer,
         (tag, len): (u64, u64),
-        copied: u64,
+        Came { copied, stored, by }: Came,
         offered: bool,
     ) {
         let mut receipt = peer.receipt(Path::Eager, copied, len);
         if offered {
             receipt.refuse(Path::Mapped, Refusal::NotMapped);
         }
-        receipt.copied_user = copied;
+        receipt.copied_user = copied + stored;
+        receipt.note_copies(by);
         let bytes = self.own_bytes(key, copied);
         self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
     }
@@ -376,6 +385,7 @@ impl Core {
                 peer.two_way.fetch(op.started, clock::ticks());
             }
             op.receipt.took(path, why_not);
+            op.receipt.note_copies(copied.by);
             (op.receipt.copied_user, op.receipt.copied_kernel) = (copied.user, copied.kernel);
             peer.record.count_sent(path, len);
             self.status.copied_user.add(copied.user);
@@ -421,8 +431,9 @@ impl Core {
         if let Sink::Keep(_, kept) = std::mem::replace(&mut stream.sink, Sink::Op(key))
             && let Some(op) = self.ops.recv_mut(key)
         {
-            stream.copied = op.memory.write(0, &kept);
+            let (copied, stored) = (op.memory.write(&mut self.store, 0, &kept), kept.len() as u64);
             op.stage = RecvStage::Streaming { peer: peer.id };
+            stream.came = Came { copied, stored, by: stream.came.by.and(self.copied_by(copied)) };
         }
     }
 }

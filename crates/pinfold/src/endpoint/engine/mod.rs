@@ -62,9 +62,10 @@ use self::{
     regions::Regions,
     table::PeerTable,
 };
-use super::{config::Config, matching::Matcher, spin::SpinPolicy};
+use super::{aside::Aside, config::Config, matching::Matcher, spin::SpinPolicy};
 use crate::{
     Error, PeerId, Result,
+    blockmem::{Copier, Reader},
     failpoint::{self, Point},
     link::shm::budget::Budget,
     route,
@@ -131,6 +132,8 @@ impl Engine {
     pub(crate) fn new(mut config: Config, epoll: Arc<Epoll>) -> Result<Engine> {
         clock::ticks_per_us();
         let links = Links::open(&config, epoll)?;
+        let copies = Arc::default();
+        let status = note::status(&config, links.endpoint_id());
         let core = Core {
             matcher: Matcher::new(u64::from_ne_bytes(random()?)),
             ops: OpTable::default(),
@@ -143,10 +146,12 @@ impl Engine {
             gifts_out: 0,
             regions: Regions::default(),
             active: Queues::new(config.active_bytes_max, std::mem::take(&mut config.handlers)),
-            copies: Arc::default(),
+            store: Copier::new(Reader::Me, &copies),
+            copies,
+            aside: Arc::new(Aside::new(status.aside())),
             model: route::model(),
             strict: config.strict,
-            status: note::status(&config, links.endpoint_id()),
+            status,
         };
         Ok(Engine {
             grants: Budget::new(config.unexpected_bytes_max),

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     Path,
+    blockmem::Counts,
     endpoint::config::Config,
     status::{Identity, Introduction, Status, Tally, flags, state},
 };
@@ -77,11 +78,19 @@ impl Core {
 }
 
 impl Core {
+    /// What was copied by algorithms that were chosen, under the lock and beside it.
+    pub(crate) fn copies(&self) -> Counts {
+        let mut counts = self.copies.counts();
+        counts += &self.aside.counts();
+        counts
+    }
+
     /// Puts down what was copied by algorithms that were chosen.
     pub(crate) fn note_copies(&self) {
         let (bulk, streamed) = self.copies.copied_bytes();
         self.status.copied_bulk.set(bulk);
         self.status.copied_streamed.set(streamed);
+        self.status.note_copies(&self.copies());
     }
 }
 

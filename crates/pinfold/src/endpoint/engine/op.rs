@@ -12,6 +12,7 @@ use super::{
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     arena::Mapping,
+    blockmem::Largest,
     endpoint::{
         Gift,
         matching::PostedKey,
@@ -154,6 +155,7 @@ pub(crate) struct Copied {
     pub user: u64,
     /// Bytes by the kernel.
     pub kernel: u64,
+    pub by: Largest,
 }
 
 /// A receive, posted or matched.
@@ -209,6 +211,7 @@ pub(crate) struct Pull {
     pub offered: bool,
     /// Bytes this side has copied.
     pub copied: u64,
+    pub by: Largest,
     /// Ticks spent.
     pub started: u64,
     pub shared: Option<SharedPull>,

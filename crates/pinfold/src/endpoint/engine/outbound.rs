@@ -345,19 +345,49 @@ impl Core {
 
     /// Writes pieces while there is room for them.
     fn stream(&mut self, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result<Step, Violation> {
+        let SendStage::Streaming { end, .. } = op.stage else { return Ok(Step::Announced) };
+        let len = op.memory.len();
+        let all_out = self.write_pieces(peer, key, op)?;
+        op.receipt.note_copies(self.copied_by(len));
+        if !all_out {
+            return Ok(Step::Stuck);
+        }
+        if len >= LEARN_FROM {
+            peer.learn_eager(len, op.started);
+        }
+        let why_not = match op.receipt.path {
+            // An inline message comes this way only when credit is short.
+            Path::Inline => Refusal::NoCredit,
+            Path::Mapped => Refusal::NotMapped,
+            _ => Refusal::Declined,
+        };
+        op.receipt.took(Path::Eager, why_not);
+        op.receipt.copied_user = end;
+        peer.record.count_sent(Path::Eager, len);
+        self.status.copied_user.add(end);
+        Ok(Step::Ended(Ok(op.receipt)))
+    }
+
+    /// The same; whether all of them are out.
+    fn write_pieces(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        op: &mut SendOp,
+    ) -> Result<bool, Violation> {
         let sid = op.sid(key);
         let SendStage::Streaming { at, end, announced, cut } = &mut op.stage else {
-            return Ok(Step::Announced);
+            return Ok(true);
         };
         let (len, part_len) = (op.memory.len(), op.memory.part_len());
         let Cut { stride, lap } = *cut.get_or_insert_with(|| peer.tx.cut(*end, part_len));
         let mut first = *at == 0 && !*announced;
         while first || *at < *end {
             if !peer.tx.has_room(&mut self.lane_budget)? {
-                return Ok(Step::Stuck);
+                return Ok(false);
             }
             let Some(mut piece) = self.lend(peer, piece_len(*at, *end, stride))? else {
-                return Ok(Step::Stuck);
+                return Ok(false);
             };
             op.memory.fill(&mut peer.tx, &mut piece, *at)?;
             if *at == 0 && lap != 0 {
@@ -381,19 +411,6 @@ impl Core {
                 self.ring(peer);
             }
         }
-        if len >= LEARN_FROM {
-            peer.learn_eager(len, op.started);
-        }
-        let why_not = match op.receipt.path {
-            // An inline message comes this way only when credit is short.
-            Path::Inline => Refusal::NoCredit,
-            Path::Mapped => Refusal::NotMapped,
-            _ => Refusal::Declined,
-        };
-        op.receipt.took(Path::Eager, why_not);
-        op.receipt.copied_user = *end;
-        peer.record.count_sent(Path::Eager, len);
-        self.status.copied_user.add(*end);
-        Ok(Step::Ended(Ok(op.receipt)))
+        Ok(true)
     }
 }

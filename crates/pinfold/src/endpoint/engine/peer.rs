@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Gone, PathSet, PeerId, Receipt,
-    blockmem::{Copier, Reader, Tally},
+    blockmem::{Copier, Largest, Reader, Tally},
     endpoint::matching::UnexpectedKey,
     link::{
         local::{Established, Side},
@@ -65,8 +65,7 @@ pub(crate) struct Inbound {
     pub end: u64,
     /// Bytes that have come.
     pub got: u64,
-    /// Bytes copied to where they belong.
-    pub copied: u64,
+    pub came: Came,
     /// Whether the sender took it to be mapped here.
     pub offered: bool,
     pub sink: Sink,
@@ -75,6 +74,16 @@ pub(crate) struct Inbound {
     pub started: u64,
     /// By which number the sender asked what it takes from the first piece on, and when that came.
     pub lap: Option<(u8, u64)>,
+}
+
+/// What was copied of an inbound message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Came {
+    /// Bytes copied to where they belong.
+    pub copied: u64,
+    /// Those of them that were stored before.
+    pub stored: u64,
+    pub by: Largest,
 }
 
 /// Where the pieces of an inbound message go.

@@ -116,7 +116,7 @@ impl Engine {
         let (peers, core) = (&mut self.peers, &mut self.core);
         let peer = peers.get_mut(id);
         match (unexpected, peer) {
-            (Unexpected::Whole { bytes, cost, inline }, peer) => {
+            (Unexpected::Whole { bytes, cost, inline, by }, peer) => {
                 let path = if inline { Path::Inline } else { Path::Eager };
                 let mut receipt = Receipt::new(path, 0);
                 if let Some(peer) = peer {
@@ -125,6 +125,7 @@ impl Engine {
                     Engine::publish(core, peer);
                     receipt = peer.receipt(path, 0, bytes.len() as u64);
                 }
+                receipt.note_copies(by);
                 let Some(op) = core.ops.recv_mut(key) else { return };
                 if op.as_message {
                     let len = bytes.len() as u64;

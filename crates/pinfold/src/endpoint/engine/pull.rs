@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Error, Path, Refusal,
     arena::ArenaRef,
+    blockmem::Largest,
     endpoint::remote::Remote,
     failpoint::{self, Point},
     link::shm::{
@@ -123,6 +124,7 @@ impl Core {
             source,
             offered: rts.shelf.is_some(),
             copied: 0,
+            by: Largest::NONE,
             started,
             shared,
             reads,
@@ -205,6 +207,7 @@ impl Core {
             }
             failpoint::hit(Point::ChunkRead);
             pull.copied += done;
+            pull.by = pull.by.and(self.copies.take_largest());
         }
         let over = match &pull.shared {
             None => pull.errno != 0 || pull.again || pull.copied == pull.want,
@@ -306,7 +309,10 @@ impl Core {
         let path = if by == By::Mapping || pushed { Path::Mapped } else { Path::Cma };
         let mut receipt = peer.receipt(path, want, len);
         match by {
-            By::Mapping => receipt.copied_user = pull.copied,
+            By::Mapping => {
+                receipt.copied_user = pull.copied;
+                receipt.note_copies(pull.by);
+            }
             _ => receipt.copied_kernel = pull.copied,
         }
         if path == Path::Cma && (by == By::NoMapping || wrote == Some(By::NoMapping)) {

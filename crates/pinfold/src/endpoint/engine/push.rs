@@ -132,6 +132,7 @@ impl Core {
                 pushing.write(&op.memory, peer, at, len)
             };
             failpoint::hit(Point::ChunkWritten);
+            pushing.copied.by = pushing.copied.by.and(self.copies.take_largest());
             // Whatever became of it, it was claimed; but what did not go counts for nothing.
             pushing.done += u32::from(!matches!(done, Err(Stop::Short)));
             match done {

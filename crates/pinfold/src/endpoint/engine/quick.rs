@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Path, PeerId, Receipt, Result,
+    blockmem::Largest,
     endpoint::{
         matching::{Source, TagMatch},
         message::Received,
@@ -36,6 +37,7 @@ const LOOKS: u32 = 200;
 pub(crate) struct Sent {
     pub path: Path,
     pub why: Why,
+    pub by: Largest,
 }
 
 /// How a message was received.
@@ -47,6 +49,7 @@ pub(crate) struct Took {
     pub bytes: u64,
     pub path: Path,
     pub why: Why,
+    pub by: Largest,
 }
 
 /// A message that is looked at where it lies.
@@ -61,8 +64,8 @@ impl Took {
     /// What the caller is told.
     #[inline(always)]
     pub(crate) fn received(self) -> Result<Received> {
-        let Took { peer, tag, len, bytes, path, why } = self;
-        Received { peer, tag, len, receipt: Receipt::copied(path, bytes, why) }.checked()
+        let Took { peer, tag, len, bytes, path, why, by } = self;
+        Received { peer, tag, len, receipt: Receipt::copied(path, bytes, why, by) }.checked()
     }
 }
 
@@ -142,7 +145,7 @@ impl Engine {
             return core.send_piece(peer, tag, memory, chosen);
         }
         let sent = self.send_at_once(id, tag, memory);
-        sent.then_some(Sent { path: Path::Inline, why: Why::NOT_ASKED })
+        sent.then_some(Sent { path: Path::Inline, why: Why::NOT_ASKED, by: Largest::NONE })
     }
 
     /// Receives the next message of a lane into one part, if it matches, is whole and short, and
@@ -293,7 +296,7 @@ impl Core {
         self.ring(peer);
         peer.record.count_sent(Path::Eager, len);
         self.status.copied_user.add(len);
-        Some(Sent { path: Path::Eager, why: receipt.why() })
+        Some(Sent { path: Path::Eager, why: receipt.why(), by: self.copied_by(len) })
     }
 }
 
@@ -371,5 +374,7 @@ fn take_head(
     }
     peer.record.count_received(path, bytes);
     core.status.copied_user.add(bytes);
-    Some(Took { peer: peer.id, tag: got_tag, len, bytes, path, why })
+    // Inline ones are short.
+    let by = core.copied_by(bytes);
+    Some(Took { peer: peer.id, tag: got_tag, len, bytes, path, why, by })
 }

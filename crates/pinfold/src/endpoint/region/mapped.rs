@@ -17,13 +17,16 @@ use std::{
 use crate::{
     Error, Path, PeerId, Receipt, Result,
     arena::Cells,
+    blockmem::Largest,
     endpoint::{
+        aside::Purpose,
         engine::{maps::Held, regions::Lent},
         shared::Shared,
     },
     error::inside,
     failpoint::{self, Point},
     link::shm::standing,
+    route::Why,
 };
 
 pub(super) struct Mapped {
@@ -37,58 +40,58 @@ pub(super) struct Mapped {
 
 /// Of what was done by this processor, in one copy.
 #[inline(always)]
-pub(super) fn receipt(len: usize) -> Receipt {
-    let mut receipt = Receipt::new(Path::Mapped, len as u64);
-    receipt.copied_user = len as u64;
-    receipt
+pub(super) fn receipt(len: usize, by: Largest) -> Receipt {
+    Receipt::copied(Path::Mapped, len as u64, Why::NOT_ASKED, by)
 }
 
 impl Mapped {
     #[inline(always)]
-    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<Largest> {
         let at = self.writable(offset, data.len())?;
-        self.put(at, data);
-        self.confirm()
+        let by = self.put(at, data);
+        self.confirm()?;
+        Ok(by)
     }
 
     #[inline(always)]
-    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<Largest> {
         let at = self.readable(offset, into.len())?;
-        self.get(at, into);
+        let by = self.get(at, into);
         // What was read before the look.
         fence(Ordering::Acquire);
-        self.confirm()
+        self.confirm()?;
+        Ok(by)
     }
 
-    /// Returns how many bytes.
-    pub(super) fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<usize> {
-        let mut bytes = 0;
+    /// Returns how many bytes, and how the largest part of them was copied.
+    pub(super) fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<(usize, Largest)> {
+        let (mut bytes, mut by) = (0, Largest::NONE);
         for (offset, data) in parts {
             self.writable(*offset, data.len())?;
             bytes += data.len();
         }
         for (offset, data) in parts {
             let at = self.writable(*offset, data.len())?;
-            self.put(at, data);
+            by = by.and(self.put(at, data));
         }
         self.confirm()?;
-        Ok(bytes)
+        Ok((bytes, by))
     }
 
-    /// Returns how many bytes.
-    pub(super) fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<usize> {
-        let mut bytes = 0;
+    /// Returns how many bytes, and how the largest part of them was copied.
+    pub(super) fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<(usize, Largest)> {
+        let (mut bytes, mut by) = (0, Largest::NONE);
         for (offset, into) in parts.iter() {
             self.readable(*offset, into.len())?;
             bytes += into.len();
         }
         for (offset, into) in parts {
             let at = self.readable(*offset, into.len())?;
-            self.get(at, into);
+            by = by.and(self.get(at, into));
         }
         fence(Ordering::Acquire);
         self.confirm()?;
-        Ok(bytes)
+        Ok((bytes, by))
     }
 
     pub(super) fn flush(&self) -> Result<()> {
@@ -136,9 +139,21 @@ impl Mapped {
         Some((unsafe { Cells::new(at, self.lent.len as usize) }, from))
     }
 
+    /// Where `len` bytes at `offset` are, for a copy by others.
+    pub(super) fn to_write(&self, offset: u64, len: usize) -> Result<*mut u8> {
+        let at = self.writable(offset, len)?;
+        self.memory().mapping.get_mut(at, len as u64).ok_or(Error::ReadOnly)
+    }
+
+    /// The same, to be read.
+    pub(super) fn to_read(&self, offset: u64, len: usize) -> Result<*const u8> {
+        let at = self.readable(offset, len)?;
+        self.memory().mapping.get(at, len as u64).ok_or(Error::Withdrawn)
+    }
+
     /// Writes bytes that were found to be [writable](Mapped::writable).
     #[inline]
-    fn put(&self, at: u64, data: &[u8]) {
+    fn put(&self, at: u64, data: &[u8]) -> Largest {
         let mapping = &self.memory().mapping;
         if self.own || data.len() <= 64 {
             if let Some((cells, from)) = self.cells() {
@@ -147,13 +162,16 @@ impl Mapped {
         } else if let Some(to) = mapping.get_mut(at, data.len() as u64) {
             // SAFETY: writable for so many bytes; no thread of this process reaches them but in
             // the same way, as raw bytes of another process.
-            unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()) };
+            let by =
+                unsafe { self.shared.copy_aside(Purpose::WRITE, data.as_ptr(), to, data.len()) };
+            return by;
         }
+        Largest::NONE
     }
 
     /// Reads bytes that were found to be [readable](Mapped::readable).
     #[inline]
-    fn get(&self, at: u64, into: &mut [u8]) {
+    fn get(&self, at: u64, into: &mut [u8]) -> Largest {
         let mapping = &self.memory().mapping;
         if self.own || into.len() <= 64 {
             if let Some((cells, from)) = self.cells() {
@@ -161,8 +179,12 @@ impl Mapped {
             }
         } else if let Some(from) = mapping.get(at, into.len() as u64) {
             // SAFETY: as in `put`.
-            unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+            let by = unsafe {
+                self.shared.copy_aside(Purpose::READ, from, into.as_mut_ptr(), into.len())
+            };
+            return by;
         }
+        Largest::NONE
     }
 
     /// The word at `offset` of the region, for atomic operations of `size` bytes.

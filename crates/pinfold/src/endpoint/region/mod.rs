@@ -3,7 +3,8 @@
 //!
 //! - `owner`: [`Region`], the memory and the right to let others use it.
 //! - `remote`: [`RemoteRegion`], what a peer has of it. `mapped`: reads and writes where it is mapped,
-//!   `atomics`: the rest; `by_kernel`: reads and writes where it is not.
+//!   `atomics`: the rest; `by_kernel`: reads and writes where it is not; `request`: reads and writes by a
+//!   copy engine.
 //!
 //! A region's memory is a file of its own, which only those peers are handed that show its key. So
 //! the kernel keeps all others out, keeps those in bounds that have it, and keeps them from
@@ -31,8 +32,9 @@ mod by_kernel;
 mod mapped;
 mod owner;
 mod remote;
+mod request;
 
-pub use self::{atomics::AtomicWord, owner::Region, remote::RemoteRegion};
+pub use self::{atomics::AtomicWord, owner::Region, remote::RemoteRegion, request::RegionRequest};
 use crate::{Error, Result};
 
 /// What peers may do with a region.

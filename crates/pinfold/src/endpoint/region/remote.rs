@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Error, Path, PeerId, Receipt, Refusal, Result,
+    blockmem::{Algorithm, BULK, Largest},
     endpoint::{
         engine::{op::Done, regions::Way},
         shared::Shared,
@@ -55,16 +56,16 @@ impl Inner {
     /// again by loads wider than the stores that wrote it, which wait until those have left the
     /// processor; and they queue behind what was written to the peer.
     #[inline(always)]
-    fn wrote(&self, bytes: usize) -> Receipt {
+    fn wrote(&self, bytes: usize, by: Largest) -> Receipt {
         self.tallies.wrote(bytes as u64);
-        mapped::receipt(bytes)
+        mapped::receipt(bytes, by)
     }
 
     /// As [`Inner::wrote`], of a read.
     #[inline(always)]
-    fn read(&self, bytes: usize) -> Receipt {
+    fn read(&self, bytes: usize, by: Largest) -> Receipt {
         self.tallies.read(bytes as u64);
-        mapped::receipt(bytes)
+        mapped::receipt(bytes, by)
     }
 }
 
@@ -151,8 +152,8 @@ impl RemoteRegion {
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
         match &self.0.access {
             Here(mapped) => {
-                mapped.write(offset, data)?;
-                Ok(self.0.wrote(data.len()))
+                let by = mapped.write(offset, data)?;
+                Ok(self.0.wrote(data.len(), by))
             }
             Kernel(region) => {
                 let receipt = region.write_one(offset, data)?;
@@ -171,8 +172,8 @@ impl RemoteRegion {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
         match &self.0.access {
             Here(mapped) => {
-                mapped.read(offset, into)?;
-                Ok(self.0.read(into.len()))
+                let by = mapped.read(offset, into)?;
+                Ok(self.0.read(into.len(), by))
             }
             Kernel(region) => {
                 let receipt = region.read_one(offset, into)?;
@@ -190,8 +191,8 @@ impl RemoteRegion {
     pub fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {
         match &self.0.access {
             Here(mapped) => {
-                let bytes = mapped.write_vectored(parts)?;
-                Ok(self.0.wrote(bytes))
+                let (bytes, by) = mapped.write_vectored(parts)?;
+                Ok(self.0.wrote(bytes, by))
             }
             Kernel(region) => {
                 let receipt = region.write(parts)?;
@@ -209,8 +210,8 @@ impl RemoteRegion {
     pub fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Receipt> {
         match &self.0.access {
             Here(mapped) => {
-                let bytes = mapped.read_vectored(parts)?;
-                Ok(self.0.read(bytes))
+                let (bytes, by) = mapped.read_vectored(parts)?;
+                Ok(self.0.read(bytes, by))
             }
             Kernel(region) => {
                 let receipt = region.read(parts)?;
@@ -238,6 +239,20 @@ impl RemoteRegion {
     #[inline]
     pub fn fence(&self) {
         fence(Ordering::SeqCst);
+    }
+
+    /// A copy by a copy engine has ended, and the region stood.
+    pub(super) fn started_has_ended(
+        &self,
+        writes: bool,
+        bytes: usize,
+        algorithm: Algorithm,
+    ) -> Receipt {
+        if let (Here(mapped), true) = (&self.0.access, bytes >= BULK) {
+            mapped.shared.aside.count(algorithm, bytes);
+        }
+        let by = Largest::of(algorithm, bytes);
+        if writes { self.0.wrote(bytes, by) } else { self.0.read(bytes, by) }
     }
 
     pub(super) fn tallies(&self) -> &Tallies {

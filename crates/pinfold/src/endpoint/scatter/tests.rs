@@ -1,8 +1,11 @@
 #![allow(unsafe_code)]
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::blockmem::Reader;
 
 /// Memory in parts, with a byte between any two that must stay as it is.
 struct Memory {
@@ -61,9 +64,10 @@ proptest! {
         let mut memory = Memory::new(lens);
         let scatter = memory.scatter();
         let mut wanted = vec![BETWEEN; scatter.len() as usize];
+        let mut copier = Copier::new(Reader::Me, &Arc::default());
         for (at, bytes) in writes {
             let room = wanted.len().saturating_sub(at as usize).min(bytes.len());
-            prop_assert_eq!(scatter.write(at, &bytes), room as u64);
+            prop_assert_eq!(scatter.write(&mut copier, at, &bytes), room as u64);
             if room > 0 {
                 wanted[at as usize..at as usize + room].copy_from_slice(&bytes[..room]);
             }

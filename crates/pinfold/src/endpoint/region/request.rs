@@ -1,0 +1,215 @@
+#![allow(unsafe_code)]
+//! Long reads and writes that go on while their caller does something else.
+//!
+//! **Invariant.** From when a copy is submitted until it has ended, nobody but the engine reaches the
+//! bytes of the buffer: it lies in a box that is known by its address alone, under one borrow, which
+//! lasts until the box is taken again. The region is kept as long, and with it its mapping. Dropping a
+//! request waits for the end; one that is leaked leaks both.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    ptr::NonNull,
+    sync::atomic::{Ordering, fence},
+    task::{Context, Poll, ready},
+};
+
+use super::{mapped::Mapped, remote::RemoteRegion};
+use crate::{
+    Error, Receipt, Result,
+    blockmem::{
+        Algorithm,
+        engine::{Cancelled, CopyEngine, Ticket, Work},
+    },
+};
+
+/// A write or read that was started; see [`RemoteRegion::write_request`]. A future of its result and
+/// the buffer.
+///
+/// Dropped early it is cancelled, and waits for what a thread is in the middle of: one part, 4 MiB at
+/// most.
+#[must_use = "dropping a request cancels it"]
+pub struct RegionRequest<B: Send + 'static> {
+    region: RemoteRegion,
+    state: State,
+    /// `None` when it has been handed out.
+    buffer: Option<Held<B>>,
+}
+
+/// A box that is known by its address alone.
+struct Held<B>(NonNull<B>);
+
+// SAFETY: it owns the buffer, as a box does.
+unsafe impl<B: Send> Send for Held<B> {}
+
+enum State {
+    Copying(Copying),
+    /// It was done when it was submitted, or could not be.
+    Ended(Result<Receipt>),
+}
+
+struct Copying {
+    ticket: Ticket,
+    writes: bool,
+    bytes: usize,
+    algorithm: Algorithm,
+}
+
+impl<B: Send + 'static> Held<B> {
+    fn new(buffer: B) -> Held<B> {
+        Held(NonNull::from(Box::leak(Box::new(buffer))))
+    }
+
+    /// # Safety
+    /// No copy is in flight.
+    unsafe fn take(self) -> B {
+        // SAFETY: leaked when it was made, and `self` is gone after this. Nobody has a borrow any more.
+        *unsafe { Box::from_raw(self.0.as_ptr()) }
+    }
+}
+
+impl RemoteRegion {
+    /// Starts writing `buffer` at `offset`, by the threads of `engine`; as [`RemoteRegion::write`] once
+    /// it has ended. The engine does short ones at once, and so does this where the region is not mapped
+    /// here or is this process's own.
+    ///
+    /// Requests to one engine take effect in their order where they overlap; other operations may
+    /// overtake them.
+    pub fn write_request<B>(&self, engine: &CopyEngine, offset: u64, buffer: B) -> RegionRequest<B>
+    where
+        B: AsRef<[u8]> + Send + 'static,
+    {
+        let held = Held::new(buffer);
+        // SAFETY: leaked just now. The borrow lasts until the buffer is taken.
+        let data = unsafe { held.0.as_ref() }.as_ref();
+        let state = match self.mapped_from_elsewhere() {
+            None => State::Ended(self.write(offset, data)),
+            Some(mapped) => match mapped.to_write(offset, data.len()) {
+                Err(error) => State::Ended(Err(error)),
+                Ok(to) => {
+                    let work = Work::copy(data.as_ptr(), to, data.len());
+                    // SAFETY: as `submit` asks: the one is borrowed, the other mapped until the end.
+                    unsafe { submit(engine, true, work) }
+                }
+            },
+        };
+        RegionRequest { region: self.clone(), state, buffer: Some(held) }
+    }
+
+    /// Starts reading the bytes at `offset` into `buffer`, likewise; as [`RemoteRegion::read`].
+    pub fn read_request<B>(&self, engine: &CopyEngine, offset: u64, buffer: B) -> RegionRequest<B>
+    where
+        B: AsMut<[u8]> + Send + 'static,
+    {
+        let mut held = Held::new(buffer);
+        // SAFETY: leaked just now. The borrow lasts until the buffer is taken.
+        let into = unsafe { held.0.as_mut() }.as_mut();
+        let state = match self.mapped_from_elsewhere() {
+            None => State::Ended(self.read(offset, into)),
+            Some(mapped) => match mapped.to_read(offset, into.len()) {
+                Err(error) => State::Ended(Err(error)),
+                Ok(from) => {
+                    let work = Work::copy(from, into.as_mut_ptr(), into.len());
+                    // SAFETY: as `submit` asks: the one is mapped, the other borrowed until the end.
+                    unsafe { submit(engine, false, work) }
+                }
+            },
+        };
+        RegionRequest { region: self.clone(), state, buffer: Some(held) }
+    }
+
+    /// Memory that no thread of this process reaches but as raw bytes.
+    fn mapped_from_elsewhere(&self) -> Option<&Mapped> {
+        self.mapped().ok().filter(|mapped| !mapped.own)
+    }
+}
+
+/// # Safety
+/// As for [`CopyEngine::submit`], for as long as the state is there, or its copy in flight.
+unsafe fn submit(engine: &CopyEngine, writes: bool, work: Work) -> State {
+    let work = work.planned();
+    // SAFETY: as the caller promised.
+    let ticket = unsafe { engine.submit(work) };
+    State::Copying(Copying { ticket, writes, bytes: work.len(), algorithm: work.algorithm() })
+}
+
+impl Copying {
+    /// What the end means: the region has to stand still.
+    fn conclude(
+        &self,
+        end: std::result::Result<(), Cancelled>,
+        on: &RemoteRegion,
+    ) -> Result<Receipt> {
+        end.map_err(|Cancelled| Error::Cancelled)?;
+        // What was copied comes before the look.
+        fence(Ordering::Acquire);
+        on.mapped()?.confirm()?;
+        Ok(on.started_has_ended(self.writes, self.bytes, self.algorithm))
+    }
+}
+
+impl<B: Send + 'static> RegionRequest<B> {
+    /// The result and the buffer, if it has ended. Never waits; `None` also when they were handed out
+    /// before.
+    pub fn try_wait(&mut self) -> Option<(Result<Receipt>, B)> {
+        let result = match &mut self.state {
+            State::Copying(copying) => {
+                let end = copying.ticket.poll_end()?;
+                self.buffer.as_ref()?;
+                copying.conclude(end, &self.region)
+            }
+            State::Ended(result) => std::mem::replace(result, Err(Error::Closed)),
+        };
+        // SAFETY: it has ended, or is the copy of a forked child, which no thread there goes on with.
+        let buffer = unsafe { self.buffer.take()?.take() };
+        Some((result, buffer))
+    }
+
+    /// Waits for its end, and helps to bring it about. `None`: the result was handed out before.
+    pub fn wait(mut self) -> Option<(Result<Receipt>, B)> {
+        if let State::Copying(copying) = &self.state {
+            let _ = copying.ticket.wait();
+        }
+        self.try_wait()
+    }
+
+    /// Takes back what has not been started. Whether there was anything: then it will end with
+    /// [`Error::Cancelled`], and some of the bytes may have been copied.
+    pub fn cancel(&self) -> bool {
+        match &self.state {
+            State::Copying(copying) => copying.ticket.cancel(),
+            State::Ended(_) => false,
+        }
+    }
+}
+
+impl<B: Send + 'static> Drop for RegionRequest<B> {
+    fn drop(&mut self) {
+        let Some(held) = self.buffer.take() else { return };
+        if let State::Copying(copying) = &self.state {
+            copying.ticket.cancel();
+            let _ = copying.ticket.wait();
+        }
+        // SAFETY: it has ended.
+        drop(unsafe { held.take() });
+    }
+}
+
+impl<B: Send + 'static> Future for RegionRequest<B> {
+    type Output = (Result<Receipt>, B);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let State::Copying(copying) = &mut self.state {
+            let _ = ready!(Pin::new(&mut copying.ticket).poll(context));
+        }
+        // Polled again after it was ready, it has nothing more to say.
+        self.try_wait().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl<B: Send + 'static> fmt::Debug for RegionRequest<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegionRequest").field("region", &self.region).finish_non_exhaustive()
+    }
+}
