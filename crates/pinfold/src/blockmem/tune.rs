@@ -4,13 +4,12 @@
 //! - [`survey`]: one case: all algorithms in turn, again and again. Policy; the clock and the copies are
 //!   behind [`Bench`].
 //! - [`choose`]: from what was measured to a table. No I/O.
-//! - [`bench`]: blocks brought into the state that a case wants, and copied; [`listener`]: the core that
-//!   reads them then.
+//! - [`bench`]: blocks brought into the state that a case wants, copied, and read, by this core or a
+//!   partner on another one.
 
 mod bench;
 mod case;
 mod choose;
-mod listener;
 mod survey;
 #[cfg(test)]
 mod tests;

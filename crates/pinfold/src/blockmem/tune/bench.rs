@@ -8,13 +8,10 @@ use std::sync::atomic::{Ordering, fence};
 use pinfold_sys::{
     block::{self, Algorithm, flush},
     clock::{now_ns, ticks, ticks_per_us},
+    partner::{Blocks, Partner},
 };
 
-use super::{
-    Bench, CannotTune,
-    case::Case,
-    listener::{Blocks, Listener, read},
-};
+use super::{Bench, CannotTune, case::Case};
 use crate::blockmem::{
     CacheState, Reader,
     table::{Operation, Placement},
@@ -38,7 +35,7 @@ const SLACK: usize = 4 * 4096;
 pub(super) struct RealBench {
     source: Vec<u8>,
     destination: Vec<u8>,
-    listener: Option<Listener>,
+    partner: Option<Partner>,
     ticks_per_ns: f64,
 }
 
@@ -56,7 +53,7 @@ impl RealBench {
         let bench = RealBench {
             source: memory(1)?,
             destination: memory(2)?,
-            listener: second.and_then(Listener::start),
+            partner: second.and_then(Partner::start),
             ticks_per_ns: ticks_per_us() as f64 / 1000.0,
         };
         if !flush(&bench.source[..1]) {
@@ -67,7 +64,7 @@ impl RealBench {
 
     /// Whether there is another core that reads.
     pub(super) fn has_other_core(&self) -> bool {
-        self.listener.is_some()
+        self.partner.is_some()
     }
 
     /// Where the blocks of `case` are: sources and destinations.
@@ -107,11 +104,11 @@ impl RealBench {
                     // SAFETY: the blocks lie in memory of this bench.
                     unsafe { block::zero(Algorithm::LIBC, block, to.len) };
                 }
-                if let Some(listener) =
-                    self.listener.as_mut().filter(|_| it.reader == Reader::OtherCore)
+                if let Some(partner) =
+                    self.partner.as_mut().filter(|_| it.reader == Reader::OtherCore)
                 {
                     // SAFETY: as above, and this thread writes nothing meanwhile.
-                    unsafe { listener.read(to) };
+                    unsafe { partner.read(to) };
                 }
             }
         }
@@ -119,7 +116,7 @@ impl RealBench {
             match it.source {
                 CacheState::Uncached => RealBench::flush(from),
                 // SAFETY: as above.
-                _ => unsafe { read(from) },
+                _ => unsafe { from.read() },
             }
         }
     }
@@ -129,7 +126,7 @@ impl Bench for RealBench {
     fn run(&mut self, case: &Case, algorithm: Algorithm) -> Option<f64> {
         let blocks @ [from, to] = self.blocks(case);
         let it = case.situation;
-        if it.reader == Reader::OtherCore && self.listener.is_none() {
+        if it.reader == Reader::OtherCore && self.partner.is_none() {
             return None;
         }
         self.prepare(case, blocks);
@@ -147,12 +144,12 @@ impl Bench for RealBench {
         fence(Ordering::SeqCst);
         if it.reader == Reader::Me {
             // SAFETY: as above.
-            unsafe { read(to) };
+            unsafe { to.read() };
         }
         let mut taken = ticks().wrapping_sub(start);
-        if let Some(listener) = self.listener.as_mut().filter(|_| it.reader == Reader::OtherCore) {
+        if let Some(partner) = self.partner.as_mut().filter(|_| it.reader == Reader::OtherCore) {
             // SAFETY: as above, and this thread writes nothing meanwhile.
-            taken += unsafe { listener.read(to) };
+            taken += unsafe { partner.read(to) };
         }
         Some(taken as f64 / self.ticks_per_ns / to.count as f64)
     }
