@@ -6,11 +6,14 @@ use super::{Choice, Situation, Table, class_bytes};
 use crate::blockmem::{CacheState, Reader};
 
 /// Below, calls and loops that are set up cost more than better instructions save, bytes.
-const LOOPS_MIN: usize = 2 << 10;
+const LOOPS_MIN: usize = 4 << 10;
 
-/// From here on, memory that this core does not read next is written past its cache, bytes. Shorter
-/// blocks are read while the stores are still on their way.
-const STREAMS_MIN: usize = 32 << 10;
+/// From here on, memory that another core reads next is written past this one's cache, bytes.
+const STREAMS_THERE_MIN: usize = 2 << 10;
+
+/// And from here on memory that nobody reads soon. For shorter blocks the fence at the end takes as long
+/// as they do.
+const STREAMS_MIN: usize = 4 << 10;
 
 impl Table {
     /// The table for a processor that has these algorithms, and whose last cache holds so many bytes.
@@ -35,9 +38,17 @@ impl Table {
 
 /// Whether stores past the cache are the better ones.
 fn streams(situation: Situation, len: usize, last_cache_bytes: usize) -> bool {
-    // Little of it would be in the cache when it is read.
-    let overflows = len > last_cache_bytes / 4 * 3;
-    // A line in the cache would first have to leave it (Calhoun, section 4.2).
-    let elsewhere = situation.destination != CacheState::Cached;
-    overflows || situation.reader != Reader::Me && elsewhere && len >= STREAMS_MIN
+    // Source and destination do not both fit, with what else there is.
+    let overflows = len >= last_cache_bytes / 2;
+    let elsewhere = match situation.reader {
+        Reader::Me => false,
+        // From a far core's cache, lines come several times as slowly as from memory, from a near
+        // one's no faster. So it pays even to have them leave this cache first.
+        Reader::OtherCore => len >= STREAMS_THERE_MIN,
+        // A line in the cache would first have to leave it (Calhoun, section 4.2).
+        Reader::Device | Reader::Nobody => {
+            situation.destination != CacheState::Cached && len >= STREAMS_MIN
+        }
+    };
+    overflows || elsewhere
 }

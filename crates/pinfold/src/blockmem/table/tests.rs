@@ -122,16 +122,21 @@ fn defaults_hold_what_they_promise() {
     for destination in CacheState::ALL {
         for reader in Reader::ALL {
             assert_eq!(best(reader, destination, 300), "libc");
-            assert_eq!(best(reader, destination, 4096), "avx2");
-            assert_eq!(best(reader, destination, 64 << 20), "avx2+streaming");
+            assert_eq!(best(reader, destination, 16 << 20), "avx2+streaming");
         }
-        assert_eq!(best(Reader::Me, destination, 4 << 20), "avx2");
     }
-    for reader in [Reader::OtherCore, Reader::Device, Reader::Nobody] {
-        assert_eq!(best(reader, CacheState::Cached, 1 << 20), "avx2");
+    for destination in CacheState::ALL {
+        assert_eq!(best(Reader::Me, destination, 8 << 20), "avx2");
+        assert_eq!(best(Reader::OtherCore, destination, 1 << 10), "libc");
+        assert_eq!(best(Reader::OtherCore, destination, 2 << 10), "avx2+streaming");
+        for reader in [Reader::Me, Reader::Device, Reader::Nobody] {
+            assert_eq!(best(reader, destination, 2 << 10), "libc");
+        }
+    }
+    for reader in [Reader::Device, Reader::Nobody] {
+        assert_eq!(best(reader, CacheState::Cached, 8 << 20), "avx2");
         for destination in [CacheState::Unknown, CacheState::Uncached] {
-            assert_eq!(best(reader, destination, 16 << 10), "avx2");
-            assert_eq!(best(reader, destination, 32 << 10), "avx2+streaming");
+            assert_eq!(best(reader, destination, 4 << 10), "avx2+streaming");
         }
     }
     // An older processor, and none of x86.
@@ -144,7 +149,7 @@ fn defaults_hold_what_they_promise() {
         placement: Placement::Plain,
     };
     assert_eq!(old.best(far, 1 << 20), name("sse2+streaming"));
-    assert_eq!(old.best(far, 4096), Algorithm::LIBC);
+    assert_eq!(old.best(far, 1024), Algorithm::LIBC);
     let none = Table::defaults(32 << 20, |it| it == Algorithm::LIBC);
     assert!(none == Table::uniform(Algorithm::LIBC));
 }
@@ -173,16 +178,18 @@ fn printed_for_people() {
     let titles: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
     let expected = [
         "copied, then read by this core",
-        "copied, then read by another core or a device or nobody soon",
+        "copied, then read by another core",
+        "copied, then read by a device or nobody soon",
         "zeroed, then read by this core",
-        "zeroed, then read by another core or a device or nobody soon",
+        "zeroed, then read by another core",
+        "zeroed, then read by a device or nobody soon",
     ];
     assert_eq!(titles, expected, "{text}");
     // Five of what is copied, three of what is zeroed.
-    assert_eq!(text.lines().count(), 4 + 2 * 5 + 2 * 3, "{text}");
-    let line = "  uncached to uncached  libc, from 2 KiB avx2, from 32 KiB avx2+streaming\n";
+    assert_eq!(text.lines().count(), 6 + 3 * 5 + 3 * 3, "{text}");
+    let line = "  uncached to uncached  libc, from 4 KiB avx2+streaming\n";
     assert_eq!(text.matches(line).count(), 1, "{text}");
-    let line = "  cached                libc, from 2 KiB avx2, from 32 MiB avx2+streaming\n";
+    let line = "  cached                libc, from 4 KiB avx2, from 16 MiB avx2+streaming\n";
     assert_eq!(text.matches(line).count(), 2, "{text}");
     assert_eq!(format!("{:?}", Table::defaults(32 << 20, |_| true)), text);
 }

@@ -163,7 +163,7 @@ fn the_unknown_is_what_does_best_in_both() {
 fn the_time_is_kept() {
     let mut bench = made(calhoun);
     let whole = measure(&mut bench, 1000).cases;
-    for seconds in [0, 1, 2, 5] {
+    for seconds in [0, 1, 2] {
         let mut bench = made(|case: &Case, algorithm: Algorithm| 100.0 * calhoun(case, algorithm));
         let found = measure(&mut bench, seconds);
         let over_ns = (bench.now_ns - 5).saturating_sub(seconds * 1_000_000_000);
