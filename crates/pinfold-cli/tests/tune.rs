@@ -78,7 +78,7 @@ fn measured_kept_and_shown() {
     for row in rows {
         assert_eq!(names(row), "destination from operation placement reader source");
         assert_eq!(row["source"].is_null(), row["operation"] == "zero", "{row}");
-        assert_eq!(row["from"][0]["bytes"], 256, "{row}");
+        assert_eq!(row["from"][0]["bytes"], 1024, "{row}");
     }
     let file = the_file(home.path());
     assert_eq!(made["file"], file.to_str().unwrap());

@@ -1,7 +1,7 @@
 //! The plan of this process.
 //!
 //! With the environment variable `PINFOLD_COPY` set to the name of an algorithm (`libc`,
-//! `avx2+streaming`), that one is used for everything of 256 bytes or more. Without it, the table is
+//! `avx2+streaming`), that one is used wherever there is a choice ([`is_choice`](super::table::is_choice)). Without it, the table is
 //! used that was measured on this machine and kept; without that, rules that hold on most machines.
 
 use std::{
@@ -16,7 +16,7 @@ use pinfold_sys::block::Algorithm;
 use tracing::{debug, error, warn};
 
 use super::{
-    Machine, Origin, Plan,
+    Block, Machine, Origin, Plan,
     table::Table,
     tuned::{self, Tuned},
 };
@@ -60,6 +60,19 @@ pub fn plan() -> &'static Plan {
         let wish = env::var_os("PINFOLD_COPY");
         decide(wish, file.as_deref(), &machine, Algorithm::is_supported)
     })
+}
+
+/// What the plan of this process says of a block that is to be copied ([`Plan::pick`]). Where there is no
+/// choice the plan is not even looked for.
+#[inline]
+pub fn pick(block: &Block) -> Algorithm {
+    if block.is_choice() { plan().pick(block) } else { Algorithm::LIBC }
+}
+
+/// The same of one that is to be zeroed.
+#[inline]
+pub fn pick_zero(block: &Block) -> Algorithm {
+    if block.is_choice() { plan().pick_zero(block) } else { Algorithm::LIBC }
 }
 
 /// The plan that takes effect where `wish` is in the environment and the tuned table in `file`.
@@ -113,10 +126,7 @@ fn kept(file: &Path, machine: &Machine) -> Option<(Tuned, PathBuf)> {
 mod tests {
     use std::fs;
 
-    use super::{
-        super::{Block, Reader},
-        *,
-    };
+    use super::{super::Reader, *};
 
     fn large() -> Block {
         Block { len: 1 << 20, to: 2048, reader: Reader::Nobody, ..Block::default() }
@@ -167,5 +177,12 @@ mod tests {
     fn the_plan_of_this_process_does_not_change() {
         assert!(std::ptr::eq(plan(), plan()));
         assert!(plan().pick(&large()).is_supported());
+        for len in [100, 2048, 1 << 20] {
+            for reader in Reader::ALL {
+                let block = Block { len, reader, ..large() };
+                assert_eq!(pick(&block), plan().pick(&block));
+                assert_eq!(pick_zero(&block), plan().pick_zero(&block));
+            }
+        }
     }
 }

@@ -30,7 +30,7 @@ pub use handler::{
     BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, InForce, Merged, Piece, SHORT,
     SIZES, Tally, copy, counts, merge, move_within, size_class, zero,
 };
-pub use in_force::{TooLate, insist, plan};
+pub use in_force::{TooLate, insist, pick, pick_zero, plan};
 pub use machine::Machine;
 pub use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 pub use plan::{Block, Origin, Plan};

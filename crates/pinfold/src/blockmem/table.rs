@@ -72,12 +72,22 @@ impl Placement {
     }
 }
 
-/// The size from which on there is a choice, bytes. Below, nothing beats the C library by more than
-/// the choice costs.
-pub const CHOICE_MIN: usize = 256;
+/// The size from which on there is a choice, bytes, for what another core reads next. Below, nothing
+/// beats the C library by more than the choice costs, some 3 ns.
+pub const CHOICE_MIN: usize = 1 << 10;
+
+/// The same for what this core, a device or nobody reads: up to here the C library is best, or nearly.
+pub const CHOICE_MIN_HERE: usize = 3 << 10;
+
+/// Whether there is a choice for a block of so many bytes.
+#[inline]
+pub fn is_choice(len: usize, reader: Reader) -> bool {
+    // The first comparison is all that short blocks wait for.
+    len >= CHOICE_MIN && (len >= CHOICE_MIN_HERE || reader == Reader::OtherCore)
+}
 
 /// How many classes of sizes there are: the powers of two from [`CHOICE_MIN`] to 64 MiB.
-pub const CLASSES: usize = 19;
+pub const CLASSES: usize = 17;
 
 /// The class of a size: of the power of two that it is nearest to.
 #[inline]
@@ -182,7 +192,7 @@ impl Choice {
     }
 }
 
-/// An algorithm for every situation and size. 8 KB, of which a look touches one byte.
+/// An algorithm for every situation and size. 7 KB, of which a look touches one byte.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Table {
     best: [Algorithm; CELLS],

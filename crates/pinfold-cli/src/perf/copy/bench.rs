@@ -287,7 +287,7 @@ unsafe fn copy_all(who: Contestant, cell: &Cell, pairs: &[(*const u8, *mut u8)])
             }
             Contestant::Plan => each.for_each(|((from, to), len)| {
                 let block = blockmem::Block { len, from: from.addr(), to: to.addr(), ..state };
-                block::copy(blockmem::plan().pick(&block), from, to, len);
+                block::copy(blockmem::pick(&block), from, to, len);
             }),
             Contestant::Matrix(algorithm) => {
                 each.for_each(|((from, to), len)| block::copy(algorithm, from, to, len));

@@ -16,11 +16,22 @@ fn sizes_go_to_the_nearest_class() {
         }
     }
     assert_eq!(class_bytes(CLASSES - 1), 64 << 20);
-    for len in [0, 1, 170, 255] {
+    for len in [0, 1, 255, 1023] {
         assert_eq!(class_of(len), 0);
     }
     for len in [65 << 20, 1 << 40, usize::MAX] {
         assert_eq!(class_of(len), CLASSES - 1);
+    }
+}
+
+#[test]
+fn from_which_size_on_there_is_a_choice() {
+    for reader in Reader::ALL {
+        let there = reader == Reader::OtherCore;
+        for (len, is) in [(0, false), (1023, false), (1024, there), (3071, there), (3072, true)] {
+            assert_eq!(is_choice(len, reader), is, "{len} {reader:?}");
+        }
+        assert!(is_choice(usize::MAX, reader));
     }
 }
 

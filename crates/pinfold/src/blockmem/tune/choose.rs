@@ -9,7 +9,7 @@ use super::{
 };
 use crate::blockmem::{
     CacheState, Reader,
-    table::{CLASSES, Choice, Operation, Placement, Situation, Table, class_bytes},
+    table::{CLASSES, Choice, Operation, Placement, Situation, Table, class_bytes, is_choice},
 };
 
 /// Those within 3 % of the best are as good as it: of them that is taken which is good for the
@@ -56,6 +56,9 @@ impl Board {
     fn choices(&self, situation: Situation) -> Vec<Option<Choice>> {
         let losses: Vec<Option<Losses>> = (0..CLASSES)
             .map(|class| {
+                if !is_choice(class_bytes(class), situation.reader) {
+                    return None;
+                }
                 let known: Option<Vec<&Losses>> =
                     knowing(situation).map(|known| self.nearest(known, class)).collect();
                 known.map(|known| mean(&known))
