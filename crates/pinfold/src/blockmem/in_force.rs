@@ -1,7 +1,7 @@
 //! The plan of this process.
 //!
 //! With the environment variable `PINFOLD_COPY` set to the name of an algorithm (`libc`,
-//! `avx2+streaming`), that one is used wherever there is a choice ([`is_choice`](super::table::is_choice)). Without it, the table is
+//! `avx2+streaming`), that one is used for everything of 3 KiB or more. Without it, the table is
 //! used that was measured on this machine and kept; without that, rules that hold on most machines.
 
 use std::{
@@ -86,7 +86,9 @@ fn decide(
         return Plan::new(Table::uniform(algorithm), Origin::Variable(algorithm), supported);
     }
     let (table, origin) = match file.and_then(|file| kept(file, machine)) {
-        Some((Tuned { table, measured_s }, file)) => (table, Origin::Tuned { file, measured_s }),
+        Some((Tuned { table, measured_s, .. }, file)) => {
+            (table, Origin::Tuned { file, measured_s })
+        }
         None => (Table::defaults(machine.last_cache_bytes(), &supported), Origin::Defaults),
     };
     debug!(?origin, "plan");
@@ -126,10 +128,17 @@ fn kept(file: &Path, machine: &Machine) -> Option<(Tuned, PathBuf)> {
 mod tests {
     use std::fs;
 
-    use super::{super::Reader, *};
+    use super::{
+        super::{Reader, tuned::Seen},
+        *,
+    };
 
     fn large() -> Block {
         Block { len: 1 << 20, to: 2048, reader: Reader::Nobody, ..Block::default() }
+    }
+
+    fn tuned_to(table: Table) -> Tuned {
+        Tuned { table, measured_s: 7, seen: Seen::default() }
     }
 
     #[test]
@@ -144,8 +153,7 @@ mod tests {
         let both = |name: &str| (name.to_owned(), name.to_owned());
         assert_eq!(run(None), (Origin::Defaults, both("avx2+streaming")));
         let rep: Algorithm = "rep".parse().unwrap();
-        tuned::store(&file, &machine, &Tuned { table: Table::uniform(rep), measured_s: 7 })
-            .unwrap();
+        tuned::store(&file, &machine, &tuned_to(Table::uniform(rep))).unwrap();
         let origin = Origin::Tuned { file: file.clone(), measured_s: 7 };
         assert_eq!(run(None), (origin.clone(), both("rep")));
         let word = "word".parse().unwrap();
@@ -167,7 +175,7 @@ mod tests {
         let plan = decide(wish, Some(&file), &machine, only_libc);
         assert_eq!((plan.origin(), plan.pick(&large())), (&Origin::Defaults, Algorithm::LIBC));
         let table = Table::uniform("avx512".parse().unwrap());
-        tuned::store(&file, &machine, &Tuned { table, measured_s: 7 }).unwrap();
+        tuned::store(&file, &machine, &tuned_to(table)).unwrap();
         let plan = decide(None, Some(&file), &machine, only_libc);
         assert!(matches!(plan.origin(), Origin::Tuned { .. }));
         assert_eq!(plan.pick(&large()), Algorithm::LIBC);

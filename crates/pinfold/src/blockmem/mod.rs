@@ -11,6 +11,7 @@
 //! - [`probe()`]: whether a block is cached, where the processor's clock can tell.
 //! - [`engine`]: copies that go on while their callers do something else.
 
+pub mod class;
 mod copier;
 pub mod engine;
 mod facts;

@@ -9,7 +9,7 @@ use pinfold_sys::block::Algorithm;
 
 use super::{
     CacheState, Reader,
-    table::{Operation, Placement, Situation, Table, class_of, is_choice},
+    table::{CHOICE_MIN, Operation, Placement, Situation, Table, class_of},
 };
 
 /// A block to be copied or zeroed, and what is known about it.
@@ -33,7 +33,7 @@ impl Block {
     /// Whether there is anything to choose.
     #[inline]
     pub(super) fn is_choice(&self) -> bool {
-        is_choice(self.len, self.reader)
+        self.len >= CHOICE_MIN
     }
 
     /// What its being copied is like.
@@ -90,8 +90,8 @@ impl Plan {
         Plan { table: table.fitted(supported), origin }
     }
 
-    /// The algorithm to copy `block` by: always one that the processor has. Below 1 KiB the C
-    /// library's, after one comparison, and mostly below 3 KiB ([`is_choice`]); else a few nanoseconds.
+    /// The algorithm to copy `block` by: always one that the processor has. Below 3 KiB the C
+    /// library's, after one comparison; else a few nanoseconds.
     #[inline]
     pub fn pick(&self, block: &Block) -> Algorithm {
         if !block.is_choice() {

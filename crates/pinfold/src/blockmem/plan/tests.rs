@@ -63,7 +63,7 @@ proptest! {
             prop_assert_eq!(few[0], pick);
             prop_assert!(few.contains(&Algorithm::LIBC));
             prop_assert_eq!(few.iter().collect::<HashSet<_>>().len(), few.len());
-            if block.len < 1024 || block.len < 3072 && block.reader != Reader::OtherCore {
+            if block.len < 3072 {
                 prop_assert_eq!(few, [Algorithm::LIBC]);
             }
         }
@@ -93,9 +93,8 @@ fn the_few_are_of_both_kinds() {
     let block = Block { len: 1 << 20, reader: Reader::OtherCore, ..Block::default() };
     assert_eq!(names(&block), ["avx2+streaming", "avx2", "libc"]);
     assert_eq!(names(&Block { reader: Reader::Me, ..block }), ["avx2", "avx2+streaming", "libc"]);
-    assert_eq!(names(&Block { len: 1024, ..block }), ["libc", "avx2+streaming"]);
-    assert_eq!(names(&Block { len: 1023, ..block }), ["libc"]);
-    assert_eq!(names(&Block { len: 3071, reader: Reader::Me, ..block }), ["libc"]);
+    assert_eq!(names(&Block { len: 3072, ..block }), ["avx2", "avx2+streaming", "libc"]);
+    assert_eq!(names(&Block { len: 3071, ..block }), ["libc"]);
 }
 
 #[test]

@@ -16,22 +16,11 @@ fn sizes_go_to_the_nearest_class() {
         }
     }
     assert_eq!(class_bytes(CLASSES - 1), 64 << 20);
-    for len in [0, 1, 255, 1023] {
+    for len in [0, 1, 255, CHOICE_MIN, 4096] {
         assert_eq!(class_of(len), 0);
     }
     for len in [65 << 20, 1 << 40, usize::MAX] {
         assert_eq!(class_of(len), CLASSES - 1);
-    }
-}
-
-#[test]
-fn from_which_size_on_there_is_a_choice() {
-    for reader in Reader::ALL {
-        let there = reader == Reader::OtherCore;
-        for (len, is) in [(0, false), (1023, false), (1024, there), (3071, there), (3072, true)] {
-            assert_eq!(is_choice(len, reader), is, "{len} {reader:?}");
-        }
-        assert!(is_choice(usize::MAX, reader));
     }
 }
 
@@ -132,17 +121,14 @@ fn defaults_hold_what_they_promise() {
     };
     for destination in CacheState::ALL {
         for reader in Reader::ALL {
-            assert_eq!(best(reader, destination, 300), "libc");
             assert_eq!(best(reader, destination, 16 << 20), "avx2+streaming");
         }
     }
     for destination in CacheState::ALL {
         assert_eq!(best(Reader::Me, destination, 8 << 20), "avx2");
-        assert_eq!(best(Reader::OtherCore, destination, 1 << 10), "libc");
-        assert_eq!(best(Reader::OtherCore, destination, 2 << 10), "avx2+streaming");
-        for reader in [Reader::Me, Reader::Device, Reader::Nobody] {
-            assert_eq!(best(reader, destination, 2 << 10), "libc");
-        }
+        assert_eq!(best(Reader::Me, destination, 4 << 10), "avx2");
+        assert_eq!(best(Reader::OtherCore, destination, 8 << 10), "avx2");
+        assert_eq!(best(Reader::OtherCore, destination, 16 << 10), "avx2+streaming");
     }
     for reader in [Reader::Device, Reader::Nobody] {
         assert_eq!(best(reader, CacheState::Cached, 8 << 20), "avx2");
@@ -160,7 +146,7 @@ fn defaults_hold_what_they_promise() {
         placement: Placement::Plain,
     };
     assert_eq!(old.best(far, 1 << 20), name("sse2+streaming"));
-    assert_eq!(old.best(far, 1024), Algorithm::LIBC);
+    assert_eq!(old.best(far, 4096), Algorithm::LIBC);
     let none = Table::defaults(32 << 20, |it| it == Algorithm::LIBC);
     assert!(none == Table::uniform(Algorithm::LIBC));
 }
@@ -198,9 +184,9 @@ fn printed_for_people() {
     assert_eq!(titles, expected, "{text}");
     // Five of what is copied, three of what is zeroed.
     assert_eq!(text.lines().count(), 6 + 3 * 5 + 3 * 3, "{text}");
-    let line = "  uncached to uncached  libc, from 4 KiB avx2+streaming\n";
+    let line = "  uncached to uncached  avx2, from 16 KiB avx2+streaming\n";
     assert_eq!(text.matches(line).count(), 1, "{text}");
-    let line = "  cached                libc, from 4 KiB avx2, from 16 MiB avx2+streaming\n";
+    let line = "  cached                avx2, from 16 MiB avx2+streaming\n";
     assert_eq!(text.matches(line).count(), 2, "{text}");
     assert_eq!(format!("{:?}", Table::defaults(32 << 20, |_| true)), text);
 }
@@ -211,7 +197,7 @@ fn rows_tell_everything() {
     let rows: Vec<Row> = table.rows().collect();
     assert_eq!(rows.len(), SITUATIONS);
     for Row { situation, from } in rows {
-        assert_eq!(from[0].0, CHOICE_MIN);
+        assert_eq!(from[0].0, class_bytes(0));
         assert!(from.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 != two[1].1));
         for class in 0..CLASSES {
             let row = from.iter().rfind(|(bytes, _)| *bytes <= class_bytes(class)).unwrap();

@@ -24,6 +24,9 @@ const TOGETHER: usize = 8 << 10;
 /// And so many blocks at most.
 const BLOCKS_MAX: usize = 16;
 
+/// Short blocks are copied so many times, each time anew from the state that the case wants.
+const PASSES: usize = 2;
+
 /// Between two blocks, so that nothing is fetched ahead for the next one, bytes. No multiple of a page:
 /// they must not all want the same places in the cache.
 const GAP: usize = 192;
@@ -37,6 +40,17 @@ pub(super) struct RealBench {
     destination: Vec<u8>,
     partner: Option<Partner>,
     ticks_per_ns: f64,
+    /// Ticks that two looks at the clock take, with nothing between them.
+    idle_ticks: u64,
+}
+
+/// How a destination is cached: the table does not tell these apart, so both count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// Other than in memory.
+    Dirty,
+    /// As in memory.
+    Clean,
 }
 
 impl RealBench {
@@ -55,6 +69,7 @@ impl RealBench {
             destination: memory(2)?,
             partner: second.and_then(Partner::start),
             ticks_per_ns: ticks_per_us() as f64 / 1000.0,
+            idle_ticks: (0..1000).map(|_| timed(|| {})).min().unwrap_or(0),
         };
         if !flush(&bench.source[..1]) {
             return Err(CannotTune::NoFlush);
@@ -94,19 +109,24 @@ impl RealBench {
     }
 
     /// Brings both sides to where `case` wants them.
-    fn prepare(&mut self, case: &Case, [from, to]: [Blocks; 2]) {
+    fn prepare(&mut self, case: &Case, [from, to]: [Blocks; 2], kept: Kept) {
         let it = case.situation;
         match it.destination {
             CacheState::Uncached => RealBench::flush(to),
-            // Written here, and, if that is what will happen to it again, read there.
+            // Written or read here, and, if that is what will happen to it again, read there.
             _ => {
-                for block in to.each() {
+                if kept == Kept::Clean {
+                    RealBench::flush(to);
                     // SAFETY: the blocks lie in memory of this bench.
-                    unsafe { block::zero(Algorithm::LIBC, block, to.len) };
+                    unsafe { to.read() };
+                } else {
+                    for block in to.each() {
+                        // SAFETY: as above.
+                        unsafe { block::zero(Algorithm::LIBC, block, to.len) };
+                    }
                 }
-                if let Some(partner) =
-                    self.partner.as_mut().filter(|_| it.reader == Reader::OtherCore)
-                {
+                let reads = it.reader == Reader::OtherCore;
+                if let Some(partner) = self.partner.as_mut().filter(|_| reads) {
                     // SAFETY: as above, and this thread writes nothing meanwhile.
                     unsafe { partner.read(to) };
                 }
@@ -129,34 +149,58 @@ impl Bench for RealBench {
         if it.reader == Reader::OtherCore && self.partner.is_none() {
             return None;
         }
-        self.prepare(case, blocks);
-        fence(Ordering::SeqCst);
-        let start = ticks();
-        for (from, to) in from.each().zip(to.each()) {
-            match it.operation {
-                // SAFETY: both lie in memory of this bench, in different parts.
-                Operation::Copy => unsafe { block::copy(algorithm, from, to, blocks[0].len) },
-                // SAFETY: as above.
-                Operation::Zero => unsafe { block::zero(algorithm, to, blocks[1].len) },
+        let is_short = blocks[0].len * blocks[0].count <= TOGETHER;
+        let kept: &[Kept] = match it.destination {
+            CacheState::Uncached => &[Kept::Clean],
+            _ => &[Kept::Dirty, Kept::Clean],
+        };
+        let (mut taken, mut batches) = (0, 0);
+        for &kept in kept.iter().cycle().take(kept.len() * if is_short { PASSES } else { 1 }) {
+            self.prepare(case, blocks, kept);
+            let here = timed(|| {
+                for (from, to) in from.each().zip(to.each()) {
+                    match it.operation {
+                        // SAFETY: both lie in memory of this bench, in different parts.
+                        Operation::Copy => unsafe {
+                            block::copy(algorithm, from, to, blocks[0].len)
+                        },
+                        // SAFETY: as above.
+                        Operation::Zero => unsafe { block::zero(algorithm, to, blocks[1].len) },
+                    }
+                }
+                if it.reader == Reader::Me {
+                    // SAFETY: as above.
+                    unsafe { to.read() };
+                }
+            });
+            taken += here.saturating_sub(self.idle_ticks);
+            let reads = it.reader == Reader::OtherCore;
+            if let Some(partner) = self.partner.as_mut().filter(|_| reads) {
+                // SAFETY: as above, and this thread writes nothing meanwhile.
+                taken += unsafe { partner.read(to) };
             }
+            batches += 1;
         }
-        // Stores that are on their way are paid for by whoever made them.
-        fence(Ordering::SeqCst);
-        if it.reader == Reader::Me {
-            // SAFETY: as above.
-            unsafe { to.read() };
-        }
-        let mut taken = ticks().wrapping_sub(start);
-        if let Some(partner) = self.partner.as_mut().filter(|_| it.reader == Reader::OtherCore) {
-            // SAFETY: as above, and this thread writes nothing meanwhile.
-            taken += unsafe { partner.read(to) };
-        }
-        Some(taken as f64 / self.ticks_per_ns / to.count as f64)
+        Some(taken as f64 / self.ticks_per_ns / (batches * to.count) as f64)
+    }
+
+    fn hop_ns(&mut self) -> Option<f64> {
+        self.partner.as_mut().map(Partner::hop_ns)
     }
 
     fn now_ns(&mut self) -> u64 {
         now_ns()
     }
+}
+
+/// The ticks that `what` takes, with all its stores.
+fn timed(what: impl FnOnce()) -> u64 {
+    fence(Ordering::SeqCst);
+    let start = ticks();
+    what();
+    // Stores that are on their way are paid for by whoever made them.
+    fence(Ordering::SeqCst);
+    ticks().wrapping_sub(start)
 }
 
 #[cfg(test)]

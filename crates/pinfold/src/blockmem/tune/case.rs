@@ -5,7 +5,7 @@ use pinfold_sys::block::{Algorithm, Prefetch};
 use super::class_bytes;
 use crate::blockmem::{
     CacheState, Reader,
-    table::{CLASSES, Operation, Placement, Situation, is_choice},
+    table::{CLASSES, Operation, Placement, Situation},
 };
 
 /// One situation and class of sizes.
@@ -78,7 +78,6 @@ pub(super) fn cases(last_cache_bytes: usize) -> Vec<Case> {
         .filter(|case| {
             let (len, situation) = (case.len(), case.situation);
             len <= len_max(last_cache_bytes)
-                && is_choice(len, situation.reader)
                 && measured_as(situation, len, last_cache_bytes) == situation
         })
         .collect();
