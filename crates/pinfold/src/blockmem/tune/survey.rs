@@ -79,7 +79,7 @@ pub(super) fn survey(
     }
     let finalists = finalists(algorithms, &first);
     let two = case.situation.reader == Reader::OtherCore;
-    let mut hop_ns = |bench: &mut _| if two { Bench::hop_ns(bench) } else { None };
+    let hop_ns = |bench: &mut _| if two { Bench::hop_ns(bench) } else { None };
     let mut rounds: Vec<Round> = Vec::new();
     let mut before = hop_ns(bench);
     for turn in 0..ROUNDS_MAX {
