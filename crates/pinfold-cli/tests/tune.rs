@@ -63,7 +63,7 @@ fn measured_kept_and_shown() {
     let made: Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!(
         names(&made),
-        "file format ignored kept machine measured_s measuring origin probe table version"
+        "file format ignored kept machine measured_s measuring origin probe seen table version"
     );
     assert_eq!(names(&made["machine"]), "caches_bytes features kernel processor");
     assert_eq!(names(&made["measuring"]), "cases gain measured other_core seconds");
@@ -78,7 +78,7 @@ fn measured_kept_and_shown() {
     for row in rows {
         assert_eq!(names(row), "destination from operation placement reader source");
         assert_eq!(row["source"].is_null(), row["operation"] == "zero", "{row}");
-        assert_eq!(row["from"][0]["bytes"], 256, "{row}");
+        assert_eq!(row["from"][0]["bytes"], 4096, "{row}");
     }
     let file = the_file(home.path());
     assert_eq!(made["file"], file.to_str().unwrap());
@@ -87,6 +87,8 @@ fn measured_kept_and_shown() {
     assert_eq!((&shown["origin"], &shown["kept"]), (&"tuned".into(), &true.into()));
     assert_eq!(shown["table"], made["table"]);
     assert_eq!(shown["measured_s"], made["measured_s"]);
+    assert_eq!(names(&made["seen"]), "far mixed near");
+    assert_eq!(shown["seen"], made["seen"]);
     assert!(shown["measuring"].is_null() && shown["ignored"] == Value::Array(Vec::new()));
 
     // The variable comes first, if it makes sense.

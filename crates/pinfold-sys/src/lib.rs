@@ -8,6 +8,7 @@
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
 //! - [`block`]: memory copied and zeroed, by every algorithm there is.
+//! - [`partner`]: another core that reads, where it is measured what that costs.
 //! - [`poll`]: sleeping until something happens.
 //! - [`trial`], [`child`], [`cpu`]: finding out what is allowed here, without coming to harm.
 //!
@@ -23,6 +24,7 @@ pub mod cpu;
 pub mod fork;
 pub mod mapping;
 pub mod memfd;
+pub mod partner;
 pub mod poll;
 pub mod process;
 pub mod socket;

@@ -7,7 +7,7 @@
 //! - [`pair`], [`meet`], [`control`], [`cores`], [`answer`]: the two processes and how they talk.
 //! - [`sync`], [`shared`], [`exposed`], [`stage`]: how they keep step during a run.
 //! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
-//! - [`class`], [`stats`], [`record`], [`findings`]: what comes out.
+//! - [`stats`], [`record`], [`findings`]: what comes out.
 //! - [`compare`], [`table`], [`html`], [`machine`], [`units`]: how it is shown.
 //! - [`copy`]: `pinfold perf copy`, copies within one process.
 //! - [`brief`]: a short measurement for other commands.
@@ -17,7 +17,6 @@ mod answer;
 mod args;
 mod bench;
 pub(crate) mod brief;
-pub(crate) mod class;
 mod compare;
 mod control;
 mod copy;
@@ -50,6 +49,7 @@ mod watchdog;
 use std::{os::fd::AsFd, process::ExitCode, time::Instant};
 
 pub(crate) use args::PerfArgs;
+pub(crate) use pinfold::blockmem::class;
 
 use self::{
     args::{Other, Output, Role},

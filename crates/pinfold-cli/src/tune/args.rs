@@ -5,12 +5,12 @@ use std::time::Duration;
 /// Measure which copy algorithm suits which block, and keep the table for this machine
 ///
 /// Every copy of the library goes by that table from then on: by size, by where source and destination
-/// are cached, by how they lie in memory, and by who reads next. Takes two processors for ten seconds and
-/// up to 130 MB of memory; best on a machine that does nothing else meanwhile.
+/// are cached, by how they lie in memory, and by who reads next. Takes two processors for half a
+/// minute and up to 130 MB of memory; best on a machine that does nothing else meanwhile.
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct TuneArgs {
-    /// How long to measure, 0.1 to 600 [default: 10]
+    /// How long to measure, 0.1 to 600 [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
 
@@ -36,7 +36,7 @@ Examples:
 
 The table lies in $XDG_CONFIG_HOME/pinfold, or ~/.config/pinfold, and holds for one processor, kernel and
 version; delete it to go back to the defaults. PINFOLD_COPY=NAME in the environment of a program has it
-copy everything from 256 bytes on by one algorithm, such as libc or avx2+streaming.
+copy everything from 3 KiB on by one algorithm, such as libc or avx2+streaming.
 
 Fields of --json (a field that nothing is known about is null):
   format           1
@@ -46,6 +46,9 @@ Fields of --json (a field that nothing is known about is null):
   file             where the table is kept, or would be
   kept             whether it is there now
   measured_s       when, seconds since 1970
+  seen             in how many cases the other core was near, far or mixed (neither) when it read; what
+                   is chosen is for near and far alike, and where one was not seen, the kind of stores
+                   that the defaults have is preferred
   measuring        null with --show; else seconds, cases, measured (of the cases, in that time; the others
                    go with their neighbours), other_core (whether a second processor read what was
                    copied), gain (times as fast as libc, geometric mean where one side is uncached or the
@@ -65,7 +68,7 @@ Exit status:
 impl TuneArgs {
     /// How long to measure.
     pub(super) fn budget(&self) -> Duration {
-        self.seconds.unwrap_or(Duration::from_secs(10))
+        self.seconds.unwrap_or(Duration::from_secs(30))
     }
 }
 

@@ -56,6 +56,7 @@ fn measure(args: &TuneArgs) -> Result<(), String> {
         origin: "measured",
         kept: stored.is_ok() && !args.dry_run,
         measured_s: Some(tuned.measured_s),
+        seen: Some(tuned.seen),
         measuring: Some(Measuring {
             seconds: start.elapsed().as_secs_f64(),
             cases,
@@ -112,8 +113,16 @@ fn show() -> Report {
     } else if let (Some(file), "variable", true) = (&file, origin, kept) {
         ignored.push(format!("{}: PINFOLD_COPY comes first", file.display()));
     }
+    let seen = loaded.and_then(Result::ok).map(|tuned| tuned.seen).filter(|_| origin == "tuned");
     let table = plan.table().clone();
-    Report { origin, kept, measured_s, ignored, ..Report::new(machine, file.as_deref(), table) }
+    Report {
+        origin,
+        kept,
+        measured_s,
+        seen,
+        ignored,
+        ..Report::new(machine, file.as_deref(), table)
+    }
 }
 
 fn print(args: &TuneArgs, report: &Report) -> Result<(), String> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use pinfold::blockmem::{
     CacheState, CannotTell, Machine, Probe, Reader,
     table::{Operation, Placement, Row, Table},
+    tuned::Seen,
 };
 use serde::Serialize;
 
@@ -21,6 +22,7 @@ pub(super) struct Report {
     pub(super) file: Option<PathBuf>,
     pub(super) kept: bool,
     pub(super) measured_s: Option<u64>,
+    pub(super) seen: Option<Seen>,
     pub(super) measuring: Option<Measuring>,
     pub(super) probe: ProbeReport,
     pub(super) ignored: Vec<String>,
@@ -76,6 +78,7 @@ impl Report {
             file: file.map(Path::to_owned),
             kept: false,
             measured_s: None,
+            seen: None,
             measuring: None,
             probe: Probe::calibrate().into(),
             ignored: Vec::new(),

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use pinfold::blockmem::tuned::Seen;
+
 use super::report::{Measuring, ProbeReport, Report};
 use crate::{
     fold::{Width, hanging},
@@ -23,6 +25,9 @@ pub(super) fn render(report: &Report, width: Width) -> String {
     said(&format!("pinfold {}: ", report.version), &origin(report));
     if let Some(measuring) = &report.measuring {
         said("  ", &how(measuring));
+    }
+    if let Some(seen) = report.seen.as_ref().filter(|seen| **seen != Seen::default()) {
+        said("  ", &distance(seen));
     }
     for ignored in &report.ignored {
         said("  ignored: ", ignored);
@@ -68,6 +73,18 @@ fn how(it: &Measuring) -> String {
         parts += "; there is no second processor, so the defaults hold for another core";
     }
     parts + "."
+}
+
+/// How far away the other core was.
+fn distance(it: &Seen) -> String {
+    let Seen { near, far, mixed } = it;
+    let what = match (near, far) {
+        (0, 0) => "neither near nor far, and the choice is for that",
+        (_, 0) => "always near; for a far one, the defaults had a say",
+        (0, _) => "always far; for a near one, the defaults had a say",
+        _ => "near and far, and what is chosen is good for both",
+    };
+    format!("the other core was {what} ({near} cases near, {far} far, {mixed} neither).")
 }
 
 fn probe(it: &ProbeReport) -> String {

@@ -1,7 +1,7 @@
 //! The plan of this process.
 //!
 //! With the environment variable `PINFOLD_COPY` set to the name of an algorithm (`libc`,
-//! `avx2+streaming`), that one is used for everything of 256 bytes or more. Without it, the table is
+//! `avx2+streaming`), that one is used for everything of 3 KiB or more. Without it, the table is
 //! used that was measured on this machine and kept; without that, rules that hold on most machines.
 
 use std::{
@@ -16,7 +16,7 @@ use pinfold_sys::block::Algorithm;
 use tracing::{debug, error, warn};
 
 use super::{
-    Machine, Origin, Plan,
+    Block, Machine, Origin, Plan,
     table::Table,
     tuned::{self, Tuned},
 };
@@ -62,6 +62,19 @@ pub fn plan() -> &'static Plan {
     })
 }
 
+/// What the plan of this process says of a block that is to be copied ([`Plan::pick`]). Where there is no
+/// choice the plan is not even looked for.
+#[inline]
+pub fn pick(block: &Block) -> Algorithm {
+    if block.is_choice() { plan().pick(block) } else { Algorithm::LIBC }
+}
+
+/// The same of one that is to be zeroed.
+#[inline]
+pub fn pick_zero(block: &Block) -> Algorithm {
+    if block.is_choice() { plan().pick_zero(block) } else { Algorithm::LIBC }
+}
+
 /// The plan that takes effect where `wish` is in the environment and the tuned table in `file`.
 fn decide(
     wish: Option<OsString>,
@@ -73,7 +86,9 @@ fn decide(
         return Plan::new(Table::uniform(algorithm), Origin::Variable(algorithm), supported);
     }
     let (table, origin) = match file.and_then(|file| kept(file, machine)) {
-        Some((Tuned { table, measured_s }, file)) => (table, Origin::Tuned { file, measured_s }),
+        Some((Tuned { table, measured_s, .. }, file)) => {
+            (table, Origin::Tuned { file, measured_s })
+        }
         None => (Table::defaults(machine.last_cache_bytes(), &supported), Origin::Defaults),
     };
     debug!(?origin, "plan");
@@ -114,12 +129,16 @@ mod tests {
     use std::fs;
 
     use super::{
-        super::{Block, Reader},
+        super::{Reader, tuned::Seen},
         *,
     };
 
     fn large() -> Block {
         Block { len: 1 << 20, to: 2048, reader: Reader::Nobody, ..Block::default() }
+    }
+
+    fn tuned_to(table: Table) -> Tuned {
+        Tuned { table, measured_s: 7, seen: Seen::default() }
     }
 
     #[test]
@@ -134,8 +153,7 @@ mod tests {
         let both = |name: &str| (name.to_owned(), name.to_owned());
         assert_eq!(run(None), (Origin::Defaults, both("avx2+streaming")));
         let rep: Algorithm = "rep".parse().unwrap();
-        tuned::store(&file, &machine, &Tuned { table: Table::uniform(rep), measured_s: 7 })
-            .unwrap();
+        tuned::store(&file, &machine, &tuned_to(Table::uniform(rep))).unwrap();
         let origin = Origin::Tuned { file: file.clone(), measured_s: 7 };
         assert_eq!(run(None), (origin.clone(), both("rep")));
         let word = "word".parse().unwrap();
@@ -157,7 +175,7 @@ mod tests {
         let plan = decide(wish, Some(&file), &machine, only_libc);
         assert_eq!((plan.origin(), plan.pick(&large())), (&Origin::Defaults, Algorithm::LIBC));
         let table = Table::uniform("avx512".parse().unwrap());
-        tuned::store(&file, &machine, &Tuned { table, measured_s: 7 }).unwrap();
+        tuned::store(&file, &machine, &tuned_to(table)).unwrap();
         let plan = decide(None, Some(&file), &machine, only_libc);
         assert!(matches!(plan.origin(), Origin::Tuned { .. }));
         assert_eq!(plan.pick(&large()), Algorithm::LIBC);
@@ -167,5 +185,12 @@ mod tests {
     fn the_plan_of_this_process_does_not_change() {
         assert!(std::ptr::eq(plan(), plan()));
         assert!(plan().pick(&large()).is_supported());
+        for len in [100, 2048, 1 << 20] {
+            for reader in Reader::ALL {
+                let block = Block { len, reader, ..large() };
+                assert_eq!(pick(&block), plan().pick(&block));
+                assert_eq!(pick_zero(&block), plan().pick_zero(&block));
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@
 //! - [`probe()`]: whether a block is cached, where the processor's clock can tell.
 //! - [`engine`]: copies that go on while their callers do something else.
 
+pub mod class;
 mod copier;
 pub mod engine;
 mod facts;
@@ -32,7 +33,7 @@ pub use handler::{
     BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, InForce, Merged, Piece, SHORT,
     SIZES, Tally, copy, counts, merge, move_within, size_class, zero,
 };
-pub use in_force::{TooLate, insist, plan};
+pub use in_force::{TooLate, insist, pick, pick_zero, plan};
 pub(crate) use largest::Largest;
 pub use machine::Machine;
 pub use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};

@@ -30,6 +30,12 @@ pub struct Block {
 }
 
 impl Block {
+    /// Whether there is anything to choose.
+    #[inline]
+    pub(super) fn is_choice(&self) -> bool {
+        self.len >= CHOICE_MIN
+    }
+
     /// What its being copied is like.
     #[inline]
     fn copied(&self) -> Situation {
@@ -84,11 +90,11 @@ impl Plan {
         Plan { table: table.fitted(supported), origin }
     }
 
-    /// The algorithm to copy `block` by: always one that the processor has. Below 256 bytes the C
+    /// The algorithm to copy `block` by: always one that the processor has. Below 3 KiB the C
     /// library's, after one comparison; else a few nanoseconds.
     #[inline]
     pub fn pick(&self, block: &Block) -> Algorithm {
-        if block.len < CHOICE_MIN {
+        if !block.is_choice() {
             return Algorithm::LIBC;
         }
         self.table.best(block.copied(), block.len)
@@ -97,7 +103,7 @@ impl Plan {
     /// The algorithm to zero `block` by; otherwise as [`Plan::pick`].
     #[inline]
     pub fn pick_zero(&self, block: &Block) -> Algorithm {
-        if block.len < CHOICE_MIN {
+        if !block.is_choice() {
             return Algorithm::LIBC;
         }
         self.table.best(block.zeroed(), block.len)
@@ -106,12 +112,12 @@ impl Plan {
     /// The few algorithms that may be best for copying `block`: that of [`Plan::pick`] first, then the
     /// best that stores otherwise, then the C library's. Each once.
     pub fn candidates(&self, block: &Block) -> impl Iterator<Item = Algorithm> + use<> {
-        self.few(block.len, block.copied())
+        self.few(block, block.copied())
     }
 
     /// The few that may be best for zeroing it; otherwise as [`Plan::candidates`].
     pub fn candidates_zero(&self, block: &Block) -> impl Iterator<Item = Algorithm> + use<> {
-        self.few(block.len, block.zeroed())
+        self.few(block, block.zeroed())
     }
 
     /// Where it comes from.
@@ -124,11 +130,11 @@ impl Plan {
         &self.table
     }
 
-    fn few(&self, len: usize, situation: Situation) -> impl Iterator<Item = Algorithm> + use<> {
+    fn few(&self, block: &Block, situation: Situation) -> impl Iterator<Item = Algorithm> + use<> {
         let libc = Algorithm::LIBC;
-        let choice = self.table.choice(situation, class_of(len));
-        let all = match (len < CHOICE_MIN, &self.origin) {
-            (true, _) => [libc; 4],
+        let choice = self.table.choice(situation, class_of(block.len));
+        let all = match (block.is_choice(), &self.origin) {
+            (false, _) => [libc; 4],
             // Who names one wants no other.
             (_, Origin::Variable(_)) => [choice.best; 4],
             _ => [choice.best, choice.temporal, choice.streaming, libc],

@@ -72,23 +72,26 @@ impl Placement {
     }
 }
 
-/// The size from which on there is a choice, bytes. Below, nothing beats the C library by more than
-/// the choice costs.
-pub const CHOICE_MIN: usize = 256;
+/// The size from which on there is a choice, bytes. Below, hardly anything beats the C library by more
+/// than the choice costs, which is some 3 ns.
+pub const CHOICE_MIN: usize = 3 << 10;
 
-/// How many classes of sizes there are: the powers of two from [`CHOICE_MIN`] to 64 MiB.
-pub const CLASSES: usize = 19;
+/// The size that the first class is named after, bytes: the one that [`CHOICE_MIN`] is nearest to.
+const CLASS_MIN: usize = 4 << 10;
+
+/// How many classes of sizes there are: the powers of two from 4 KiB to 64 MiB.
+pub const CLASSES: usize = 15;
 
 /// The class of a size: of the power of two that it is nearest to.
 #[inline]
 pub fn class_of(len: usize) -> usize {
-    let nearest = len.saturating_add(len / 2).max(CHOICE_MIN).ilog2() - CHOICE_MIN.ilog2();
+    let nearest = len.saturating_add(len / 2).max(CLASS_MIN).ilog2() - CLASS_MIN.ilog2();
     (nearest as usize).min(CLASSES - 1)
 }
 
 /// The size that a class is named after, bytes.
 pub const fn class_bytes(class: usize) -> usize {
-    CHOICE_MIN << class
+    CLASS_MIN << class
 }
 
 /// All that the choice depends on but the size.
@@ -182,7 +185,7 @@ impl Choice {
     }
 }
 
-/// An algorithm for every situation and size. 8 KB, of which a look touches one byte.
+/// An algorithm for every situation and size. 6 KB, of which a look touches one byte.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Table {
     best: [Algorithm; CELLS],

@@ -4,13 +4,12 @@
 //! - [`survey`]: one case: all algorithms in turn, again and again. Policy; the clock and the copies are
 //!   behind [`Bench`].
 //! - [`choose`]: from what was measured to a table. No I/O.
-//! - [`bench`]: blocks brought into the state that a case wants, and copied; [`listener`]: the core that
-//!   reads them then.
+//! - [`bench`]: blocks brought into the state that a case wants, copied, and read, by this core or a
+//!   partner on another one.
 
 mod bench;
 mod case;
 mod choose;
-mod listener;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -35,6 +34,9 @@ trait Bench {
     /// Does `case` by `algorithm` once, and says how long that took with the reading after it,
     /// nanoseconds a block. `None` where the case cannot be made here.
     fn run(&mut self, case: &Case, algorithm: Algorithm) -> Option<f64>;
+
+    /// Nanoseconds from this core to the one that reads. `None` if there is none.
+    fn hop_ns(&mut self) -> Option<f64>;
 
     /// Some clock, nanoseconds.
     fn now_ns(&mut self) -> u64;
@@ -75,6 +77,10 @@ pub enum CannotTune {
 /// Measures the table of this machine, in about as much time as `budget`, and tells how far that is,
 /// from 0 to 1. In a thread of its own, bound to a processor; a second one reads what the first has
 /// copied. Takes up to 130 MB of memory. Nothing is kept.
+///
+/// How far apart the two are is looked at all the while. What was seen near and what was seen far count
+/// alike in the choice; at a distance that was not seen ([`Seen`](super::tuned::Seen)), the kind of stores
+/// that the defaults have is taken to be the better one.
 ///
 /// # Errors
 /// See [`CannotTune`].
@@ -123,8 +129,8 @@ fn survey_all(
         }
         let algorithms: Vec<Algorithm> =
             Algorithm::all().filter(|it| supported(*it) && case.suits(*it)).collect();
-        if let Some(losses) = survey::survey(bench, case, &algorithms, share_ns) {
-            board.put(case, losses);
+        if let Some(surveyed) = survey::survey(bench, case, &algorithms, share_ns) {
+            board.put(case, surveyed);
             measured += 1;
         }
     }
@@ -136,6 +142,6 @@ fn survey_all(
         cases: cases.len(),
         has_other_core: true,
         gain: board.gain(&table),
-        tuned: Tuned { table, measured_s: kept::now_s() },
+        tuned: Tuned { table, measured_s: kept::now_s(), seen: board.seen() },
     }
 }

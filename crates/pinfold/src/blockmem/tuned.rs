@@ -21,7 +21,7 @@ use super::{
 use crate::kept;
 
 /// Goes up when [`Stored`] or the meaning of a cell changes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// No file of ours is longer, bytes.
 const FILE_BYTES_MAX: u64 = 32 << 10;
@@ -33,6 +33,21 @@ pub struct Tuned {
     pub table: Table,
     /// When, seconds since 1970.
     pub measured_s: u64,
+    /// How far away the other core was.
+    pub seen: Seen,
+}
+
+/// In how many cases another core read, by how far away it was. A virtual machine's cores move; at a
+/// distance that was not seen, another choice may be the better one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seen {
+    /// It was near.
+    pub near: usize,
+    /// It was far.
+    pub far: usize,
+    /// It was neither.
+    pub mixed: usize,
 }
 
 /// What the file holds. Each cell of the table is a digit to the base of 36: which of `algorithms`.
@@ -41,6 +56,7 @@ pub struct Tuned {
 struct Stored {
     format: u32,
     measured_s: u64,
+    seen: Seen,
     machine: Machine,
     algorithms: Vec<String>,
     best: String,
@@ -72,6 +88,7 @@ pub fn store(file: &Path, machine: &Machine, tuned: &Tuned) -> io::Result<()> {
     let stored = Stored {
         format: FORMAT,
         measured_s: tuned.measured_s,
+        seen: tuned.seen,
         machine: machine.clone(),
         algorithms: names().collect(),
         best: digits(|choice| choice.best),
@@ -102,7 +119,7 @@ pub fn load(file: &Path, machine: &Machine) -> io::Result<Tuned> {
         return Err(io::Error::other("it is for another machine"));
     }
     let table = table_of(&stored).ok_or_else(|| io::Error::other("it makes no sense"))?;
-    Ok(Tuned { table, measured_s: stored.measured_s })
+    Ok(Tuned { table, measured_s: stored.measured_s, seen: stored.seen })
 }
 
 /// The digits of a number as high as that of any algorithm.

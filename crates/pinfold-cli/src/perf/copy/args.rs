@@ -28,7 +28,7 @@ const RING_SIZES: [usize; 3] = [1 << 20, 2 << 20, 4 << 20];
 ///
 /// Over size, where source and destination are cached, who reads the copy next, and how the blocks lie
 /// to each other. Blocks are brought into each state for real; reading the copy counts; every copy is
-/// checked. In each round every algorithm has its turn, in another order each time.
+/// checked. Within a round, who copies when is a matter of luck.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct CopyArgs {
@@ -95,8 +95,10 @@ Examples:
   PINFOLD_COPY=avx2 pinfold perf copy --quick     # that instead of the plan's choice
 
 Aims, in every cell: the plan's choice reaches 90 % of the speed of the best algorithm, and 95 % of
-libc's. Cells that miss one are measured again as long as there is time, and printed. Over all cells
-where a side is uncached or another core reads, the plan should be 1.3 times as fast as libc.
+libc's. The fastest of all algorithms in the same rounds is so by luck, too. So the first rounds only
+choose finalists, and what counts are rounds of these, the plan and libc. Cells that miss an aim, or
+meet it by 5 % or less, have more of them as long as there is time; those that miss are printed. Over all
+cells where a side is uncached or another core reads, the plan should be 1.3 times as fast as libc.
 
 States: a cached source was written a moment ago by the core that copies. A cached destination is dirty
 (that core wrote it; if another core reads the copy, that one read it since) or clean (both have read

@@ -13,12 +13,10 @@ use pinfold::blockmem::{self, Algorithm};
 use pinfold_sys::{
     block::{self, flush},
     clock::{ticks, ticks_per_us},
+    partner::{Blocks, Partner},
 };
 
-use super::{
-    cell::{Cell, Destination, Next, Place, Source},
-    partner::{Blocks, Partner, read},
-};
+use super::cell::{Cell, Destination, Next, Place, Source};
 use crate::perf::{
     fail::{Fail, Result},
     units, verify,
@@ -179,7 +177,7 @@ impl Bench {
                     unsafe { copy_all(who, cell, &self.pairs) };
                     if cell.reader == Next::Me {
                         // SAFETY: as above.
-                        unsafe { read(to) };
+                        unsafe { to.read() };
                     }
                 }
             });
@@ -211,7 +209,7 @@ impl Bench {
             Destination::Clean => {
                 Bench::flush(to);
                 // SAFETY: as above.
-                unsafe { read(to) };
+                unsafe { to.read() };
                 self.show(cell, to);
             }
         }
@@ -289,7 +287,7 @@ unsafe fn copy_all(who: Contestant, cell: &Cell, pairs: &[(*const u8, *mut u8)])
             }
             Contestant::Plan => each.for_each(|((from, to), len)| {
                 let block = blockmem::Block { len, from: from.addr(), to: to.addr(), ..state };
-                block::copy(blockmem::plan().pick(&block), from, to, len);
+                block::copy(blockmem::pick(&block), from, to, len);
             }),
             Contestant::Matrix(algorithm) => {
                 each.for_each(|((from, to), len)| block::copy(algorithm, from, to, len));

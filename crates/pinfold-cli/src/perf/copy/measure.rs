@@ -25,10 +25,13 @@ pub(super) struct Pace {
     pub(super) time: Duration,
 }
 
-/// Of all time, what the cells have before those that miss are repeated.
-const FIRST: f64 = 0.6;
+/// Of all time, what the cells have before some are repeated.
+const FIRST: f64 = 0.7;
 
-/// How often a cell that misses is repeated, at most.
+/// Of that, what the rounds of all have. Those of the finalists have the rest.
+const FIRST_OF_ALL: f64 = 0.5;
+
+/// How often a cell that is close to an aim is repeated, at most.
 const REPEATS_MAX: usize = 4;
 
 /// What was measured.
@@ -49,8 +52,9 @@ struct Runner<'a> {
 
 /// Measures all `cells`.
 ///
-/// What a cell takes is the median of all its rounds. A cell where the plan misses an aim is repeated
-/// by all contestants as long as there is time, and all rounds count, for everybody alike.
+/// First everybody has rounds, then the finalists have others, whose medians count. A cell where the plan
+/// misses an aim, or meets it by little, is repeated by the finalists as long as there is time, and all
+/// those rounds count, for everybody alike.
 ///
 /// # Errors
 /// The first copy that was wrong.
@@ -71,10 +75,13 @@ pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<M
         let left = pace.time.mul_f64(FIRST).saturating_sub(start.elapsed());
         let share = left.mul_f64(weight(cell) / rest);
         rest -= weight(cell);
-        let mut it = Samples { cell: *cell, rounds: Vec::new(), verified: 0 };
+        let mut it = Samples { cell: *cell, first: Vec::new(), rounds: Vec::new(), verified: 0 };
         // The first of all brings in pages, and counts for nobody.
         runner.bench.turn(cell, Contestant::Libc)?;
-        runner.rounds(&mut it, pace, share)?;
+        let everybody: Vec<usize> = (0..runner.contestants.len()).collect();
+        it.first = runner.rounds(&mut it, &everybody, pace, share.mul_f64(FIRST_OF_ALL))?;
+        let left = share.mul_f64(1.0 - FIRST_OF_ALL);
+        it.rounds = runner.final_rounds(&mut it, pace, left)?;
         short += usize::from(it.rounds.len() < pace.rounds);
         samples.push(it);
         bar.inc(1);
@@ -99,8 +106,8 @@ pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<M
     bar.finish_and_clear();
     if repeated > 0 {
         notes.push(format!(
-            "cells that missed an aim were measured again, {repeated} in all; every round counts, for \
-             all algorithms"
+            "cells that missed an aim or met it by little were measured again, {repeated} in all; all \
+             those rounds count"
         ));
     }
     let verdicts = samples.iter().filter_map(|it| runner.verdict(it)).collect();
@@ -113,33 +120,49 @@ fn weight(cell: &Cell) -> f64 {
 }
 
 impl Runner<'_> {
-    /// Rounds for about `share`.
-    fn rounds(&mut self, into: &mut Samples, pace: Pace, share: Duration) -> Result<()> {
-        let start = Instant::now();
-        for round in 0..pace.rounds {
-            if round >= pace.rounds_min && start.elapsed() > share {
-                break;
-            }
-            self.round(into)?;
-        }
-        Ok(())
+    /// Rounds of those who are in the final, for about `share`.
+    fn final_rounds(
+        &mut self,
+        of: &mut Samples,
+        pace: Pace,
+        share: Duration,
+    ) -> Result<Vec<Round>> {
+        let finalists = of.finalists(&self.contestants);
+        self.rounds(of, &finalists, pace, share)
     }
 
-    fn round(&mut self, into: &mut Samples) -> Result<()> {
-        let cell = into.cell;
-        let mut order: Vec<usize> = (0..self.contestants.len()).collect();
+    /// Rounds of `who` for about `share`.
+    fn rounds(
+        &mut self,
+        of: &mut Samples,
+        who: &[usize],
+        pace: Pace,
+        share: Duration,
+    ) -> Result<Vec<Round>> {
+        let (start, mut rounds) = (Instant::now(), Vec::new());
+        while rounds.len() < pace.rounds {
+            if rounds.len() >= pace.rounds_min && start.elapsed() > share {
+                break;
+            }
+            rounds.push(self.round(of, who)?);
+        }
+        Ok(rounds)
+    }
+
+    fn round(&mut self, of: &mut Samples, who: &[usize]) -> Result<Round> {
+        let cell = of.cell;
+        let mut order = who.to_vec();
         self.shuffle.shuffle(&mut order);
-        let mut ns = vec![0.0; order.len()];
+        let mut ns = vec![f64::INFINITY; self.contestants.len()];
         let before = self.hop_ns(&cell);
         for at in order {
             let (taken, verified) = self.bench.turn(&cell, self.contestants[at])?;
             ns[at] = taken;
-            into.verified += verified;
+            of.verified += verified;
         }
         let after = self.hop_ns(&cell);
         let class = before.zip(after).map(|(before, after)| Class::of(before, after));
-        into.rounds.push(Round { class, ns });
-        Ok(())
+        Ok(Round { class, ns })
     }
 
     /// How far apart the cores are, where that matters.
@@ -156,7 +179,7 @@ impl Runner<'_> {
         Verdict::of(samples, &self.contestants, plan)
     }
 
-    /// Repeats those that miss, and says how often.
+    /// Repeats those that are close to an aim, and says how often.
     fn repeat(
         &mut self,
         samples: &mut [Samples],
@@ -166,12 +189,12 @@ impl Runner<'_> {
     ) -> Result<usize> {
         let mut repeated = 0;
         for _ in 0..REPEATS_MAX {
-            let missing: Vec<usize> = (0..samples.len())
-                .filter(|&at| self.verdict(&samples[at]).is_some_and(|it| !it.meets()))
+            let close: Vec<usize> = (0..samples.len())
+                .filter(|&at| self.verdict(&samples[at]).is_some_and(|it| it.is_close()))
                 .collect();
-            bar.inc_length(missing.len() as u64);
-            let mut rest: f64 = missing.iter().map(|&at| weight(&samples[at].cell)).sum();
-            for at in missing {
+            bar.inc_length(close.len() as u64);
+            let mut rest: f64 = close.iter().map(|&at| weight(&samples[at].cell)).sum();
+            for at in close {
                 let left = pace.time.saturating_sub(start.elapsed());
                 if left.is_zero() {
                     return Ok(repeated);
@@ -180,7 +203,9 @@ impl Runner<'_> {
                 let share = left.mul_f64(due / rest);
                 rest -= due;
                 bar.set_message(format!("again: {}", samples[at].cell));
-                self.rounds(&mut samples[at], Pace { rounds_min: 1, ..pace }, share)?;
+                let pace = Pace { rounds_min: 1, ..pace };
+                let again = self.final_rounds(&mut samples[at], pace, share)?;
+                samples[at].rounds.extend(again);
                 repeated += 1;
                 bar.inc(1);
             }

@@ -2,7 +2,7 @@
 //! (Calhoun's Copybench, section 4.3), and the ring of two copies between two cores.
 //!
 //! - [`args`]: the options. [`cell`]: the grid that is measured.
-//! - [`bench`], [`partner`]: one turn of one algorithm; the core that reads. [`measure`]: all turns.
+//! - [`bench`]: one turn of one algorithm. [`measure`]: all turns.
 //! - [`ring`]: the ring.
 //! - [`samples`], [`findings`], [`record`]: what comes out. [`text`], [`page`]: how it is shown.
 
@@ -12,7 +12,6 @@ mod cell;
 mod findings;
 mod measure;
 mod page;
-mod partner;
 mod record;
 mod ring;
 mod samples;
@@ -22,9 +21,9 @@ use std::{process::ExitCode, time::Instant};
 
 pub(super) use args::CopyArgs;
 use pinfold::blockmem::{self, Machine};
-use pinfold_sys::affinity;
+use pinfold_sys::{affinity, partner::Partner};
 
-use self::{args::Output, bench::Bench, findings::Findings, partner::Partner, record::Record};
+use self::{args::Output, bench::Bench, findings::Findings, record::Record};
 use super::{
     cores,
     fail::{Fail, Result},

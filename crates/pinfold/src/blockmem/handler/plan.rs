@@ -1,6 +1,9 @@
 //! What the handler asks where a site knows nothing.
 
-use super::{super::in_force::plan, Algorithm, Block};
+use super::{
+    super::in_force::{pick, pick_zero, plan},
+    Algorithm, Block,
+};
 
 /// Chooses algorithms by what is known of a block.
 pub trait Choose {
@@ -42,7 +45,7 @@ pub struct InForce;
 impl Choose for InForce {
     #[inline]
     fn pick(&self, block: &Block) -> Algorithm {
-        plan().pick(block)
+        pick(block)
     }
 
     fn candidates(&self, block: &Block) -> impl Iterator<Item = Algorithm> {
@@ -51,7 +54,7 @@ impl Choose for InForce {
 
     #[inline]
     fn pick_zero(&self, block: &Block) -> Algorithm {
-        plan().pick_zero(block)
+        pick_zero(block)
     }
 
     fn candidates_zero(&self, block: &Block) -> impl Iterator<Item = Algorithm> {

@@ -63,7 +63,7 @@ proptest! {
             prop_assert_eq!(few[0], pick);
             prop_assert!(few.contains(&Algorithm::LIBC));
             prop_assert_eq!(few.iter().collect::<HashSet<_>>().len(), few.len());
-            if block.len < 256 {
+            if block.len < 3072 {
                 prop_assert_eq!(few, [Algorithm::LIBC]);
             }
         }
@@ -93,18 +93,18 @@ fn the_few_are_of_both_kinds() {
     let block = Block { len: 1 << 20, reader: Reader::OtherCore, ..Block::default() };
     assert_eq!(names(&block), ["avx2+streaming", "avx2", "libc"]);
     assert_eq!(names(&Block { reader: Reader::Me, ..block }), ["avx2", "avx2+streaming", "libc"]);
-    assert_eq!(names(&Block { len: 256, ..block }), ["libc", "avx2+streaming"]);
-    assert_eq!(names(&Block { len: 255, ..block }), ["libc"]);
+    assert_eq!(names(&Block { len: 3072, ..block }), ["avx2", "avx2+streaming", "libc"]);
+    assert_eq!(names(&Block { len: 3071, ..block }), ["libc"]);
 }
 
 #[test]
 fn the_variable_leaves_no_choice() {
     let rep: Algorithm = "rep".parse().unwrap();
     let plan = Plan::new(Table::uniform(rep), Origin::Variable(rep), |_| true);
-    let block = Block { len: 256, ..Block::default() };
+    let block = Block { len: 3072, ..Block::default() };
     assert_eq!(plan.candidates(&block).collect::<Vec<_>>(), [rep]);
     assert_eq!(plan.candidates_zero(&block).collect::<Vec<_>>(), [rep]);
-    let short = Block { len: 255, ..block };
+    let short = Block { len: 3071, ..block };
     assert_eq!(plan.candidates(&short).collect::<Vec<_>>(), [Algorithm::LIBC]);
 }
 

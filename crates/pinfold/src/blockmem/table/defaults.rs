@@ -5,12 +5,9 @@ use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 use super::{Choice, Situation, Table, class_bytes};
 use crate::blockmem::{CacheState, Reader};
 
-/// Below, calls and loops that are set up cost more than better instructions save, bytes.
-const LOOPS_MIN: usize = 2 << 10;
-
-/// From here on, memory that this core does not read next is written past its cache, bytes. Shorter
-/// blocks are read while the stores are still on their way.
-const STREAMS_MIN: usize = 32 << 10;
+/// From here on, memory that another core reads next is written past this one's cache, bytes. What is
+/// shorter a near core has sooner from there, and a far one later.
+const STREAMS_THERE_MIN: usize = 16 << 10;
 
 impl Table {
     /// The table for a processor that has these algorithms, and whose last cache holds so many bytes.
@@ -24,9 +21,8 @@ impl Table {
         let streaming = first(&[Isa::Avx2, Isa::Sse2, Isa::Avx512, Isa::Word], Stores::Streaming);
         let choose = |situation, class| {
             let len = class_bytes(class);
-            let temporal = if len < LOOPS_MIN { Algorithm::LIBC } else { loops };
             let streams = streams(situation, len, last_cache_bytes);
-            Choice::new(temporal, streaming.unwrap_or(temporal), streams)
+            Choice::new(loops, streaming.unwrap_or(loops), streams)
         };
         // Nothing but a streaming algorithm is ever found for streaming.
         Table::from_fn(choose).unwrap_or_else(|| Table::uniform(Algorithm::LIBC))
@@ -35,9 +31,15 @@ impl Table {
 
 /// Whether stores past the cache are the better ones.
 fn streams(situation: Situation, len: usize, last_cache_bytes: usize) -> bool {
-    // Little of it would be in the cache when it is read.
-    let overflows = len > last_cache_bytes / 4 * 3;
-    // A line in the cache would first have to leave it (Calhoun, section 4.2).
-    let elsewhere = situation.destination != CacheState::Cached;
-    overflows || situation.reader != Reader::Me && elsewhere && len >= STREAMS_MIN
+    // Source and destination do not both fit, with what else there is.
+    let overflows = len >= last_cache_bytes / 2;
+    let elsewhere = match situation.reader {
+        Reader::Me => false,
+        // From a far core's cache, lines come several times as slowly as from memory, from a near
+        // one's no faster. So it pays even to have them leave this cache first.
+        Reader::OtherCore => len >= STREAMS_THERE_MIN,
+        // A line in the cache would first have to leave it (Calhoun, section 4.2).
+        Reader::Device | Reader::Nobody => situation.destination != CacheState::Cached,
+    };
+    overflows || elsewhere
 }

@@ -88,7 +88,7 @@ impl Table {
     }
 }
 
-/// As for people: 7,500 numbers are of no use to anybody.
+/// As for people: 6,000 numbers are of no use to anybody.
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

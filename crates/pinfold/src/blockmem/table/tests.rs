@@ -16,7 +16,7 @@ fn sizes_go_to_the_nearest_class() {
         }
     }
     assert_eq!(class_bytes(CLASSES - 1), 64 << 20);
-    for len in [0, 1, 170, 255] {
+    for len in [0, 1, 255, CHOICE_MIN, 4096] {
         assert_eq!(class_of(len), 0);
     }
     for len in [65 << 20, 1 << 40, usize::MAX] {
@@ -121,17 +121,19 @@ fn defaults_hold_what_they_promise() {
     };
     for destination in CacheState::ALL {
         for reader in Reader::ALL {
-            assert_eq!(best(reader, destination, 300), "libc");
-            assert_eq!(best(reader, destination, 4096), "avx2");
-            assert_eq!(best(reader, destination, 64 << 20), "avx2+streaming");
+            assert_eq!(best(reader, destination, 16 << 20), "avx2+streaming");
         }
-        assert_eq!(best(Reader::Me, destination, 4 << 20), "avx2");
     }
-    for reader in [Reader::OtherCore, Reader::Device, Reader::Nobody] {
-        assert_eq!(best(reader, CacheState::Cached, 1 << 20), "avx2");
+    for destination in CacheState::ALL {
+        assert_eq!(best(Reader::Me, destination, 8 << 20), "avx2");
+        assert_eq!(best(Reader::Me, destination, 4 << 10), "avx2");
+        assert_eq!(best(Reader::OtherCore, destination, 8 << 10), "avx2");
+        assert_eq!(best(Reader::OtherCore, destination, 16 << 10), "avx2+streaming");
+    }
+    for reader in [Reader::Device, Reader::Nobody] {
+        assert_eq!(best(reader, CacheState::Cached, 8 << 20), "avx2");
         for destination in [CacheState::Unknown, CacheState::Uncached] {
-            assert_eq!(best(reader, destination, 16 << 10), "avx2");
-            assert_eq!(best(reader, destination, 32 << 10), "avx2+streaming");
+            assert_eq!(best(reader, destination, 4 << 10), "avx2+streaming");
         }
     }
     // An older processor, and none of x86.
@@ -173,16 +175,18 @@ fn printed_for_people() {
     let titles: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
     let expected = [
         "copied, then read by this core",
-        "copied, then read by another core or a device or nobody soon",
+        "copied, then read by another core",
+        "copied, then read by a device or nobody soon",
         "zeroed, then read by this core",
-        "zeroed, then read by another core or a device or nobody soon",
+        "zeroed, then read by another core",
+        "zeroed, then read by a device or nobody soon",
     ];
     assert_eq!(titles, expected, "{text}");
     // Five of what is copied, three of what is zeroed.
-    assert_eq!(text.lines().count(), 4 + 2 * 5 + 2 * 3, "{text}");
-    let line = "  uncached to uncached  libc, from 2 KiB avx2, from 32 KiB avx2+streaming\n";
+    assert_eq!(text.lines().count(), 6 + 3 * 5 + 3 * 3, "{text}");
+    let line = "  uncached to uncached  avx2, from 16 KiB avx2+streaming\n";
     assert_eq!(text.matches(line).count(), 1, "{text}");
-    let line = "  cached                libc, from 2 KiB avx2, from 32 MiB avx2+streaming\n";
+    let line = "  cached                avx2, from 16 MiB avx2+streaming\n";
     assert_eq!(text.matches(line).count(), 2, "{text}");
     assert_eq!(format!("{:?}", Table::defaults(32 << 20, |_| true)), text);
 }
@@ -193,7 +197,7 @@ fn rows_tell_everything() {
     let rows: Vec<Row> = table.rows().collect();
     assert_eq!(rows.len(), SITUATIONS);
     for Row { situation, from } in rows {
-        assert_eq!(from[0].0, CHOICE_MIN);
+        assert_eq!(from[0].0, class_bytes(0));
         assert!(from.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 != two[1].1));
         for class in 0..CLASSES {
             let row = from.iter().rfind(|(bytes, _)| *bytes <= class_bytes(class)).unwrap();

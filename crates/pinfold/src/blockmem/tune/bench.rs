@@ -8,13 +8,10 @@ use std::sync::atomic::{Ordering, fence};
 use pinfold_sys::{
     block::{self, Algorithm, flush},
     clock::{now_ns, ticks, ticks_per_us},
+    partner::{Blocks, Partner},
 };
 
-use super::{
-    Bench, CannotTune,
-    case::Case,
-    listener::{Blocks, Listener, read},
-};
+use super::{Bench, CannotTune, case::Case};
 use crate::blockmem::{
     CacheState, Reader,
     table::{Operation, Placement},
@@ -27,6 +24,9 @@ const TOGETHER: usize = 8 << 10;
 /// And so many blocks at most.
 const BLOCKS_MAX: usize = 16;
 
+/// Short blocks are copied so many times, each time anew from the state that the case wants.
+const PASSES: usize = 2;
+
 /// Between two blocks, so that nothing is fetched ahead for the next one, bytes. No multiple of a page:
 /// they must not all want the same places in the cache.
 const GAP: usize = 192;
@@ -38,8 +38,19 @@ const SLACK: usize = 4 * 4096;
 pub(super) struct RealBench {
     source: Vec<u8>,
     destination: Vec<u8>,
-    listener: Option<Listener>,
+    partner: Option<Partner>,
     ticks_per_ns: f64,
+    /// Ticks that two looks at the clock take, with nothing between them.
+    idle_ticks: u64,
+}
+
+/// How a destination is cached: the table does not tell these apart, so both count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// Other than in memory.
+    Dirty,
+    /// As in memory.
+    Clean,
 }
 
 impl RealBench {
@@ -56,8 +67,9 @@ impl RealBench {
         let bench = RealBench {
             source: memory(1)?,
             destination: memory(2)?,
-            listener: second.and_then(Listener::start),
+            partner: second.and_then(Partner::start),
             ticks_per_ns: ticks_per_us() as f64 / 1000.0,
+            idle_ticks: (0..1000).map(|_| timed(|| {})).min().unwrap_or(0),
         };
         if !flush(&bench.source[..1]) {
             return Err(CannotTune::NoFlush);
@@ -67,7 +79,7 @@ impl RealBench {
 
     /// Whether there is another core that reads.
     pub(super) fn has_other_core(&self) -> bool {
-        self.listener.is_some()
+        self.partner.is_some()
     }
 
     /// Where the blocks of `case` are: sources and destinations.
@@ -97,29 +109,39 @@ impl RealBench {
     }
 
     /// Brings both sides to where `case` wants them.
-    fn prepare(&mut self, case: &Case, [from, to]: [Blocks; 2]) {
+    fn prepare(&mut self, case: &Case, [from, to]: [Blocks; 2], kept: Kept) {
         let it = case.situation;
         match it.destination {
             CacheState::Uncached => RealBench::flush(to),
-            // Written here, and, if that is what will happen to it again, read there.
+            // Written or read here, and, if that is what will happen to it again, read there.
             _ => {
-                for block in to.each() {
+                if kept == Kept::Clean {
+                    RealBench::flush(to);
                     // SAFETY: the blocks lie in memory of this bench.
-                    unsafe { block::zero(Algorithm::LIBC, block, to.len) };
+                    unsafe { to.read() };
+                } else {
+                    for block in to.each() {
+                        // SAFETY: as above.
+                        unsafe { block::zero(Algorithm::LIBC, block, to.len) };
+                    }
                 }
-                if let Some(listener) =
-                    self.listener.as_mut().filter(|_| it.reader == Reader::OtherCore)
-                {
+                let reads = it.reader == Reader::OtherCore;
+                if let Some(partner) = self.partner.as_mut().filter(|_| reads) {
                     // SAFETY: as above, and this thread writes nothing meanwhile.
-                    unsafe { listener.read(to) };
+                    unsafe { partner.read(to) };
                 }
             }
         }
         if it.operation == Operation::Copy {
             match it.source {
                 CacheState::Uncached => RealBench::flush(from),
-                // SAFETY: as above.
-                _ => unsafe { read(from) },
+                // As what is copied mostly is: written a moment ago.
+                _ => {
+                    for block in from.each() {
+                        // SAFETY: as above.
+                        unsafe { block.write_bytes(1, from.len) };
+                    }
+                }
             }
         }
     }
@@ -129,37 +151,61 @@ impl Bench for RealBench {
     fn run(&mut self, case: &Case, algorithm: Algorithm) -> Option<f64> {
         let blocks @ [from, to] = self.blocks(case);
         let it = case.situation;
-        if it.reader == Reader::OtherCore && self.listener.is_none() {
+        if it.reader == Reader::OtherCore && self.partner.is_none() {
             return None;
         }
-        self.prepare(case, blocks);
-        fence(Ordering::SeqCst);
-        let start = ticks();
-        for (from, to) in from.each().zip(to.each()) {
-            match it.operation {
-                // SAFETY: both lie in memory of this bench, in different parts.
-                Operation::Copy => unsafe { block::copy(algorithm, from, to, blocks[0].len) },
-                // SAFETY: as above.
-                Operation::Zero => unsafe { block::zero(algorithm, to, blocks[1].len) },
+        let is_short = blocks[0].len * blocks[0].count <= TOGETHER;
+        let kept: &[Kept] = match it.destination {
+            CacheState::Uncached => &[Kept::Clean],
+            _ => &[Kept::Dirty, Kept::Clean],
+        };
+        let (mut taken, mut batches) = (0, 0);
+        for &kept in kept.iter().cycle().take(kept.len() * if is_short { PASSES } else { 1 }) {
+            self.prepare(case, blocks, kept);
+            let here = timed(|| {
+                for (from, to) in from.each().zip(to.each()) {
+                    match it.operation {
+                        // SAFETY: both lie in memory of this bench, in different parts.
+                        Operation::Copy => unsafe {
+                            block::copy(algorithm, from, to, blocks[0].len)
+                        },
+                        // SAFETY: as above.
+                        Operation::Zero => unsafe { block::zero(algorithm, to, blocks[1].len) },
+                    }
+                }
+                if it.reader == Reader::Me {
+                    // SAFETY: as above.
+                    unsafe { to.read() };
+                }
+            });
+            taken += here.saturating_sub(self.idle_ticks);
+            let reads = it.reader == Reader::OtherCore;
+            if let Some(partner) = self.partner.as_mut().filter(|_| reads) {
+                // SAFETY: as above, and this thread writes nothing meanwhile.
+                taken += unsafe { partner.read(to) };
             }
+            batches += 1;
         }
-        // Stores that are on their way are paid for by whoever made them.
-        fence(Ordering::SeqCst);
-        if it.reader == Reader::Me {
-            // SAFETY: as above.
-            unsafe { read(to) };
-        }
-        let mut taken = ticks().wrapping_sub(start);
-        if let Some(listener) = self.listener.as_mut().filter(|_| it.reader == Reader::OtherCore) {
-            // SAFETY: as above, and this thread writes nothing meanwhile.
-            taken += unsafe { listener.read(to) };
-        }
-        Some(taken as f64 / self.ticks_per_ns / to.count as f64)
+        Some(taken as f64 / self.ticks_per_ns / (batches * to.count) as f64)
+    }
+
+    fn hop_ns(&mut self) -> Option<f64> {
+        self.partner.as_mut().map(Partner::hop_ns)
     }
 
     fn now_ns(&mut self) -> u64 {
         now_ns()
     }
+}
+
+/// The ticks that `what` takes, with all its stores.
+fn timed(what: impl FnOnce()) -> u64 {
+    fence(Ordering::SeqCst);
+    let start = ticks();
+    what();
+    // Stores that are on their way are paid for by whoever made them.
+    fence(Ordering::SeqCst);
+    ticks().wrapping_sub(start)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(super) fn len_max(last_cache_bytes: usize) -> usize {
 /// Whether source and destination of so many bytes cannot both be in the cache, so that it does not
 /// matter where they are said to be.
 pub(super) fn overflows(len: usize, last_cache_bytes: usize) -> bool {
-    len > last_cache_bytes / 2
+    len >= last_cache_bytes / 2
 }
 
 /// How the case of a situation is measured: a device that reads is nobody of our caches, a block that no

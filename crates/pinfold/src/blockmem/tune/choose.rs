@@ -4,12 +4,14 @@ use pinfold_sys::block::{Algorithm, Stores};
 use rustc_hash::FxHashMap;
 
 use super::{
-    case::{Case, measured_as},
-    survey::Losses,
+    case::{Case, measured_as, overflows},
+    survey::{Losses, Surveyed},
 };
 use crate::blockmem::{
     CacheState, Reader,
+    class::Class,
     table::{CLASSES, Choice, Operation, Placement, Situation, Table, class_bytes},
+    tuned::Seen,
 };
 
 /// Those within 3 % of the best are as good as it: of them that is taken which is good for the
@@ -17,15 +19,22 @@ use crate::blockmem::{
 const SAME: f64 = 1.03;
 
 /// What another algorithm than for the next smaller size must gain beyond that.
-const CHANGE: f64 = 1.01;
+const CHANGE: f64 = 1.015;
+
+/// And another one than the defaults have.
+const DIFFER: f64 = 1.02;
+
+/// At a distance between the cores that was not seen, who stores otherwise than the defaults do is taken
+/// to need so many times as long.
+const UNSEEN: f64 = 1.5;
 
 /// How many classes of sizes away a neighbour may be whose result is taken over before that of the plain
 /// placement is.
 const NEAR: usize = 2;
 
-/// What was measured, by case.
+/// What was measured, by case, and where two cores took part by how far apart they were.
 pub(super) struct Board {
-    cases: FxHashMap<Case, Losses>,
+    cases: FxHashMap<(Option<Class>, Case), Losses>,
     last_cache_bytes: usize,
 }
 
@@ -34,8 +43,14 @@ impl Board {
         Board { cases: FxHashMap::default(), last_cache_bytes }
     }
 
-    pub(super) fn put(&mut self, case: &Case, losses: Losses) {
-        self.cases.insert(*case, losses);
+    pub(super) fn put(&mut self, case: &Case, surveyed: Surveyed) {
+        self.cases.insert((surveyed.class, *case), surveyed.losses);
+    }
+
+    /// In how many cases the other core was how far away.
+    pub(super) fn seen(&self) -> Seen {
+        let count = |class| self.cases.keys().filter(|(it, _)| *it == Some(class)).count();
+        Seen { near: count(Class::Near), far: count(Class::Far), mixed: count(Class::Mixed) }
     }
 
     /// The table that follows, with the defaults where nothing was measured.
@@ -44,7 +59,7 @@ impl Board {
         let choose = |situation: Situation, class: usize| {
             // Tables are made situation by situation, the smallest class first.
             if class == 0 {
-                choices = self.choices(situation);
+                choices = self.choices(situation, defaults);
             }
             choices[class].unwrap_or(defaults.choice(situation, class))
         };
@@ -53,17 +68,22 @@ impl Board {
     }
 
     /// The choices for a situation, class by class; `None` where nothing is known.
-    fn choices(&self, situation: Situation) -> Vec<Option<Choice>> {
+    fn choices(&self, situation: Situation, defaults: &Table) -> Vec<Option<Choice>> {
+        let usual: Vec<Choice> =
+            (0..CLASSES).map(|class| defaults.choice(situation, class)).collect();
         let losses: Vec<Option<Losses>> = (0..CLASSES)
             .map(|class| {
-                let known: Option<Vec<&Losses>> =
-                    knowing(situation).map(|known| self.nearest(known, class)).collect();
-                known.map(|known| mean(&known))
+                let known: Option<Vec<Vec<Losses>>> = knowing(situation)
+                    .map(|known| self.known(known, class, usual[class]))
+                    .collect();
+                known.map(|known| mean(&known.concat()))
             })
             .collect();
-        let temporal = path(&losses, |it| it.stores() == Stores::Temporal);
-        let streaming = path(&losses, |it| it.stores() == Stores::Streaming);
-        let best = path(&losses, |_| true);
+        let of = |part: fn(&Choice) -> Algorithm| usual.iter().map(part).collect::<Vec<_>>();
+        let is = |stores| move |it: Algorithm| it.stores() == stores;
+        let temporal = path(&losses, &of(|it| it.temporal), is(Stores::Temporal));
+        let streaming = path(&losses, &of(|it| it.streaming), is(Stores::Streaming));
+        let best = path(&losses, &of(|it| it.best), |_| true);
         (0..CLASSES)
             .map(|class| {
                 losses[class].as_ref()?;
@@ -79,7 +99,7 @@ impl Board {
 
     /// How many times as fast as the C library's the choices of `table` are, where that should matter.
     pub(super) fn gain(&self, table: &Table) -> f64 {
-        let gains = self.cases.iter().filter_map(|(case, losses)| {
+        let gains = self.cases.iter().filter_map(|((_, case), losses)| {
             let it = case.situation;
             let matters = it.reader == Reader::OtherCore
                 || [it.source, it.destination].contains(&CacheState::Uncached);
@@ -90,11 +110,27 @@ impl Board {
         (sum / f64::from(count.max(1))).exp()
     }
 
+    /// What is known of a situation and class: where another core reads at each distance, or what is
+    /// taken to hold there. `None` of nothing.
+    fn known(&self, situation: Situation, class: usize, usual: Choice) -> Option<Vec<Losses>> {
+        let nearest = |apart| self.nearest(situation, class, apart).cloned();
+        if situation.reader != Reader::OtherCore {
+            return Some(vec![nearest(None)?]);
+        }
+        let both = [Class::Near, Class::Far].map(|apart| nearest(Some(apart)));
+        if both.iter().all(Option::is_none) {
+            return Some(vec![nearest(Some(Class::Mixed))?]);
+        }
+        let stores = usual.best.stores();
+        let taken = || Losses::from_fn(|it| if it.stores() == stores { 1.0 } else { UNSEEN });
+        Some(both.map(|known| known.unwrap_or_else(taken)).to_vec())
+    }
+
     /// What was measured in this situation and class, or nearest to it.
-    fn nearest(&self, situation: Situation, class: usize) -> Option<&Losses> {
+    fn nearest(&self, situation: Situation, class: usize, apart: Option<Class>) -> Option<&Losses> {
         let find = |situation: Situation, class: usize| {
             let situation = measured_as(situation, class_bytes(class), self.last_cache_bytes);
-            self.cases.get(&Case { situation, class })
+            self.cases.get(&(apart, Case { situation, class }))
         };
         let within = |situation: Situation, far: usize| {
             (0..=far).find_map(|away| {
@@ -103,7 +139,10 @@ impl Board {
             })
         };
         let plain = Situation { placement: Placement::Plain, ..situation };
-        within(situation, NEAR).or_else(|| within(plain, CLASSES))
+        // What distance does depends much on the size, up to that of the cache.
+        let depends = apart.is_some() && !overflows(class_bytes(class), self.last_cache_bytes);
+        let far = if depends { NEAR } else { CLASSES };
+        within(situation, NEAR).or_else(|| within(plain, far))
     }
 }
 
@@ -124,7 +163,7 @@ fn knowing(situation: Situation) -> impl Iterator<Item = Situation> {
 }
 
 /// The geometric mean: each situation counts alike, however long its copies take.
-fn mean(of: &[&Losses]) -> Losses {
+fn mean(of: &[Losses]) -> Losses {
     let count = of.len().max(1) as f64;
     Losses::from_fn(|algorithm| {
         (of.iter().map(|losses| losses.of(algorithm).ln()).sum::<f64>() / count).exp()
@@ -132,44 +171,51 @@ fn mean(of: &[&Losses]) -> Losses {
 }
 
 /// An algorithm of those that `may` for each class, so that as little as possible is lost and that by few
-/// changes; of equal ones the simplest. `None` where there is none that was measured in all classes.
-fn path(losses: &[Option<Losses>], may: impl Fn(Algorithm) -> bool) -> Vec<Option<Algorithm>> {
+/// changes and as little else than is `usual` as can be; of equal ones the simplest. `None` where there is
+/// none that was measured in all classes.
+fn path(
+    losses: &[Option<Losses>],
+    usual: &[Algorithm],
+    may: impl Fn(Algorithm) -> bool,
+) -> Vec<Option<Algorithm>> {
     let is_known =
         |it: &Algorithm| losses.iter().flatten().all(|losses| losses.of(*it).is_finite());
     let all: Vec<Algorithm> = Algorithm::all().filter(|it| may(*it)).filter(is_known).collect();
-    let lost = |class: usize, algorithm| {
+    let lost = |class: usize, at: usize| {
         let Some(losses) = &losses[class] else { return 0.0 };
         let best = all.iter().map(|it| losses.of(*it)).fold(f64::INFINITY, f64::min);
-        (losses.of(algorithm) / best / SAME).ln().max(0.0)
+        let differs = if all[at] == usual[class] { 0.0 } else { DIFFER.ln() };
+        (losses.of(all[at]) / best / SAME).ln().max(0.0) + differs
+    };
+    // From one class to the next. What is usual changes for good reasons.
+    let change = |class: usize, from: usize, to: usize| {
+        let as_usual = all[from] == usual[class - 1] && all[to] == usual[class];
+        if from == to || as_usual { 0.0 } else { CHANGE.ln() }
     };
     // The least that is lost up to a class if it goes to an algorithm, and who had the class before.
-    let mut totals: Vec<f64> = vec![0.0; all.len()];
+    let mut totals: Vec<f64> = (0..all.len()).map(|at| lost(0, at)).collect();
     let mut before: Vec<Vec<usize>> = Vec::with_capacity(losses.len());
-    let least = |totals: &[f64]| {
-        (0..totals.len()).min_by(|&a, &b| totals[a].total_cmp(&totals[b])).unwrap_or(0)
-    };
-    for class in 0..losses.len() {
-        let best = least(&totals);
-        let from = |at: usize| if totals[at] <= totals[best] + CHANGE.ln() { at } else { best };
-        let came: Vec<usize> = (0..all.len()).map(from).collect();
-        totals = (0..all.len())
-            .map(|at| {
-                let change = if came[at] == at { 0.0 } else { CHANGE.ln() };
-                totals[came[at]] + change + lost(class, all[at])
+    for class in 1..losses.len() {
+        let came: Vec<usize> = (0..all.len())
+            .map(|to| {
+                let total = |from: usize| totals[from] + change(class, from, to);
+                // Of equal ones that which stays.
+                let least = (0..all.len()).min_by(|&a, &b| total(a).total_cmp(&total(b)));
+                least.filter(|&least| total(least) < total(to)).unwrap_or(to)
             })
+            .collect();
+        totals = (0..all.len())
+            .map(|to| totals[came[to]] + change(class, came[to], to) + lost(class, to))
             .collect();
         before.push(came);
     }
-    let mut at = least(&totals);
-    let mut taken: Vec<Option<Algorithm>> = before
-        .iter()
-        .rev()
-        .map(|came| {
-            let here = all.get(at).copied();
-            at = came.get(at).copied().unwrap_or(at);
-            here
-        })
-        .collect();
+    let least = (0..totals.len()).min_by(|&a, &b| totals[a].total_cmp(&totals[b]));
+    let Some(mut at) = least else { return vec![None; losses.len()] };
+    let mut taken = vec![all.get(at).copied()];
+    for came in before.iter().rev() {
+        at = came[at];
+        taken.push(all.get(at).copied());
+    }
     taken.reverse();
     taken
 }

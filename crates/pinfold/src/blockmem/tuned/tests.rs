@@ -26,11 +26,16 @@ fn stored_and_loaded() {
     let home = tempfile::tempdir().unwrap();
     let (file, machine) = (home.path().join("a/copy.json"), Machine::this());
     assert_eq!(load(&file, &machine).err().unwrap().kind(), ErrorKind::NotFound);
-    let tuned = Tuned { table: colourful(), measured_s: 1_800_000_000 };
+    let tuned = Tuned {
+        table: colourful(),
+        measured_s: 1_800_000_000,
+        seen: Seen { near: 3, far: 5, mixed: 1 },
+    };
     store(&file, &machine, &tuned).unwrap();
     assert!(load(&file, &machine).unwrap() == tuned);
     // Another one takes its place.
-    let other = Tuned { table: Table::uniform(Algorithm::LIBC), measured_s: 1 };
+    let other =
+        Tuned { table: Table::uniform(Algorithm::LIBC), measured_s: 1, seen: Seen::default() };
     store(&file, &machine, &other).unwrap();
     assert!(load(&file, &machine).unwrap() == other);
     assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
@@ -40,7 +45,8 @@ fn stored_and_loaded() {
 fn another_machine_is_another_table() {
     let home = tempfile::tempdir().unwrap();
     let (path, machine) = (home.path().join("copy.json"), Machine::this());
-    store(&path, &machine, &Tuned { table: colourful(), measured_s: 1 }).unwrap();
+    store(&path, &machine, &Tuned { table: colourful(), measured_s: 1, seen: Seen::default() })
+        .unwrap();
     let others = [
         Machine { processor: "Z80".into(), ..machine.clone() },
         Machine { kernel: "2.6.32".into(), ..machine.clone() },
@@ -60,7 +66,7 @@ fn damage_is_an_error() {
     let home = tempfile::tempdir().unwrap();
     let (file, machine) = (home.path().join("copy.json"), Machine::this());
     let table = colourful();
-    store(&file, &machine, &Tuned { table, measured_s: 1 }).unwrap();
+    store(&file, &machine, &Tuned { table, measured_s: 1, seen: Seen::default() }).unwrap();
     let good = fs::read_to_string(&file).unwrap();
     let best = good.find("\"best\": \"").unwrap() + "\"best\": \"".len();
     let with = |text: &str| good[..best].to_owned() + text + &good[best + 1..];
@@ -69,7 +75,7 @@ fn damage_is_an_error() {
         "null".into(),
         "{}".into(),
         good[..good.len() - 2].into(),
-        good.replace("\"format\": 1", "\"format\": 2"),
+        good.replace("\"format\": 2", "\"format\": 1"),
         good.replace("measured_s", "measured_on"),
         good.replace("\"avx2+source\"", "\"mmx\""),
         // A digit that stands for nothing, one too few, one too many, one for something unsound.

@@ -1,4 +1,4 @@
-//! How far apart the two cores were during a run.
+//! How far apart two cores were while something was measured. No I/O.
 //!
 //! A virtual machine's cores move. Whatever is bound by cache coherence takes three to five
 //! times longer when they are far apart, so every timed run is bracketed by a probe of the
@@ -9,14 +9,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Hops below this many nanoseconds are near.
-pub(crate) const NEAR_BELOW_NS: f64 = 80.0;
+pub const NEAR_BELOW_NS: f64 = 80.0;
 /// Hops from this many nanoseconds on are far; between the two it is neither.
-pub(crate) const FAR_FROM_NS: f64 = 120.0;
+pub const FAR_FROM_NS: f64 = 120.0;
 
-/// The distance between the cores before and after a run.
+/// The distance between two cores before and after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Class {
+pub enum Class {
     /// Near before and after.
     Near,
     /// Far before and after.
@@ -27,10 +27,10 @@ pub(crate) enum Class {
 
 impl Class {
     /// Every class, best first.
-    pub(crate) const ALL: [Class; 3] = [Class::Near, Class::Far, Class::Mixed];
+    pub const ALL: [Class; 3] = [Class::Near, Class::Far, Class::Mixed];
 
     /// The class of a run between two hops that took this many nanoseconds.
-    pub(crate) fn of(before_ns: f64, after_ns: f64) -> Class {
+    pub fn of(before_ns: f64, after_ns: f64) -> Class {
         if before_ns < NEAR_BELOW_NS && after_ns < NEAR_BELOW_NS {
             Class::Near
         } else if before_ns >= FAR_FROM_NS && after_ns >= FAR_FROM_NS {
@@ -41,7 +41,7 @@ impl Class {
     }
 
     /// The name that tables and records use.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Class::Near => "near",
             Class::Far => "far",

@@ -1,10 +1,11 @@
-//! The other core, which reads what this one has copied, and bounces a cache line with it.
+//! A thread on another core, which reads what this one has written, and bounces a cache line with it.
 #![allow(unsafe_code)]
 // Invariant: the memory named in an order is readable and not written to until the order is done, and
 // whoever gives orders waits for that.
 
+mod blocks;
+
 use std::{
-    hint::black_box,
     sync::{
         Arc,
         atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
@@ -14,14 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold_sys::{affinity, clock};
+pub use self::blocks::Blocks;
+use crate::{affinity, clock};
 
-use crate::perf::stats;
-
-/// What blocks are read into, piece by piece: it stays in the nearest cache, bytes.
-const SCRATCH: usize = 4096;
-
-/// Looks before the waiting thread lets others run.
+/// Looks before the waiting thread lets others run: there may be only one processor after all.
 const LOOKS: u32 = 4096;
 
 /// Round trips in one group of the probe, and groups; the median of those counts.
@@ -30,45 +27,6 @@ const GROUPS: usize = 15;
 
 /// On a machine so busy that the probe has taken this long already, it ends early.
 const PROBE_LONG: Duration = Duration::from_millis(1);
-
-/// Some blocks of one length, one after the other.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Blocks {
-    pub(super) first: *mut u8,
-    pub(super) len: usize,
-    /// From one to the next, bytes.
-    pub(super) stride: usize,
-    /// How many: a power of two.
-    pub(super) count: usize,
-}
-
-impl Blocks {
-    /// Each one, in an order that no prefetcher foresees.
-    pub(super) fn each(self) -> impl Iterator<Item = *mut u8> {
-        // Any odd step comes to all of a power of two.
-        (0..self.count).map(move |at| {
-            self.first.wrapping_add((at.wrapping_mul(13) % self.count) * self.stride)
-        })
-    }
-}
-
-/// Reads all bytes of all blocks.
-///
-/// # Safety
-/// They must be readable and not written to meanwhile.
-pub(super) unsafe fn read(blocks: Blocks) {
-    let mut scratch = [0u8; SCRATCH];
-    for block in blocks.each() {
-        for at in (0..blocks.len).step_by(SCRATCH) {
-            let len = SCRATCH.min(blocks.len - at);
-            // SAFETY: inside the block, as the caller promised; no longer than the scratch, which is
-            // no part of it.
-            unsafe { block.add(at).copy_to_nonoverlapping(scratch.as_mut_ptr(), len) };
-            // Each piece is wanted, not only the last.
-            black_box(&mut scratch);
-        }
-    }
-}
 
 /// A word with lines of its own.
 #[derive(Default)]
@@ -96,7 +54,7 @@ struct Desk {
 const END: u64 = u64::MAX;
 
 /// A thread on another processor that does what it is told.
-pub(super) struct Partner {
+pub struct Partner {
     desk: Arc<Desk>,
     thread: Option<thread::JoinHandle<()>>,
     orders: u64,
@@ -104,11 +62,11 @@ pub(super) struct Partner {
 
 impl Partner {
     /// Starts it on `cpu`. `None` if it cannot be there.
-    pub(super) fn start(cpu: usize) -> Option<Partner> {
+    pub fn start(cpu: usize) -> Option<Partner> {
         let desk = Arc::new(Desk::default());
         let its = Arc::clone(&desk);
         let (tell, told) = mpsc::channel();
-        let thread = thread::Builder::new().name("perf-copy-reader".into()).spawn(move || {
+        let thread = thread::Builder::new().name("partner".into()).spawn(move || {
             let bound = affinity::pin_to(cpu).is_ok();
             if tell.send(bound).is_ok() && bound {
                 serve(&its);
@@ -123,7 +81,7 @@ impl Partner {
     ///
     /// # Safety
     /// The blocks must be readable, and not be written to meanwhile.
-    pub(super) unsafe fn read(&mut self, blocks: Blocks) -> u64 {
+    pub unsafe fn read(&mut self, blocks: Blocks) -> u64 {
         let desk = &*self.desk;
         desk.first.store(blocks.first, Ordering::Relaxed);
         desk.len.store(blocks.len, Ordering::Relaxed);
@@ -134,8 +92,9 @@ impl Partner {
         self.desk.ticks.load(Ordering::Relaxed)
     }
 
-    /// Bounces a cache line for some tens of microseconds: nanoseconds from core to core.
-    pub(super) fn hop_ns(&mut self) -> f64 {
+    /// Bounces a cache line for some tens of microseconds, on a busy machine up to some milliseconds:
+    /// nanoseconds from core to core, the median of a few.
+    pub fn hop_ns(&mut self) -> f64 {
         self.desk.ball.0.store(0, Ordering::Relaxed);
         self.desk.count.store(0, Ordering::Relaxed);
         self.order();
@@ -153,7 +112,7 @@ impl Partner {
         self.await_done();
         groups.sort_unstable();
         let ticks = groups[groups.len() / 2];
-        stats::ps(ticks) as f64 / 1000.0 / (2 * ROUND_TRIPS) as f64
+        ticks as f64 * 1000.0 / clock::ticks_per_us() as f64 / (2 * ROUND_TRIPS) as f64
     }
 
     fn order(&mut self) {
@@ -194,7 +153,7 @@ fn serve(desk: &Desk) {
         } else {
             let start = clock::ticks();
             // SAFETY: whoever gave the order waits until it is done, and promised the rest.
-            unsafe { read(blocks) };
+            unsafe { blocks.read() };
             desk.ticks.store(clock::ticks().wrapping_sub(start), Ordering::Relaxed);
         }
         desk.done.0.store(last, Ordering::Release);
@@ -229,18 +188,6 @@ fn await_change(word: &AtomicU64, old: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_block_once() {
-        let mut memory = [0u8; 4096];
-        for count in [1, 2, 8, 64] {
-            let first = memory.as_mut_ptr();
-            let blocks = Blocks { first, len: 8, stride: 64, count };
-            let mut places: Vec<usize> = blocks.each().map(|at| at.addr() - first.addr()).collect();
-            places.sort_unstable();
-            assert_eq!(places, (0..count).map(|at| at * 64).collect::<Vec<_>>());
-        }
-    }
 
     #[test]
     fn orders_are_carried_out() {
