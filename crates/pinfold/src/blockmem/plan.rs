@@ -61,6 +61,10 @@ impl Block {
     }
 }
 
+/// The size from which on a site tries what may be better, bytes: what is learnt where a copy is made
+/// is worth more than what is known of all. A lane's pieces are as long.
+const TRY_MIN: usize = 2 << 10;
+
 /// Where a plan comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -110,7 +114,7 @@ impl Plan {
     }
 
     /// The few algorithms that may be best for copying `block`: that of [`Plan::pick`] first, then the
-    /// best that stores otherwise, then the C library's. Each once.
+    /// best of each kind of stores, then the C library's. Each once. Below 2 KiB only the last.
     pub fn candidates(&self, block: &Block) -> impl Iterator<Item = Algorithm> + use<> {
         self.few(block, block.copied())
     }
@@ -133,11 +137,12 @@ impl Plan {
     fn few(&self, block: &Block, situation: Situation) -> impl Iterator<Item = Algorithm> + use<> {
         let libc = Algorithm::LIBC;
         let choice = self.table.choice(situation, class_of(block.len));
-        let all = match (block.is_choice(), &self.origin) {
+        let first = if block.is_choice() { choice.best } else { libc };
+        let all = match (block.len >= TRY_MIN, &self.origin) {
             (false, _) => [libc; 4],
             // Who names one wants no other.
             (_, Origin::Variable(_)) => [choice.best; 4],
-            _ => [choice.best, choice.temporal, choice.streaming, libc],
+            _ => [first, choice.temporal, choice.streaming, libc],
         };
         (0..all.len()).filter(move |&at| !all[..at].contains(&all[at])).map(move |at| all[at])
     }
