@@ -65,13 +65,13 @@ pub fn plan() -> &'static Plan {
 /// What the plan of this process says of a block that is to be copied ([`Plan::pick`]). Where there is no
 /// choice the plan is not even looked for.
 #[inline]
-pub fn pick(block: &Block) -> Algorithm {
+pub(crate) fn pick(block: &Block) -> Algorithm {
     if block.is_choice() { plan().pick(block) } else { Algorithm::LIBC }
 }
 
 /// The same of one that is to be zeroed.
 #[inline]
-pub fn pick_zero(block: &Block) -> Algorithm {
+pub(crate) fn pick_zero(block: &Block) -> Algorithm {
     if block.is_choice() { plan().pick_zero(block) } else { Algorithm::LIBC }
 }
 

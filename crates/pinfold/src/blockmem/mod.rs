@@ -20,6 +20,7 @@ mod in_force;
 mod largest;
 mod machine;
 mod plan;
+mod planned;
 mod probe;
 mod sites;
 pub mod table;
@@ -33,11 +34,12 @@ pub use handler::{
     BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, InForce, Merged, Piece, SHORT,
     SIZES, Tally, copy, counts, merge, move_within, size_class, zero,
 };
-pub use in_force::{TooLate, insist, pick, pick_zero, plan};
+pub use in_force::{TooLate, insist, plan};
 pub(crate) use largest::Largest;
 pub use machine::Machine;
 pub use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 pub use plan::{Block, Origin, Plan};
+pub use planned::copy_as_planned;
 pub use probe::{CannotTell, Probe, probe};
 pub use sites::{CANDIDATES_MAX, Caller, Choice, Site, SiteCount, Sites};
 pub use tune::{CannotTune, Found, tune};

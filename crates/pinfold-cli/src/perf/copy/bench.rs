@@ -278,17 +278,16 @@ fn timed(what: impl FnOnce()) -> u64 {
 unsafe fn copy_all(who: Contestant, cell: &Cell, pairs: &[(*const u8, *mut u8)]) {
     // Nothing is known before a call but what its caller knows: each is made by itself.
     let each = pairs.iter().map(|&pair| black_box((pair, cell.size)));
-    let state = cell.block(0, 0);
+    let hints = cell.hints();
     // SAFETY: as the caller promised.
     unsafe {
         match who {
             Contestant::Libc => {
                 each.for_each(|((from, to), len)| from.copy_to_nonoverlapping(to, len));
             }
-            Contestant::Plan => each.for_each(|((from, to), len)| {
-                let block = blockmem::Block { len, from: from.addr(), to: to.addr(), ..state };
-                block::copy(blockmem::pick(&block), from, to, len);
-            }),
+            Contestant::Plan => {
+                each.for_each(|((from, to), len)| blockmem::copy_as_planned(hints, from, to, len));
+            }
             Contestant::Matrix(algorithm) => {
                 each.for_each(|((from, to), len)| block::copy(algorithm, from, to, len));
             }

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use clap::ValueEnum;
-use pinfold::blockmem::{Block, CacheState, Reader};
+use pinfold::blockmem::{Block, CacheState, Hints, Reader};
 use serde::Serialize;
 
 use crate::perf::units;
@@ -72,13 +72,10 @@ pub(crate) struct Cell {
 pub(crate) const SHORT_BELOW: usize = 256;
 
 impl Cell {
-    /// What the plan is told of a block of the cell.
+    /// What the plan is told of it.
     #[inline]
-    pub(crate) fn block(&self, from: usize, to: usize) -> Block {
-        Block {
-            len: self.size,
-            from,
-            to,
+    pub(crate) fn hints(&self) -> Hints {
+        Hints {
             source: match self.source {
                 Source::Cached => CacheState::Cached,
                 Source::Uncached => CacheState::Uncached,
@@ -92,7 +89,14 @@ impl Cell {
                 Next::OtherCore => Reader::OtherCore,
                 Next::Nobody => Reader::Nobody,
             },
+            hears_reader: false,
         }
+    }
+
+    /// And of a block of it.
+    pub(crate) fn block(&self, from: usize, to: usize) -> Block {
+        let Hints { reader, source, destination, .. } = self.hints();
+        Block { len: self.size, from, to, source, destination, reader }
     }
 
     /// Whether the choice should make a difference: a side is not cached, or another core reads.

@@ -47,7 +47,7 @@ pub struct Hints {
 }
 
 impl Hints {
-    fn block(self, from: usize, to: usize, len: usize) -> Block {
+    pub(super) fn block(self, from: usize, to: usize, len: usize) -> Block {
         let Hints { reader, source, destination, .. } = self;
         Block { len, from, to, source, destination, reader }
     }

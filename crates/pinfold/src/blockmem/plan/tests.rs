@@ -63,7 +63,7 @@ proptest! {
             prop_assert_eq!(few[0], pick);
             prop_assert!(few.contains(&Algorithm::LIBC));
             prop_assert_eq!(few.iter().collect::<HashSet<_>>().len(), few.len());
-            if block.len < 3072 {
+            if block.len < 2048 {
                 prop_assert_eq!(few, [Algorithm::LIBC]);
             }
         }
