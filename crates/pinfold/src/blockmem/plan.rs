@@ -30,12 +30,6 @@ pub struct Block {
 }
 
 impl Block {
-    /// Whether there is anything to choose.
-    #[inline]
-    pub(super) fn is_choice(&self) -> bool {
-        self.len >= CHOICE_MIN
-    }
-
     /// What its being copied is like.
     #[inline]
     fn copied(&self) -> Situation {
@@ -62,8 +56,9 @@ impl Block {
 }
 
 /// The size from which on a site tries what may be better, bytes: what is learnt where a copy is made
-/// is worth more than what is known of all. A lane's pieces are as long.
-const TRY_MIN: usize = 2 << 10;
+/// is worth more than what is known of all. A lane's pieces are as long. From here on an algorithm is
+/// also used that somebody named.
+pub(super) const TRY_MIN: usize = 2 << 10;
 
 /// Where a plan comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,10 +90,10 @@ impl Plan {
     }
 
     /// The algorithm to copy `block` by: always one that the processor has. Below 3 KiB the C
-    /// library's, after one comparison; else a few nanoseconds.
+    /// library's (2 KiB, if somebody named one for everything); a few nanoseconds.
     #[inline]
     pub fn pick(&self, block: &Block) -> Algorithm {
-        if !block.is_choice() {
+        if block.len < self.choice_min() {
             return Algorithm::LIBC;
         }
         self.table.best(block.copied(), block.len)
@@ -107,7 +102,7 @@ impl Plan {
     /// The algorithm to zero `block` by; otherwise as [`Plan::pick`].
     #[inline]
     pub fn pick_zero(&self, block: &Block) -> Algorithm {
-        if !block.is_choice() {
+        if block.len < self.choice_min() {
             return Algorithm::LIBC;
         }
         self.table.best(block.zeroed(), block.len)
@@ -124,6 +119,15 @@ impl Plan {
         self.few(block, block.zeroed())
     }
 
+    /// The size from which on there is a choice, bytes.
+    #[inline]
+    fn choice_min(&self) -> usize {
+        match self.origin {
+            Origin::Variable(_) => TRY_MIN,
+            Origin::Tuned { .. } | Origin::Defaults => CHOICE_MIN,
+        }
+    }
+
     /// Where it comes from.
     pub fn origin(&self) -> &Origin {
         &self.origin
@@ -137,7 +141,7 @@ impl Plan {
     fn few(&self, block: &Block, situation: Situation) -> impl Iterator<Item = Algorithm> + use<> {
         let libc = Algorithm::LIBC;
         let choice = self.table.choice(situation, class_of(block.len));
-        let first = if block.is_choice() { choice.best } else { libc };
+        let first = if block.len < self.choice_min() { libc } else { choice.best };
         let all = match (block.len >= TRY_MIN, &self.origin) {
             (false, _) => [libc; 4],
             // Who names one wants no other.
