@@ -112,6 +112,9 @@ fn what_came_whole_is_seen_to_though_its_sender_is_gone_and_its_handler_another(
     let mut heir = stage.role("heir").spawn();
     heir.expect("ready");
     let mut gone = stage.role("gone_early").spawn();
+    // One that is gone before it has been accepted is never accepted.
+    heir.expect("accepted");
+    gone.say("go on");
     gone.end_well();
     heir.expect("alone");
     heir.say("go on");
@@ -120,6 +123,7 @@ fn what_came_whole_is_seen_to_though_its_sender_is_gone_and_its_handler_another(
 
 pub fn gone_early(_: &Args) {
     let (endpoint, peer) = role::connect(Endpoint::builder(), "heir");
+    assert_eq!(hear(), "go on");
     for _ in 0..10 {
         endpoint.call(peer, SINK, b"short").unwrap();
         endpoint.call(peer, SINK, &[1; 500]).unwrap();
@@ -147,6 +151,7 @@ pub fn heir(_: &Args) {
         .unwrap();
     say("ready");
     endpoint.accept_timeout(PATIENCE).unwrap();
+    say("accepted");
     until(&endpoint, || begun.load(Ordering::Relaxed) && endpoint.peers().is_empty());
     let count = Arc::clone(&second);
     let counting = move |_: Active<'_>| {
