@@ -15,7 +15,7 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -407,26 +407,33 @@ fn scopes_end_what_they_began_even_if_leaked_or_unwound() {
     assert!(a[0] == 77 && b == from && c.iter().all(|byte| *byte == 0));
 
     let (engine, backend) = held(eager());
-    let opener = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(20));
-        drop(backend);
-    });
+    let engine = &engine;
     let mut to = [vec![0; 50_000], vec![0; 50_000], vec![0; 50_000], vec![0; 50_000]];
-    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        engine.scope(|scope| {
-            for to in &mut to {
-                let _ = scope.copy(to, &from[..50_000]).unwrap();
+    let unwound = thread::scope(|s| {
+        // Nothing goes on before the scope has begun to cancel: to unwind may take long, with a backtrace.
+        s.spawn(move || {
+            let end = Instant::now() + Duration::from_secs(20);
+            while engine.counts().cancelled == 0 && Instant::now() < end {
+                thread::sleep(Duration::from_millis(1));
             }
-            panic!("on purpose");
+            thread::sleep(Duration::from_millis(20));
+            drop(backend);
         });
-    }));
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            engine.scope(|scope| {
+                for to in &mut to {
+                    let _ = scope.copy(to, &from[..50_000]).unwrap();
+                }
+                panic!("on purpose");
+            });
+        }))
+    });
     assert!(unwound.is_err());
     // Nothing is in use any more. All of the first was out, and some of the second.
     assert_eq!(engine.counts().cancelled, 3);
     assert_eq!(engine.counts().parts, 4);
     assert!(to[0] == from[..50_000] && to[1].ends_with(&[0; 4096]));
     assert!(to[2] == vec![0; 50_000] && to[3] == to[2]);
-    opener.join().unwrap();
 }
 
 #[test]
