@@ -18,6 +18,7 @@ use super::{
         Engine,
         op::{Done, Keeps, OpKey},
         post,
+        quick::Lent,
     },
     matching::{Source, TagMatch},
     request::{Request, request_methods},
@@ -118,14 +119,15 @@ impl fmt::Debug for Gift {
 /// As for any send, as far as that is known at once.
 #[inline]
 pub(super) fn give(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> Result<()> {
-    let gift = match shared.quick() {
-        Some(mut engine) => match engine.give_at_once(peer, tag, gift) {
-            None => return Ok(()),
-            Some(gift) => gift,
-        },
-        None => gift,
+    // It is tried once, by whichever way in there is.
+    let rest = match shared.quick() {
+        Some(mut engine) => engine.give_at_once(peer, tag, gift),
+        None => shared.enter()?.give_at_once(peer, tag, gift),
     };
-    shared.enter()?.give_away(peer, tag, gift)
+    match rest {
+        None => Ok(()),
+        Some(gift) => shared.enter()?.post_away(peer, tag, gift),
+    }
 }
 
 /// Waits for a message that may stay where it is.
@@ -134,20 +136,24 @@ pub(super) fn give(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> 
 /// As [`Endpoint::recv`](crate::Endpoint::recv).
 #[inline]
 pub(super) fn recv_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<View<'_>> {
-    if let Some(mut engine) = shared.quick()
-        && let Some(lent) = engine.view_quick(from, tag)
-    {
-        return Ok(View::lent(shared, lent));
+    let lent = match shared.quick() {
+        Some(mut engine) => engine.view_quick(from, tag),
+        None => view_from_elsewhere(shared, from, tag)?,
+    };
+    match lent {
+        Some(lent) => Ok(View::lent(shared, lent)),
+        None => wait_for_view(shared, from, tag),
     }
-    wait_for_view(shared, from, tag)
+}
+
+/// Another thread than the owner's may be as quick.
+#[inline(never)]
+fn view_from_elsewhere(shared: &Shared, from: Source, tag: TagMatch) -> Result<Option<Lent>> {
+    Ok(shared.enter()?.view_quick(from, tag))
 }
 
 #[inline(never)]
 fn wait_for_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<View<'_>> {
-    // Another thread than the owner's may be as quick.
-    if let Some(lent) = shared.enter()?.view_quick(from, tag) {
-        return Ok(View::lent(shared, lent));
-    }
     ViewRequest::post(shared, from, tag).wait()
 }
 

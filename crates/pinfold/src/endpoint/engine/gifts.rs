@@ -53,13 +53,11 @@ impl Engine {
         self.post_gift(id, tag, memory)
     }
 
-    /// Gives memory away for good.
+    /// Posts memory that is given away for good, where something stands in its way.
     ///
     /// # Errors
     /// As for any send, as far as that is known at once.
-    #[inline]
-    pub(crate) fn give_away(&mut self, id: PeerId, tag: u64, gift: Gift) -> Result<()> {
-        let Some(gift) = self.give_at_once(id, tag, gift) else { return Ok(()) };
+    pub(crate) fn post_away(&mut self, id: PeerId, tag: u64, gift: Gift) -> Result<()> {
         let key = self.post_gift(id, tag, gift.part())?;
         self.let_go(key, Keeps::Gift { _gift: gift });
         Ok(())

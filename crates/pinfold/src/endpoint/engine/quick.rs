@@ -81,6 +81,16 @@ impl Engine {
         self.is_usable() && self.core.matcher.is_idle() && (self.driven || !self.armed)
     }
 
+    /// The same for one who waits for it a moment, unless it is time for the ordinary way.
+    #[inline(always)]
+    fn may_wait_quickly(&mut self) -> bool {
+        if !self.may_recv_quickly() {
+            return false;
+        }
+        self.polls += 1;
+        self.polls <= POLLS_A_CLOCK || !self.must_look_around()
+    }
+
     /// Whether the ordinary way has something to do other than to receive: now and then it looks at
     /// the sockets, and what is under way with other peers goes on.
     #[cold]
@@ -152,11 +162,7 @@ impl Engine {
     /// nothing else is posted or stored. Waits for it a few microseconds.
     #[inline(always)]
     pub(crate) fn recv_quick(&mut self, from: Source, tag: TagMatch, memory: Part) -> Option<Took> {
-        if !self.may_recv_quickly() {
-            return None;
-        }
-        self.polls += 1;
-        if self.polls > POLLS_A_CLOCK && self.must_look_around() {
+        if !self.may_wait_quickly() {
             return None;
         }
         match from {
@@ -185,11 +191,7 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn view_quick(&mut self, from: Source, tag: TagMatch) -> Option<Lent> {
         let Source::Peer(id) = from else { return None };
-        if !self.may_recv_quickly() {
-            return None;
-        }
-        self.polls += 1;
-        if self.polls > POLLS_A_CLOCK && self.must_look_around() {
+        if !self.may_wait_quickly() {
             return None;
         }
         let core = &mut self.core;
