@@ -3,7 +3,10 @@
 // Invariant: the one unsafe call is an instruction that every x86-64 processor has and that
 // touches no memory.
 
-use std::sync::OnceLock;
+use std::sync::{
+    OnceLock,
+    atomic::{Ordering, fence},
+};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -35,6 +38,17 @@ pub fn ticks() -> u64 {
     {
         now_ns()
     }
+}
+
+/// The [`ticks`] that `what` takes, with all its stores.
+#[inline]
+pub fn timed(what: impl FnOnce()) -> u64 {
+    fence(Ordering::SeqCst);
+    let start = ticks();
+    what();
+    // Stores that are on their way are paid for by whoever made them.
+    fence(Ordering::SeqCst);
+    ticks().wrapping_sub(start)
 }
 
 /// How many [`ticks`] pass in a microsecond; at least 1. The first call measures it, which

@@ -3,16 +3,12 @@
 // Invariant: every block of a cell lies within the memory that this bench owns (`blocks` sees to it),
 // sources and destinations in different parts of it, and only this thread writes to it.
 
-use std::{
-    fmt,
-    hint::black_box,
-    sync::atomic::{Ordering, fence},
-};
+use std::{fmt, hint::black_box};
 
 use pinfold::blockmem::{self, Algorithm};
 use pinfold_sys::{
     block::{self, flush},
-    clock::{ticks, ticks_per_us},
+    clock::{ticks_per_us, timed},
     partner::{Blocks, Partner},
 };
 
@@ -259,16 +255,6 @@ impl Bench {
         }
         Ok(checked)
     }
-}
-
-/// The ticks that `what` takes, with all its stores.
-fn timed(what: impl FnOnce()) -> u64 {
-    fence(Ordering::SeqCst);
-    let start = ticks();
-    what();
-    // Stores that are on their way are paid for by whoever made them.
-    fence(Ordering::SeqCst);
-    ticks().wrapping_sub(start)
 }
 
 /// Copies from the first of each pair to the second, as `who` would.

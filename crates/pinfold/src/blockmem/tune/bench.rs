@@ -3,11 +3,9 @@
 // Invariant: every block of a case lies within the memory that this bench owns (`blocks` sees to it),
 // sources and destinations in different parts of it.
 
-use std::sync::atomic::{Ordering, fence};
-
 use pinfold_sys::{
     block::{self, Algorithm, flush},
-    clock::{now_ns, ticks, ticks_per_us},
+    clock::{now_ns, ticks_per_us, timed},
     partner::{Blocks, Partner},
 };
 
@@ -196,16 +194,6 @@ impl Bench for RealBench {
     fn now_ns(&mut self) -> u64 {
         now_ns()
     }
-}
-
-/// The ticks that `what` takes, with all its stores.
-fn timed(what: impl FnOnce()) -> u64 {
-    fence(Ordering::SeqCst);
-    let start = ticks();
-    what();
-    // Stores that are on their way are paid for by whoever made them.
-    fence(Ordering::SeqCst);
-    ticks().wrapping_sub(start)
 }
 
 #[cfg(test)]
