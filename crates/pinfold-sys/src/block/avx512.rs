@@ -8,6 +8,7 @@ use super::{Prefetch, Stores, lines};
 ///
 /// # Safety
 /// As for [`copy`](super::copy), and the processor has AVX-512F and what `prefetch` asks for.
+#[inline(always)]
 pub(super) unsafe fn copy(
     prefetch: Prefetch,
     stores: Stores,
@@ -23,6 +24,7 @@ pub(super) unsafe fn copy(
 ///
 /// # Safety
 /// As for [`zero`](super::zero), and the processor has AVX-512F and what `prefetch` asks for.
+#[inline(always)]
 pub(super) unsafe fn zero(prefetch: Prefetch, stores: Stores, to: *mut u8, len: usize) {
     // SAFETY: as the caller promised.
     unsafe { lines::zero::<Avx512>(prefetch, stores, to, len) };

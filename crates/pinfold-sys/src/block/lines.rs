@@ -43,6 +43,7 @@ pub(super) trait Line {
 ///
 /// # Safety
 /// As for [`copy`](super::copy), and the processor has what `L` and `prefetch` ask for.
+#[inline(always)]
 pub(super) unsafe fn copy<L: Line>(
     prefetch: Prefetch,
     stores: Stores,
@@ -64,6 +65,7 @@ pub(super) unsafe fn copy<L: Line>(
 ///
 /// # Safety
 /// As for [`zero`](super::zero), and the processor has what `L` and `prefetch` ask for.
+#[inline(always)]
 pub(super) unsafe fn zero<L: Line>(prefetch: Prefetch, stores: Stores, to: *mut u8, len: usize) {
     // SAFETY: as the caller promised; the loops are for what is not short.
     unsafe {

@@ -10,6 +10,7 @@
 // before the function returns.
 
 mod algorithm;
+mod dispatch;
 mod fetch;
 mod libc;
 mod line;
@@ -53,22 +54,8 @@ pub unsafe fn copy(algorithm: Algorithm, from: *const u8, to: *mut u8, len: usiz
         // SAFETY: as the caller promised.
         return unsafe { libc::copy(from, to, len) };
     }
-    let (prefetch, stores) = (algorithm.prefetch(), algorithm.stores());
     // SAFETY: as the caller promised, and the processor has the instructions.
-    unsafe {
-        match algorithm.isa() {
-            Isa::Word => word::copy(prefetch, stores, from, to, len),
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Isa::Rep => rep::copy(prefetch, from, to, len),
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Isa::Sse2 => sse2::copy(prefetch, stores, from, to, len),
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Isa::Avx2 => avx2::copy(prefetch, stores, from, to, len),
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Isa::Avx512 => avx512::copy(prefetch, stores, from, to, len),
-            _ => libc::copy(from, to, len),
-        }
-    }
+    unsafe { dispatch::copying(algorithm)(from, to, len) };
 }
 
 /// Copies `len` bytes whose old and new places may overlap: by `algorithm` if they do not, else by
@@ -106,22 +93,8 @@ pub unsafe fn zero(algorithm: Algorithm, to: *mut u8, len: usize) {
         // SAFETY: as the caller promised.
         return unsafe { libc::zero(to, len) };
     }
-    let (prefetch, stores) = (algorithm.prefetch(), algorithm.stores());
     // SAFETY: as the caller promised, and the processor has the instructions.
-    unsafe {
-        match algorithm.isa() {
-            Isa::Word => word::zero(prefetch, stores, to, len),
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Isa::Rep => rep::zero(prefetch, to, len),
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Isa::Sse2 => sse2::zero(prefetch, stores, to, len),
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Isa::Avx2 => avx2::zero(prefetch, stores, to, len),
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Isa::Avx512 => avx512::zero(prefetch, stores, to, len),
-            _ => libc::zero(to, len),
-        }
-    }
+    unsafe { dispatch::zeroing(algorithm)(to, len) };
 }
 
 /// Makes this thread's streaming stores visible before any store that comes after.

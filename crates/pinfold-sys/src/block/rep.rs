@@ -8,6 +8,7 @@ use super::{Prefetch, fetch, libc, lines};
 ///
 /// # Safety
 /// As for [`copy`](super::copy), and the processor has what `prefetch` asks for.
+#[inline(always)]
 pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut u8, len: usize) {
     if len < lines::SHORT {
         // SAFETY: as the caller promised.
@@ -31,6 +32,7 @@ pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut 
 ///
 /// # Safety
 /// As for [`zero`](super::zero), and the processor has what `prefetch` asks for.
+#[inline(always)]
 pub(super) unsafe fn zero(prefetch: Prefetch, mut to: *mut u8, len: usize) {
     if len < lines::SHORT {
         // SAFETY: as the caller promised.

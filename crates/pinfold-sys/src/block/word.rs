@@ -6,6 +6,7 @@ use super::{Prefetch, Stores, lines};
 ///
 /// # Safety
 /// As for [`copy`](super::copy), and the processor has what `prefetch` asks for.
+#[inline(always)]
 pub(super) unsafe fn copy(
     prefetch: Prefetch,
     stores: Stores,
@@ -21,6 +22,7 @@ pub(super) unsafe fn copy(
 ///
 /// # Safety
 /// As for [`zero`](super::zero), and the processor has what `prefetch` asks for.
+#[inline(always)]
 pub(super) unsafe fn zero(prefetch: Prefetch, stores: Stores, to: *mut u8, len: usize) {
     // SAFETY: as the caller promised.
     unsafe { lines::zero::<Word>(prefetch, stores, to, len) };
