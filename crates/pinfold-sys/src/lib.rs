@@ -22,6 +22,7 @@ pub mod child;
 pub mod clock;
 pub mod cpu;
 pub mod fork;
+pub mod lots;
 pub mod mapping;
 pub mod memfd;
 pub mod partner;

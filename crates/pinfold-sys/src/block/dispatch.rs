@@ -1,9 +1,9 @@
 //! From the number of an algorithm to the function that does it: one load and one call, for what is
 //! copied may be over in 50 nanoseconds.
 
+use super::{Algorithm, Isa, libc, word};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::{avx2, avx512, rep, sse2};
-use super::{Algorithm, Isa, libc, word};
 
 /// Copies so many bytes from the first to the second.
 type Copy = unsafe fn(*const u8, *mut u8, usize);

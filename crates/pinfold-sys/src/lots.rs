@@ -1,0 +1,50 @@
+//! Who comes when, where nobody is always to come after the same one.
+
+/// Draws lots: xorshift64 (Marsaglia, "Xorshift RNGs").
+#[derive(Clone, Debug)]
+pub struct Lots(u64);
+
+impl Default for Lots {
+    fn default() -> Lots {
+        Lots::new()
+    }
+}
+
+impl Lots {
+    /// Always the same lots.
+    pub const fn new() -> Lots {
+        Lots(1)
+    }
+
+    /// Brings `all` into an order: any is as likely as any other.
+    pub fn shuffle(&mut self, all: &mut [usize]) {
+        for at in (1..all.len()).rev() {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            all.swap(at, (self.0 % (at as u64 + 1)) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lots_are_fair_enough() {
+        let mut lots = Lots::new();
+        let (mut first, mut after_none) = ([0; 4], 0);
+        for _ in 0..4000 {
+            let mut order = vec![0, 1, 2, 3];
+            lots.shuffle(&mut order);
+            first[order[0]] += 1;
+            after_none += usize::from(order.windows(2).any(|two| two == [0, 1]));
+            order.sort_unstable();
+            assert_eq!(order, [0, 1, 2, 3]);
+        }
+        assert!(first.iter().all(|&count| (850..1150).contains(&count)), "{first:?}");
+        // One comes right after another in a quarter of the orders.
+        assert!((850..1150).contains(&after_none), "{after_none}");
+    }
+}
