@@ -113,6 +113,8 @@ fn rows<S: serde::Serializer>(table: &Table, out: S) -> Result<S::Ok, S::Error> 
             reader: match situation.reader {
                 Reader::Me => "me",
                 Reader::OtherCore => "other_core",
+                Reader::NearCore => "near_core",
+                Reader::FarCore => "far_core",
                 Reader::Device => "device",
                 Reader::Nobody => "nobody",
             },
@@ -135,6 +137,8 @@ fn state(state: CacheState) -> &'static str {
     match state {
         CacheState::Unknown => "unknown",
         CacheState::Cached => "cached",
+        CacheState::Dirty => "dirty",
+        CacheState::Clean => "clean",
         CacheState::Uncached => "uncached",
     }
 }

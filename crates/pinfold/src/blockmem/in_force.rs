@@ -1,7 +1,8 @@
 //! The plan of this process.
 //!
 //! With the environment variable `PINFOLD_COPY` set to the name of an algorithm (`libc`,
-//! `avx2+streaming`), that one is used for everything of 2 KiB or more. Without it, the table is
+//! `avx2+streaming`), that one is used for everything of 3 KiB or more, and from 2 KiB on by what makes
+//! many copies of a kind. Without it, the table is
 //! used that was measured on this machine and kept; without that, rules that hold on most machines.
 
 use std::{
@@ -17,7 +18,6 @@ use tracing::{debug, error, warn};
 
 use super::{
     Block, Machine, Origin, Plan,
-    plan::TRY_MIN,
     table::Table,
     tuned::{self, Tuned},
 };
@@ -67,13 +67,13 @@ pub fn plan() -> &'static Plan {
 /// choice the plan is not even looked for.
 #[inline]
 pub(crate) fn pick(block: &Block) -> Algorithm {
-    if block.len >= TRY_MIN { plan().pick(block) } else { Algorithm::LIBC }
+    if block.is_short() { Algorithm::LIBC } else { plan().pick(block) }
 }
 
 /// The same of one that is to be zeroed.
 #[inline]
 pub(crate) fn pick_zero(block: &Block) -> Algorithm {
-    if block.len >= TRY_MIN { plan().pick_zero(block) } else { Algorithm::LIBC }
+    if block.is_short() { Algorithm::LIBC } else { plan().pick_zero(block) }
 }
 
 /// The plan that takes effect where `wish` is in the environment and the tuned table in `file`.

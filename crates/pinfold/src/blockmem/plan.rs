@@ -9,7 +9,7 @@ use pinfold_sys::block::Algorithm;
 
 use super::{
     CacheState, Reader,
-    table::{CHOICE_MIN, Operation, Placement, Situation, Table, class_of},
+    table::{Operation, Placement, Situation, Table, choice_min, class_of},
 };
 
 /// A block to be copied or zeroed, and what is known about it.
@@ -30,6 +30,12 @@ pub struct Block {
 }
 
 impl Block {
+    /// Whether it is too short for there to be a choice ([`choice_min`]).
+    #[inline]
+    pub(super) fn is_short(&self) -> bool {
+        self.len < choice_min(self.reader, self.source, self.destination)
+    }
+
     /// What its being copied is like.
     #[inline]
     fn copied(&self) -> Situation {
@@ -89,11 +95,11 @@ impl Plan {
         Plan { table: table.fitted(supported), origin }
     }
 
-    /// The algorithm to copy `block` by: always one that the processor has. Below 3 KiB the C
-    /// library's (2 KiB, if somebody named one for everything); a few nanoseconds.
+    /// The algorithm to copy `block` by: always one that the processor has. Below 3 KiB, or 768 B where
+    /// all has to leave the caches ([`choice_min`]), the C library's. A nanosecond or two.
     #[inline]
     pub fn pick(&self, block: &Block) -> Algorithm {
-        if block.len < self.choice_min() {
+        if block.is_short() {
             return Algorithm::LIBC;
         }
         self.table.best(block.copied(), block.len)
@@ -102,14 +108,15 @@ impl Plan {
     /// The algorithm to zero `block` by; otherwise as [`Plan::pick`].
     #[inline]
     pub fn pick_zero(&self, block: &Block) -> Algorithm {
-        if block.len < self.choice_min() {
+        if block.is_short() {
             return Algorithm::LIBC;
         }
         self.table.best(block.zeroed(), block.len)
     }
 
     /// The few algorithms that may be best for copying `block`: that of [`Plan::pick`] first, then the
-    /// best of each kind of stores, then the C library's. Each once. Below 2 KiB only the last.
+    /// best of each kind of stores, then the C library's. Each once. Of short blocks below 2 KiB only the
+    /// last.
     pub fn candidates(&self, block: &Block) -> impl Iterator<Item = Algorithm> + use<> {
         self.few(block, block.copied())
     }
@@ -117,15 +124,6 @@ impl Plan {
     /// The few that may be best for zeroing it; otherwise as [`Plan::candidates`].
     pub fn candidates_zero(&self, block: &Block) -> impl Iterator<Item = Algorithm> + use<> {
         self.few(block, block.zeroed())
-    }
-
-    /// The size from which on there is a choice, bytes.
-    #[inline]
-    fn choice_min(&self) -> usize {
-        match self.origin {
-            Origin::Variable(_) => TRY_MIN,
-            Origin::Tuned { .. } | Origin::Defaults => CHOICE_MIN,
-        }
     }
 
     /// Where it comes from.
@@ -140,10 +138,12 @@ impl Plan {
 
     fn few(&self, block: &Block, situation: Situation) -> impl Iterator<Item = Algorithm> + use<> {
         let libc = Algorithm::LIBC;
-        let choice = self.table.choice(situation, class_of(block.len));
-        let first = if block.len < self.choice_min() { libc } else { choice.best };
-        let all = match (block.len >= TRY_MIN, &self.origin) {
-            (false, _) => [libc; 4],
+        // Of those that are too short to choose among, the next larger ones tell.
+        let class = class_of(block.len).max(situation.classes().start);
+        let choice = self.table.choice(situation, class);
+        let first = if block.is_short() { libc } else { choice.best };
+        let all = match (block.is_short() && block.len < TRY_MIN, &self.origin) {
+            (true, _) => [libc; 4],
             // Who names one wants no other.
             (_, Origin::Variable(_)) => [choice.best; 4],
             _ => [first, choice.temporal, choice.streaming, libc],

@@ -9,6 +9,8 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use pinfold_sys::block::{Algorithm, Stores};
 
 use super::{CacheState, Reader};
@@ -72,15 +74,32 @@ impl Placement {
     }
 }
 
-/// The size from which on there is a choice, bytes. Below, hardly anything beats the C library by more
-/// than the choice costs, which is some 3 ns.
+/// The size from which on there is a choice, bytes. Below, a copy within the caches is over so soon that
+/// hardly anything beats the C library by more than the choice costs, which is a nanosecond or two.
 pub const CHOICE_MIN: usize = 3 << 10;
 
-/// The size that the first class is named after, bytes: the one that [`CHOICE_MIN`] is nearest to.
-const CLASS_MIN: usize = 4 << 10;
+/// The size from which on there is one where nothing stays within this core's caches, bytes: that takes
+/// several times as long.
+pub const CHOICE_MIN_AWAY: usize = 3 << 8;
 
-/// How many classes of sizes there are: the powers of two from 4 KiB to 64 MiB.
-pub const CLASSES: usize = 15;
+/// From which of the two on there is a choice for a block that `reader` reads, which is copied from and to
+/// such places.
+#[inline(always)]
+pub const fn choice_min(reader: Reader, source: CacheState, destination: CacheState) -> usize {
+    let uncached = matches!((source, destination), (CacheState::Uncached, CacheState::Uncached));
+    let away = match reader {
+        Reader::FarCore => true,
+        Reader::Device | Reader::Nobody => uncached,
+        Reader::Me | Reader::OtherCore | Reader::NearCore => false,
+    };
+    if away { CHOICE_MIN_AWAY } else { CHOICE_MIN }
+}
+
+/// The size that the first class is named after, bytes: the one that [`CHOICE_MIN_AWAY`] is nearest to.
+const CLASS_MIN: usize = 1 << 10;
+
+/// How many classes of sizes there are: the powers of two from 1 KiB to 64 MiB.
+pub const CLASSES: usize = 17;
 
 /// The class of a size: of the power of two that it is nearest to.
 #[inline]
@@ -110,7 +129,8 @@ pub struct Situation {
 }
 
 const STATES: usize = CacheState::ALL.len();
-const COPY_SITUATIONS: usize = Reader::ALL.len() * STATES * STATES * Placement::ALL.len();
+const SOURCES: usize = CacheState::OF_SOURCES.len();
+const COPY_SITUATIONS: usize = Reader::ALL.len() * STATES * SOURCES * Placement::ALL.len();
 const SITUATIONS: usize = COPY_SITUATIONS + Reader::ALL.len() * STATES * 2;
 const CELLS: usize = SITUATIONS * CLASSES;
 
@@ -123,7 +143,7 @@ impl Situation {
                 .flat_map(|reader| CacheState::ALL.map(|destination| (reader, destination)))
         };
         let copies = sides().flat_map(|(reader, destination)| {
-            CacheState::ALL.into_iter().flat_map(move |source| {
+            CacheState::OF_SOURCES.into_iter().flat_map(move |source| {
                 Placement::ALL.map(|placement| Situation {
                     operation: Operation::Copy,
                     reader,
@@ -145,13 +165,22 @@ impl Situation {
         copies.chain(zeros)
     }
 
+    /// The classes of sizes in which there is a choice.
+    pub fn classes(self) -> Range<usize> {
+        class_of(choice_min(self.reader, self.source, self.destination))..CLASSES
+    }
+
     #[inline]
     fn index(self) -> usize {
         let side = self.reader as usize * STATES + self.destination as usize;
         match self.operation {
             Operation::Copy => {
-                (side * STATES + self.source as usize) * Placement::ALL.len()
-                    + self.placement as usize
+                let source = match self.source {
+                    CacheState::Unknown => 0,
+                    CacheState::Cached | CacheState::Dirty | CacheState::Clean => 1,
+                    CacheState::Uncached => 2,
+                };
+                (side * SOURCES + source) * Placement::ALL.len() + self.placement as usize
             }
             Operation::Zero => {
                 COPY_SITUATIONS + side * 2 + usize::from(self.placement != Placement::Plain)
@@ -185,7 +214,7 @@ impl Choice {
     }
 }
 
-/// An algorithm for every situation and size. 6 KB, of which a look touches one byte.
+/// An algorithm for every situation and size. 17 KB, of which a look touches one byte.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Table {
     best: [Algorithm; CELLS],
@@ -203,12 +232,13 @@ impl Table {
         }
     }
 
-    /// The table that `choose` makes up. `None` if one of its choices is not sound: parts of it store
-    /// otherwise than they should, or its best is neither of the two.
+    /// The table that `choose` makes up, where there is a choice: below [`choice_min`] the C library's is
+    /// taken. `None` if one of its choices is not sound: parts of it store otherwise than they should, or
+    /// its best is neither of the two.
     pub fn from_fn(mut choose: impl FnMut(Situation, usize) -> Choice) -> Option<Table> {
         let mut table = Table::uniform(Algorithm::LIBC);
         for situation in Situation::all() {
-            for class in 0..CLASSES {
+            for class in situation.classes() {
                 let (cell, choice) = (Table::cell(situation, class), choose(situation, class));
                 if !choice.is_sound() {
                     return None;

@@ -19,12 +19,13 @@ use std::{thread, time::Duration};
 use pinfold_sys::{affinity, block::Algorithm};
 
 use self::{
-    case::{Case, cases},
+    case::{Case, LONG, cases},
     choose::Board,
+    survey::Survey,
 };
 use super::{
     Machine,
-    table::{Table, class_bytes},
+    table::{Placement, Situation, Table, class_bytes},
     tuned::Tuned,
 };
 use crate::kept;
@@ -34,6 +35,9 @@ trait Bench {
     /// Does `case` by `algorithm` once, and says how long that took with the reading after it,
     /// nanoseconds a block. `None` where the case cannot be made here.
     fn run(&mut self, case: &Case, algorithm: Algorithm) -> Option<f64>;
+
+    /// Has what is run from now on be done with other memory.
+    fn move_on(&mut self);
 
     /// Nanoseconds from this core to the one that reads. `None` if there is none.
     fn hop_ns(&mut self) -> Option<f64>;
@@ -106,6 +110,34 @@ pub fn tune(budget: Duration, progress: impl FnMut(f32) + Send) -> Result<Found,
     })
 }
 
+/// Of all time, what the first look at each case has.
+const FIRST_LAP: f64 = 0.6;
+
+/// How often each case is visited, at most.
+const LAPS: usize = 9;
+
+/// What to try in `case`, after what `surveys` have found.
+fn candidates(
+    case: &Case,
+    surveys: &[Survey],
+    supported: impl Fn(Algorithm) -> bool,
+) -> Vec<Algorithm> {
+    let is_plain = |it: &Case| it.situation.placement == Placement::Plain;
+    let plain = surveys.iter().find(|it| {
+        let situation = Situation { placement: Placement::Plain, ..case.situation };
+        !is_plain(case) && *it.case() == Case { situation, ..*case }
+    });
+    match plain.filter(|_| case.len() >= LONG) {
+        // What does well there, with what all are compared to, which is the simplest.
+        Some(plain) => {
+            let mut few: Vec<Algorithm> = plain.finalists().collect();
+            few.sort();
+            few
+        }
+        None => Algorithm::all().filter(|it| supported(*it) && case.suits(*it)).collect(),
+    }
+}
+
 /// Measures case after case, as long as there is time, and makes a table of it.
 fn survey_all(
     bench: &mut impl Bench,
@@ -115,30 +147,45 @@ fn survey_all(
     mut progress: impl FnMut(f32),
 ) -> Found {
     let budget_ns = u64::try_from(budget.as_nanos()).unwrap_or(u64::MAX);
+    let first_ns = (budget_ns as f64 * FIRST_LAP) as u64;
     let cases = cases(machine.last_cache_bytes());
-    let all: f64 = cases.iter().map(Case::weight).sum();
-    let (start, mut rest, mut measured) = (bench.now_ns(), all, 0);
-    let mut board = Board::new(machine.last_cache_bytes());
-    for case in &cases {
-        progress((1.0 - rest / all) as f32);
-        let left_ns = budget_ns.saturating_sub(bench.now_ns() - start);
+    let start = bench.now_ns();
+    // How far it is, by the time or by the work, whichever is further: neither goes back.
+    let mut tell = |used_ns: u64, work: f64| {
+        let time = if budget_ns == 0 { 1.0 } else { used_ns as f64 / budget_ns as f64 };
+        progress(time.max(work).min(1.0) as f32);
+    };
+    let mut rest: f64 = cases.iter().map(Case::weight).sum();
+    let mut surveys: Vec<Survey> = Vec::with_capacity(cases.len());
+    for (at, case) in cases.iter().enumerate() {
+        let used_ns = bench.now_ns() - start;
+        tell(used_ns, at as f64 / (cases.len() * LAPS) as f64);
+        let left_ns = first_ns.saturating_sub(used_ns);
         let share_ns = (left_ns as f64 * case.weight() / rest) as u64;
         rest -= case.weight();
-        if left_ns == 0 {
+        if used_ns >= budget_ns {
             break;
         }
-        let algorithms: Vec<Algorithm> =
-            Algorithm::all().filter(|it| supported(*it) && case.suits(*it)).collect();
-        if let Some(surveyed) = survey::survey(bench, case, &algorithms, share_ns) {
-            board.put(case, surveyed);
-            measured += 1;
+        let algorithms = candidates(case, &surveys, &supported);
+        surveys.extend(Survey::begin(bench, case, algorithms, share_ns));
+    }
+    // Again and again, for cores move meanwhile.
+    'laps: for lap in 1..LAPS {
+        for at in 0..surveys.len() {
+            let used_ns = bench.now_ns() - start;
+            tell(used_ns, (lap as f64 + at as f64 / surveys.len() as f64) / LAPS as f64);
+            if used_ns >= budget_ns {
+                break 'laps;
+            }
+            surveys[at].go_on(bench);
         }
     }
-    progress(1.0);
+    tell(budget_ns, 1.0);
     let defaults = Table::defaults(machine.last_cache_bytes(), &supported);
+    let board = Board::of(&surveys, machine.last_cache_bytes());
     let table = board.table(&defaults);
     Found {
-        measured,
+        measured: surveys.len(),
         cases: cases.len(),
         has_other_core: true,
         gain: board.gain(&table),

@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Machine,
-    table::{CLASSES, Choice, Situation, Table},
+    table::{Choice, Situation, Table},
 };
 use crate::kept;
 
 /// Goes up when [`Stored`] or the meaning of a cell changes.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// No file of ours is longer, bytes.
 const FILE_BYTES_MAX: u64 = 32 << 10;
@@ -79,7 +79,7 @@ pub fn file(machine: &Machine) -> Option<PathBuf> {
 pub fn store(file: &Path, machine: &Machine, tuned: &Tuned) -> io::Result<()> {
     let digits = |part: fn(Choice) -> Algorithm| {
         let cells = Situation::all().flat_map(|situation| {
-            (0..CLASSES).map(move |class| part(tuned.table.choice(situation, class)))
+            situation.classes().map(move |class| part(tuned.table.choice(situation, class)))
         });
         cells
             .map(|algorithm| char::from_digit(algorithm.id().into(), BASE).unwrap_or('-'))

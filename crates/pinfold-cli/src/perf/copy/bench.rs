@@ -14,6 +14,7 @@ use pinfold_sys::{
 
 use super::cell::{Cell, Destination, Next, Place, Source};
 use crate::perf::{
+    class::Class,
     fail::{Fail, Result},
     units, verify,
 };
@@ -82,6 +83,8 @@ pub(super) struct Bench {
     pairs: Vec<(*const u8, *mut u8)>,
     /// Contents of the next batch: other than those of the last.
     seed: u64,
+    /// How often all was moved to other pages.
+    round: usize,
 }
 
 impl Bench {
@@ -108,10 +111,23 @@ impl Bench {
         }
         let pairs = Vec::with_capacity(BLOCKS_MAX);
         let ticks_per_ns = ticks_per_us() as f64 / 1000.0;
-        let mut bench =
-            Bench { source, destination, partner, ticks_per_ns, idle_ticks: 0, pairs, seed: 0 };
+        let mut bench = Bench {
+            source,
+            destination,
+            partner,
+            ticks_per_ns,
+            idle_ticks: 0,
+            pairs,
+            seed: 0,
+            round: 0,
+        };
         bench.idle_ticks = (0..1000).map(|_| timed(|| {})).min().unwrap_or(0);
         Ok(bench)
+    }
+
+    /// Has the turns from now on be taken with other memory.
+    pub(super) fn move_on(&mut self) {
+        self.round += 1;
     }
 
     /// Nanoseconds from core to core; `None` without a second one.
@@ -142,17 +158,24 @@ impl Bench {
         };
         [(&mut self.source, from), (&mut self.destination, to)].map(|(memory, offset)| {
             let offset = memory.as_ptr().align_offset(4096) + offset;
-            assert!(offset + stride * (count - 1) + len <= memory.len(), "{cell}");
+            let (span, rest) = (stride * (count - 1) + len, memory.len() - offset);
+            let offset = offset + Blocks::other_pages(self.round, span, rest);
+            assert!(offset + span <= memory.len(), "{cell}");
             Blocks { first: memory[offset..].as_mut_ptr(), len, stride, count }
         })
     }
 
     /// The turn of `who`: nanoseconds a block, the reading after it included, and how many copies were
-    /// checked byte by byte.
+    /// checked byte by byte. The plan is told that the cores are so far `apart`.
     ///
     /// # Errors
     /// [`Fail::Wrong`]; [`Fail::Said`] if the cell needs a second core that is not there.
-    pub(super) fn turn(&mut self, cell: &Cell, who: Contestant) -> Result<(f64, u64)> {
+    pub(super) fn turn(
+        &mut self,
+        cell: &Cell,
+        apart: Option<Class>,
+        who: Contestant,
+    ) -> Result<(f64, u64)> {
         let blocks @ [from, to] = self.blocks(cell);
         let reads_there = cell.reader == Next::OtherCore;
         if reads_there && self.partner.is_none() {
@@ -170,7 +193,7 @@ impl Bench {
             let here = timed(|| {
                 for _ in 0..repeats {
                     // SAFETY: the pairs lie in memory of this bench, in different parts.
-                    unsafe { copy_all(who, cell, &self.pairs) };
+                    unsafe { copy_all(who, cell, apart, &self.pairs) };
                     if cell.reader == Next::Me {
                         // SAFETY: as above.
                         unsafe { to.read() };
@@ -196,10 +219,8 @@ impl Bench {
         match cell.destination {
             Destination::Uncached => Bench::flush(to),
             Destination::Dirty => {
-                for block in to.each() {
-                    // SAFETY: the blocks lie in memory of this bench.
-                    unsafe { block.write_bytes(0, to.len) };
-                }
+                // SAFETY: the blocks lie in memory of this bench.
+                unsafe { to.write(0) };
                 self.show(cell, to);
             }
             Destination::Clean => {
@@ -261,10 +282,15 @@ impl Bench {
 ///
 /// # Safety
 /// The pairs are blocks of the cell's size, readable and writable, and none overlaps another.
-unsafe fn copy_all(who: Contestant, cell: &Cell, pairs: &[(*const u8, *mut u8)]) {
+unsafe fn copy_all(
+    who: Contestant,
+    cell: &Cell,
+    apart: Option<Class>,
+    pairs: &[(*const u8, *mut u8)],
+) {
     // Nothing is known before a call but what its caller knows: each is made by itself.
     let each = pairs.iter().map(|&pair| black_box((pair, cell.size)));
-    let hints = cell.hints();
+    let hints = cell.hints(apart);
     // SAFETY: as the caller promised.
     unsafe {
         match who {
@@ -328,7 +354,7 @@ mod tests {
                 assert_eq!(placement, wanted, "{cell}");
             }
             for who in Contestant::all() {
-                let (ns, checked) = bench.turn(&cell, who).unwrap();
+                let (ns, checked) = bench.turn(&cell, None, who).unwrap();
                 assert!(ns > 0.0 && ns.is_finite());
                 assert!(checked >= to.count as u64);
             }
@@ -340,7 +366,7 @@ mod tests {
         let Some(mut bench) = bench(4096) else { return };
         for cell in cells(&[64, 4096]) {
             let blocks @ [_, to] = bench.blocks(&cell);
-            bench.turn(&cell, Contestant::Libc).unwrap();
+            bench.turn(&cell, Some(Class::Far), Contestant::Libc).unwrap();
             // Contents of the last turn must not do for the next one.
             bench.prepare(&cell, blocks);
             let why = bench.check(&cell, Contestant::Plan, to).unwrap_err().to_string();

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use pinfold::blockmem::{Block, CacheState, Hints, Reader};
 use serde::Serialize;
 
-use crate::perf::units;
+use crate::perf::{class::Class, units};
 
 /// Where the source is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize)]
@@ -72,21 +72,22 @@ pub(crate) struct Cell {
 pub(crate) const SHORT_BELOW: usize = 256;
 
 impl Cell {
-    /// What the plan is told of it.
+    /// What the plan is told of it, and of the other core that it was so far away a moment ago.
     #[inline]
-    pub(crate) fn hints(&self) -> Hints {
+    pub(crate) fn hints(&self, apart: Option<Class>) -> Hints {
         Hints {
             source: match self.source {
                 Source::Cached => CacheState::Cached,
                 Source::Uncached => CacheState::Uncached,
             },
             destination: match self.destination {
-                Destination::Dirty | Destination::Clean => CacheState::Cached,
+                Destination::Dirty => CacheState::Dirty,
+                Destination::Clean => CacheState::Clean,
                 Destination::Uncached => CacheState::Uncached,
             },
             reader: match self.reader {
                 Next::Me => Reader::Me,
-                Next::OtherCore => Reader::OtherCore,
+                Next::OtherCore => apart.map_or(Reader::OtherCore, Reader::core),
                 Next::Nobody => Reader::Nobody,
             },
             hears_reader: false,
@@ -94,8 +95,8 @@ impl Cell {
     }
 
     /// And of a block of it.
-    pub(crate) fn block(&self, from: usize, to: usize) -> Block {
-        let Hints { reader, source, destination, .. } = self.hints();
+    pub(crate) fn block(&self, apart: Option<Class>, from: usize, to: usize) -> Block {
+        let Hints { reader, source, destination, .. } = self.hints(apart);
         Block { len: self.size, from, to, source, destination, reader }
     }
 
@@ -248,11 +249,13 @@ mod tests {
     fn the_plan_is_told_the_state() {
         let (cells, _) = grid(&everything(), 32 << 20, true);
         for cell in cells {
-            let block = cell.block(1, 2);
+            let block = cell.block(None, 1, 2);
             assert_eq!((block.len, block.from, block.to), (cell.size, 1, 2));
             let uncached = [block.source, block.destination].contains(&CacheState::Uncached);
             let told = uncached || block.reader == Reader::OtherCore;
             assert_eq!(told, cell.matters(), "{cell}");
+            let far = cell.block(Some(Class::Far), 1, 2).reader;
+            assert_eq!(far == Reader::FarCore, cell.reader == Next::OtherCore, "{cell}");
         }
     }
 }

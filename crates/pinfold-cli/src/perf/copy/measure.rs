@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use pinfold::blockmem;
+use pinfold_sys::lots::Lots;
 
 use super::{
     bench::{Bench, Contestant},
@@ -46,7 +47,7 @@ pub(super) struct Measured {
 struct Runner<'a> {
     bench: &'a mut Bench,
     contestants: Vec<Contestant>,
-    shuffle: Shuffle,
+    lots: Lots,
     hops_ns: Vec<f64>,
 }
 
@@ -61,7 +62,7 @@ struct Runner<'a> {
 pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<Measured> {
     let start = Instant::now();
     let contestants = Contestant::all();
-    let mut runner = Runner { bench, contestants, shuffle: Shuffle::new(), hops_ns: Vec::new() };
+    let mut runner = Runner { bench, contestants, lots: Lots::new(), hops_ns: Vec::new() };
     let bar = progress::steps(cells.len() as u64);
     let all: f64 = cells.iter().map(weight).sum();
     let (mut rest, mut short) = (all, 0);
@@ -77,7 +78,7 @@ pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<M
         rest -= weight(cell);
         let mut it = Samples { cell: *cell, first: Vec::new(), rounds: Vec::new(), verified: 0 };
         // The first of all brings in pages, and counts for nobody.
-        runner.bench.turn(cell, Contestant::Libc)?;
+        runner.bench.turn(cell, None, Contestant::Libc)?;
         let everybody: Vec<usize> = (0..runner.contestants.len()).collect();
         it.first = runner.rounds(&mut it, &everybody, pace, share.mul_f64(FIRST_OF_ALL))?;
         let left = share.mul_f64(1.0 - FIRST_OF_ALL);
@@ -152,11 +153,13 @@ impl Runner<'_> {
     fn round(&mut self, of: &mut Samples, who: &[usize]) -> Result<Round> {
         let cell = of.cell;
         let mut order = who.to_vec();
-        self.shuffle.shuffle(&mut order);
+        self.lots.shuffle(&mut order);
         let mut ns = vec![f64::INFINITY; self.contestants.len()];
+        self.bench.move_on();
         let before = self.hop_ns(&cell);
+        let apart = before.map(|hop| Class::of(hop, hop));
         for at in order {
-            let (taken, verified) = self.bench.turn(&cell, self.contestants[at])?;
+            let (taken, verified) = self.bench.turn(&cell, apart, self.contestants[at])?;
             ns[at] = taken;
             of.verified += verified;
         }
@@ -175,7 +178,7 @@ impl Runner<'_> {
     fn verdict(&mut self, samples: &Samples) -> Option<Verdict> {
         // The placement decides, and that is the same for all blocks of the cell.
         let [from, to] = self.bench.place(&samples.cell);
-        let plan = blockmem::plan().pick(&samples.cell.block(from, to));
+        let plan = |apart| blockmem::plan().pick(&samples.cell.block(apart, from, to));
         Verdict::of(samples, &self.contestants, plan)
     }
 
@@ -214,26 +217,6 @@ impl Runner<'_> {
     }
 }
 
-/// Draws lots: xorshift64 (Marsaglia, "Xorshift RNGs").
-pub(super) struct Shuffle(u64);
-
-impl Shuffle {
-    /// Always the same lots.
-    pub(super) fn new() -> Shuffle {
-        Shuffle(1)
-    }
-
-    /// Any order is as likely as any other.
-    pub(super) fn shuffle(&mut self, of: &mut [usize]) {
-        for at in (1..of.len()).rev() {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            of.swap(at, (self.0 % (at as u64 + 1)) as usize);
-        }
-    }
-}
-
 /// The distance between the cores, for people. `None` if nobody looked.
 pub(super) fn distance(hops_ns: &[f64]) -> Option<String> {
     let mut sorted = hops_ns.to_vec();
@@ -250,20 +233,6 @@ pub(super) fn distance(hops_ns: &[f64]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lots_are_fair_enough() {
-        let mut shuffle = Shuffle::new();
-        let mut first = [0; 4];
-        for _ in 0..4000 {
-            let mut order = vec![0, 1, 2, 3];
-            shuffle.shuffle(&mut order);
-            first[order[0]] += 1;
-            order.sort_unstable();
-            assert_eq!(order, [0, 1, 2, 3]);
-        }
-        assert!(first.iter().all(|&count| (850..1150).contains(&count)), "{first:?}");
-    }
 
     #[test]
     fn the_distance_is_said() {

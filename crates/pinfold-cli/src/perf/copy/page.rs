@@ -141,8 +141,8 @@ fn table(page: &mut String, title: &str, rows: &[&Verdict]) {
             let _ = write!(page, "<td>{}</td>", units::time(timed.ns));
             page.push_str(&named(&timed.algorithm.to_string()));
         }
-        page.push_str(&percent(it.of_best(), it.meets_best()));
-        page.push_str(&percent(it.of_libc(), it.meets_libc()));
+        page.push_str(&percent(it.of_best, it.meets_best()));
+        page.push_str(&percent(it.of_libc, it.meets_libc()));
         let _ = writeln!(page, "<td>{}</td></tr>", it.rounds);
     }
     page.push_str("</table></div>\n");

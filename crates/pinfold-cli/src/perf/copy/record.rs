@@ -95,8 +95,8 @@ impl From<&Verdict> for Record {
             best: name(it.best.algorithm),
             best_temporal: name(it.temporal.algorithm),
             best_streaming: it.streaming.map(|it| name(it.algorithm)),
-            of_best: it.of_best(),
-            of_libc: it.of_libc(),
+            of_best: it.of_best,
+            of_libc: it.of_libc,
             meets_best: it.meets_best(),
             meets_libc: it.meets_libc(),
         })

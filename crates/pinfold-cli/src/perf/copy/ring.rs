@@ -9,10 +9,10 @@ use std::{
 };
 
 use pinfold::blockmem::{Algorithm, Reader, Stores};
-use pinfold_sys::{affinity, clock};
+use pinfold_sys::{affinity, clock, lots::Lots};
 
 use super::{
-    measure::{Pace, Shuffle},
+    measure::Pace,
     samples::{Round, median, medians},
 };
 use crate::{
@@ -202,7 +202,7 @@ impl Track {
         &mut self,
         (size, chunk): (usize, usize),
         rounds_wanted: usize,
-        shuffle: &mut Shuffle,
+        lots: &mut Lots,
     ) -> Result<Vec<Lap>> {
         let all = contestants();
         let mut copies = vec![Copies { into: Algorithm::LIBC, out_of: Algorithm::LIBC }; all.len()];
@@ -212,7 +212,7 @@ impl Track {
         // The first round brings in pages and code, and counts for nobody.
         for round in 0..=rounds_wanted {
             let mut order: Vec<usize> = (0..all.len()).collect();
-            shuffle.shuffle(&mut order);
+            lots.shuffle(&mut order);
             let mut ns = vec![0.0; all.len()];
             let before = self.look()?;
             for at in order {
@@ -291,7 +291,7 @@ pub(super) fn measure(
         let end = End::new(first, [page, area], Side::First, one_core)?;
         let mut track = Track { end, orders, replies, hops_ns: Vec::new(), seed: 0 };
         let start = Instant::now();
-        let (mut laps, mut shuffle) = (Vec::new(), Shuffle::new());
+        let (mut laps, mut lots) = (Vec::new(), Lots::new());
         let races: Vec<(usize, usize)> =
             sizes.iter().flat_map(|&size| CHUNKS.map(|chunk| (size, chunk))).collect();
         let bar = progress::steps(races.len() as u64);
@@ -299,7 +299,7 @@ pub(super) fn measure(
             bar.set_message(format!("ring of {}", units::bytes(race.0)));
             let late = start.elapsed() > pace.time;
             let rounds = if late { pace.rounds_min } else { pace.rounds };
-            laps.extend(track.laps(race, rounds, &mut shuffle)?);
+            laps.extend(track.laps(race, rounds, &mut lots)?);
             bar.inc(1);
         }
         bar.finish_and_clear();

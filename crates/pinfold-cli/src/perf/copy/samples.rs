@@ -69,7 +69,8 @@ pub(super) struct Timed {
     pub(super) ns: f64,
 }
 
-/// What is said about a cell. Every time is the median over the same rounds.
+/// What is said about a cell. Every time is the median over the same rounds; how two compare is the median
+/// of what they took beside each other in each, so that slow rounds count for nobody.
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
     pub(super) cell: Cell,
@@ -84,14 +85,19 @@ pub(super) struct Verdict {
     pub(super) best: Timed,
     pub(super) temporal: Timed,
     pub(super) streaming: Option<Timed>,
+    /// The plan's speed over that of the best. Who is the best, one half of the rounds says of the other:
+    /// the fastest of several is so by luck, too.
+    pub(super) of_best: f64,
+    /// The plan's speed over that of the C library.
+    pub(super) of_libc: f64,
 }
 
 impl Verdict {
-    /// Of `samples`; `plan` says what the plan chooses. `None` where there are no rounds.
+    /// Of `samples`; `plan` says what the plan chooses at some distance. `None` where there are no rounds.
     pub(super) fn of(
         samples: &Samples,
         contestants: &[Contestant],
-        plan: Algorithm,
+        plan: impl Fn(Option<Class>) -> Algorithm,
     ) -> Option<Verdict> {
         let (class, rounds, ns) = medians(&samples.rounds, samples.cell.reader == Next::OtherCore)?;
         let time = |at: usize| ns.get(at).copied();
@@ -114,42 +120,38 @@ impl Verdict {
             let fits = |it: &&Timed| stores.is_none_or(|stores| it.algorithm.stores() == stores);
             matrix.iter().filter(fits).min_by(|a, b| a.ns.total_cmp(&b.ns)).copied()
         };
+        let counted = of_class(&samples.rounds, class);
+        let (libc, planned) = (at(Contestant::Libc)?, at(Contestant::Plan)?);
+        let others: Vec<usize> =
+            (0..contestants.len()).filter(|&it| it != planned && ns[it].is_finite()).collect();
         Some(Verdict {
+            of_best: beside_best(&counted, &others, libc, planned)?,
+            of_libc: beside(&counted, libc, planned)?,
             cell: samples.cell,
             class,
             rounds,
             verified: samples.verified,
-            libc_ns: time(at(Contestant::Libc)?)?,
-            plan: Timed { algorithm: plan, ns: time(at(Contestant::Plan)?)? },
+            libc_ns: time(libc)?,
+            plan: Timed { algorithm: plan(class), ns: time(planned)? },
             best: best_of(None)?,
             temporal: best_of(Some(Stores::Temporal))?,
             streaming: best_of(Some(Stores::Streaming)),
         })
     }
 
-    /// The plan's speed over that of the best.
-    pub(super) fn of_best(&self) -> f64 {
-        self.best.ns / self.plan.ns
-    }
-
-    /// The plan's speed over that of the C library.
-    pub(super) fn of_libc(&self) -> f64 {
-        self.libc_ns / self.plan.ns
-    }
-
     /// Within 10 % of the best.
     pub(super) fn meets_best(&self) -> bool {
-        self.of_best() >= OF_BEST
+        self.of_best >= OF_BEST
     }
 
     /// No more than 5 % below the C library.
     pub(super) fn meets_libc(&self) -> bool {
-        self.of_libc() >= OF_LIBC
+        self.of_libc >= OF_LIBC
     }
 
     /// Whether it misses an aim, or not by far: another look may say otherwise.
     pub(super) fn is_close(&self) -> bool {
-        self.of_best() < OF_BEST + CLOSE || self.of_libc() < OF_LIBC + CLOSE
+        self.of_best < OF_BEST + CLOSE || self.of_libc < OF_LIBC + CLOSE
     }
 
     /// Both.
@@ -167,12 +169,39 @@ pub(super) fn medians(
     let of = |class: Class| rounds.iter().filter(move |it| it.class == Some(class));
     let had = Class::ALL.into_iter().filter(|class| class_matters && of(*class).count() > 0);
     let class = had.max_by_key(|&class| (of(class).count(), std::cmp::Reverse(class)));
-    let counted: Vec<&Round> =
-        rounds.iter().filter(|it| class.is_none() || it.class == class).collect();
+    let counted = of_class(rounds, class);
     let contestants = 0..counted.first()?.ns.len();
     let ns: Option<Vec<f64>> =
         contestants.map(|at| median(counted.iter().map(|it| it.ns[at]).collect())).collect();
     Some((class, counted.len(), ns?))
+}
+
+/// The rounds of a class; all, where that does not matter.
+fn of_class(rounds: &[Round], class: Option<Class>) -> Vec<&Round> {
+    rounds.iter().filter(|it| class.is_none() || it.class == class).collect()
+}
+
+/// How many times as long as `b` `a` takes, in the same round.
+fn beside(rounds: &[&Round], a: usize, b: usize) -> Option<f64> {
+    median(rounds.iter().map(|it| it.ns[a] / it.ns[b]).collect())
+}
+
+/// How many times as long as the plan the best of `others` takes. Each half of the rounds says who that is,
+/// by the time beside libc's, and the other half by how much.
+fn beside_best(rounds: &[&Round], others: &[usize], libc: usize, plan: usize) -> Option<f64> {
+    let half = |odd: usize| -> Vec<&Round> {
+        rounds.iter().copied().enumerate().filter(|(at, _)| at % 2 == odd).map(|it| it.1).collect()
+    };
+    // Of one round there are no halves.
+    let halves =
+        if rounds.len() > 1 { [half(0), half(1)] } else { [rounds.to_vec(), rounds.to_vec()] };
+    let judge = |by: &[&Round], of: &[&Round]| {
+        let took = |at: usize| beside(by, at, libc).unwrap_or(f64::INFINITY);
+        let best = others.iter().copied().min_by(|&a, &b| took(a).total_cmp(&took(b)))?;
+        beside(of, best, plan)
+    };
+    let [one, other] = &halves;
+    Some((judge(one, other)? + judge(other, one)?) / 2.0)
 }
 
 /// The middle one; the mean of the two in the middle. `None` of none.
@@ -214,7 +243,7 @@ impl Totals {
             short: count(&|it| it.cell.is_short()),
             short_meet_libc: count(&|it| it.cell.is_short() && it.meets_libc()),
             apart: apart.len(),
-            apart_gain: gain(&Verdict::of_libc),
+            apart_gain: gain(&|it| it.of_libc),
             apart_best_gain: gain(&|it| it.libc_ns / it.best.ns),
         }
     }
@@ -242,7 +271,7 @@ pub(super) mod tests {
     pub(in crate::perf::copy) fn verdict(cell: Cell, ns: [f64; 4]) -> Verdict {
         let round = || Round { class: Some(Class::Near), ns: ns.to_vec() };
         let samples = Samples { cell, first: vec![], rounds: vec![round(), round()], verified: 8 };
-        Verdict::of(&samples, &who(), "sse2".parse().unwrap()).unwrap()
+        Verdict::of(&samples, &who(), |_| "sse2".parse().unwrap()).unwrap()
     }
 
     #[test]
@@ -259,13 +288,42 @@ pub(super) mod tests {
         assert_eq!((it.best.algorithm.to_string(), it.best.ns), ("sse2+streaming".into(), 90.0));
         assert_eq!(it.temporal.algorithm.to_string(), "sse2");
         assert_eq!(it.streaming, Some(it.best));
-        assert!(it.meets() && (it.of_best(), it.of_libc()) == (0.9, 1.0));
+        assert!(it.meets() && (it.of_best, it.of_libc) == (0.9, 1.0));
         let it = verdict(cell(4096, Next::Me), [100.0, 101.0, 95.0, 90.0]);
         assert!(!it.meets_best() && it.meets_libc() && !it.meets());
         let it = verdict(cell(4096, Next::Me), [100.0, 106.0, 120.0, 120.0]);
         assert!(it.meets_best() && !it.meets_libc() && !it.meets());
         // The C library's is one of the matrix.
         assert_eq!(it.best.algorithm, Algorithm::LIBC);
+    }
+
+    #[test]
+    fn slow_rounds_count_for_nobody() {
+        // Whatever the machine does, the plan takes 1.25 times as long as the best.
+        let round = |slow: f64| Round {
+            class: None,
+            ns: [100.0, 100.0, 80.0, 90.0].map(|ns| ns * slow).to_vec(),
+        };
+        let rounds = [1.0, 9.0, 2.0, 1.5, 30.0, 1.0, 7.0].map(round).into();
+        let cell = cell(4096, Next::Me);
+        let samples = Samples { cell, first: vec![], rounds, verified: 1 };
+        let it = Verdict::of(&samples, &who(), |_| Algorithm::LIBC).unwrap();
+        assert!((it.of_best - 0.8).abs() < 1e-9 && (it.of_libc - 1.0).abs() < 1e-9, "{it:?}");
+    }
+
+    #[test]
+    fn who_was_lucky_is_not_the_best() {
+        // All are alike, and each is twice as fast in one round of four.
+        let round = |lucky: usize| {
+            let mut ns = vec![100.0; 4];
+            ns[lucky] = 50.0;
+            Round { class: None, ns }
+        };
+        // Two in the even rounds, three in the odd ones.
+        let rounds = [2, 3, 2, 3, 2, 3].map(round).into();
+        let samples = Samples { cell: cell(4096, Next::Me), first: vec![], rounds, verified: 1 };
+        let it = Verdict::of(&samples, &who(), |_| Algorithm::LIBC).unwrap();
+        assert_eq!((it.of_best, it.of_libc), (1.0, 1.0));
     }
 
     #[test]
@@ -278,11 +336,11 @@ pub(super) mod tests {
                 vec![round(Class::Near, 1.0), round(Class::Far, 10.0), round(Class::Far, 20.0)];
             let samples =
                 Samples { cell: cell(64, reader), first: vec![], rounds: rounds_all, verified: 1 };
-            let it = Verdict::of(&samples, &who(), Algorithm::LIBC).unwrap();
+            let it = Verdict::of(&samples, &who(), |_| Algorithm::LIBC).unwrap();
             assert_eq!((it.class, it.rounds, it.libc_ns), (class, rounds, libc));
         }
         let none = Samples { cell: cell(64, Next::Me), first: vec![], rounds: vec![], verified: 0 };
-        assert!(Verdict::of(&none, &who(), Algorithm::LIBC).is_none());
+        assert!(Verdict::of(&none, &who(), |_| Algorithm::LIBC).is_none());
     }
 
     #[test]
@@ -312,7 +370,7 @@ pub(super) mod tests {
             rounds: vec![round(8.0), round(8.0)],
             verified: 1,
         };
-        let it = Verdict::of(&samples, &who, Algorithm::LIBC).unwrap();
+        let it = Verdict::of(&samples, &who, |_| Algorithm::LIBC).unwrap();
         assert_eq!((it.best.algorithm.to_string(), it.best.ns), ("word".into(), 8.0));
         assert_eq!((it.streaming, it.rounds), (None, 2));
     }

@@ -39,7 +39,7 @@ pub(super) fn grid(found: &Findings, all: bool) -> String {
         // The worst first.
         let mut shown = shown;
         if !all {
-            let worst = |it: &Verdict| (it.of_best() / 0.90).min(it.of_libc() / 0.95);
+            let worst = |it: &Verdict| (it.of_best / 0.90).min(it.of_libc / 0.95);
             shown.sort_by(|a, b| worst(a).total_cmp(&worst(b)));
         }
         shown.iter().for_each(|it| row(&mut text, it));
@@ -89,8 +89,8 @@ fn row(text: &mut String, it: &Verdict) {
         it.plan.algorithm.to_string(),
         units::time(it.best.ns),
         it.best.algorithm.to_string(),
-        percent(it.of_best(), it.meets_best()),
-        percent(it.of_libc(), it.meets_libc()),
+        percent(it.of_best, it.meets_best()),
+        percent(it.of_libc, it.meets_libc()),
         it.rounds,
     );
 }

@@ -40,7 +40,7 @@ impl Threshold {
 /// nothing said is wrong (Calhoun, section 5.1).
 pub(super) fn is_right(said: CacheState, cached: usize, lines: usize) -> bool {
     match said {
-        CacheState::Cached => cached * 10 >= lines * 4,
+        CacheState::Cached | CacheState::Dirty | CacheState::Clean => cached * 10 >= lines * 4,
         CacheState::Uncached => cached * 10 <= lines * 6,
         CacheState::Unknown => false,
     }

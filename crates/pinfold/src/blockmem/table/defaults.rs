@@ -6,8 +6,11 @@ use super::{Choice, Situation, Table, class_bytes};
 use crate::blockmem::{CacheState, Reader};
 
 /// From here on, memory that another core reads next is written past this one's cache, bytes. What is
-/// shorter a near core has sooner from there, and a far one later.
+/// shorter a near core has sooner from there.
 const STREAMS_THERE_MIN: usize = 16 << 10;
+
+/// The size from which on copies that store into the cache are done by loops, bytes.
+const LOOPS_MIN: usize = 4 << 10;
 
 impl Table {
     /// The table for a processor that has these algorithms, and whose last cache holds so many bytes.
@@ -22,7 +25,8 @@ impl Table {
         let choose = |situation, class| {
             let len = class_bytes(class);
             let streams = streams(situation, len, last_cache_bytes);
-            Choice::new(loops, streaming.unwrap_or(loops), streams)
+            let temporal = if len < LOOPS_MIN { Algorithm::LIBC } else { loops };
+            Choice::new(temporal, streaming.unwrap_or(temporal), streams)
         };
         // Nothing but a streaming algorithm is ever found for streaming.
         Table::from_fn(choose).unwrap_or_else(|| Table::uniform(Algorithm::LIBC))
@@ -37,9 +41,19 @@ fn streams(situation: Situation, len: usize, last_cache_bytes: usize) -> bool {
         Reader::Me => false,
         // From a far core's cache, lines come several times as slowly as from memory, from a near
         // one's no faster. So it pays even to have them leave this cache first.
-        Reader::OtherCore => len >= STREAMS_THERE_MIN,
+        Reader::OtherCore | Reader::NearCore => len >= STREAMS_THERE_MIN,
+        // What is short pays only where there are lines that the far core has, too.
+        Reader::FarCore => {
+            let shared = matches!(
+                (situation.source, situation.destination),
+                (_, CacheState::Clean) | (CacheState::Uncached, CacheState::Dirty)
+            );
+            len >= LOOPS_MIN || shared
+        }
         // A line in the cache would first have to leave it (Calhoun, section 4.2).
-        Reader::Device | Reader::Nobody => situation.destination != CacheState::Cached,
+        Reader::Device | Reader::Nobody => {
+            matches!(situation.destination, CacheState::Unknown | CacheState::Uncached)
+        }
     };
     overflows || elsewhere
 }

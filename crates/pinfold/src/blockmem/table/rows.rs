@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use pinfold_sys::block::Algorithm;
 
-use super::{CLASSES, Operation, Placement, Situation, Table, class_bytes};
+use super::{Operation, Placement, Situation, Table, class_bytes};
 use crate::blockmem::{CacheState, Reader};
 
 /// What a table says of one situation, by size.
@@ -12,8 +12,8 @@ use crate::blockmem::{CacheState, Reader};
 pub struct Row {
     /// Of which.
     pub situation: Situation,
-    /// From which size on, bytes, which algorithm is best. The smallest size is first, and neighbours
-    /// differ. Sizes between two powers of two go with the nearer one.
+    /// From which size on, bytes, which algorithm is best. The smallest size is first: below there is no
+    /// choice. Neighbours differ. Sizes between two powers of two go with the nearer one.
     pub from: Vec<(usize, Algorithm)>,
 }
 
@@ -21,7 +21,8 @@ impl Table {
     /// All rows.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         Situation::all().map(|situation| {
-            let mut from: Vec<(usize, Algorithm)> = (0..CLASSES)
+            let mut from: Vec<(usize, Algorithm)> = situation
+                .classes()
                 .map(|class| (class_bytes(class), self.choice(situation, class).best))
                 .collect();
             from.dedup_by_key(|(_, algorithm)| *algorithm);
@@ -30,7 +31,7 @@ impl Table {
     }
 }
 
-/// For people: what holds where both sides are known, or nothing is, and blocks lie plainly.
+/// For people: what holds where both sides are known, or nothing is, and blocks lie plainly, dirty or not.
 /// [`Table::rows`] has the rest.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,9 +60,10 @@ impl fmt::Display for Table {
 impl Table {
     fn rows_for(&self, operation: Operation, reader: Reader) -> String {
         let is_unknown = |state| state == CacheState::Unknown;
-        let is_shown = |it: Situation| match it.operation {
-            Operation::Copy => is_unknown(it.source) == is_unknown(it.destination),
-            Operation::Zero => true,
+        let is_shown = |it: Situation| match (it.operation, it.destination) {
+            (_, CacheState::Dirty | CacheState::Clean) => false,
+            (Operation::Copy, _) => is_unknown(it.source) == is_unknown(it.destination),
+            (Operation::Zero, _) => true,
         };
         let mut text = String::new();
         for Row { situation, from } in self.rows() {
@@ -99,6 +101,8 @@ fn reader(reader: Reader) -> &'static str {
     match reader {
         Reader::Me => "this core",
         Reader::OtherCore => "another core",
+        Reader::NearCore => "a near core",
+        Reader::FarCore => "a far core",
         Reader::Device => "a device",
         Reader::Nobody => "nobody soon",
     }
@@ -108,6 +112,8 @@ fn state(state: CacheState) -> &'static str {
     match state {
         CacheState::Unknown => "unknown",
         CacheState::Cached => "cached",
+        CacheState::Dirty => "dirty",
+        CacheState::Clean => "clean",
         CacheState::Uncached => "uncached",
     }
 }

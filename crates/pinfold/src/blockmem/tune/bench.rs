@@ -22,12 +22,15 @@ const TOGETHER: usize = 8 << 10;
 /// And so many blocks at most.
 const BLOCKS_MAX: usize = 16;
 
-/// Short blocks are copied so many times, each time anew from the state that the case wants.
-const PASSES: usize = 2;
+/// Each run copies about so many bytes, again and again where that is not one batch, each time anew from the
+/// state that the case wants.
+const RUN_BYTES: usize = 64 << 10;
 
-/// Between two blocks, so that nothing is fetched ahead for the next one, bytes. No multiple of a page:
-/// they must not all want the same places in the cache.
-const GAP: usize = 192;
+/// But so many times at most.
+const PASSES_MAX: usize = 4;
+
+/// Bytes in a cache line.
+const LINE: usize = 64;
 
 /// What memory there is beside the longest block: for blocks to be placed, and gaps, bytes.
 const SLACK: usize = 4 * 4096;
@@ -40,15 +43,10 @@ pub(super) struct RealBench {
     ticks_per_ns: f64,
     /// Ticks that two looks at the clock take, with nothing between them.
     idle_ticks: u64,
-}
-
-/// How a destination is cached: the table does not tell these apart, so both count.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
-    /// Other than in memory.
-    Dirty,
-    /// As in memory.
-    Clean,
+    /// Contents of the next source: other than those of the last.
+    seed: u64,
+    /// How often all was moved to other pages.
+    round: usize,
 }
 
 impl RealBench {
@@ -68,6 +66,8 @@ impl RealBench {
             partner: second.and_then(Partner::start),
             ticks_per_ns: ticks_per_us() as f64 / 1000.0,
             idle_ticks: (0..1000).map(|_| timed(|| {})).min().unwrap_or(0),
+            seed: 0,
+            round: 0,
         };
         if !flush(&bench.source[..1]) {
             return Err(CannotTune::NoFlush);
@@ -91,9 +91,13 @@ impl RealBench {
             Placement::Aliased => [0, 64],
         };
         [(&mut self.source, from), (&mut self.destination, to)].map(|(memory, offset)| {
+            // Lines between two blocks, so that nothing is fetched ahead for the next one, and an odd
+            // number of them in all: they must not all want the same places in the cache.
+            let stride = ((len.div_ceil(LINE) + 2) | 1) * LINE;
             let offset = memory.as_ptr().align_offset(4096) + offset;
-            let stride = len + GAP;
-            assert!(offset + stride * count <= memory.len(), "{case:?}");
+            let (span, rest) = (stride * (count - 1) + len, memory.len() - offset);
+            let offset = offset + Blocks::other_pages(self.round, span, rest);
+            assert!(offset + span <= memory.len(), "{case:?}");
             Blocks { first: memory[offset..].as_mut_ptr(), len, stride, count }
         })
     }
@@ -107,21 +111,19 @@ impl RealBench {
     }
 
     /// Brings both sides to where `case` wants them.
-    fn prepare(&mut self, case: &Case, [from, to]: [Blocks; 2], kept: Kept) {
+    fn prepare(&mut self, case: &Case, [from, to]: [Blocks; 2]) {
         let it = case.situation;
         match it.destination {
             CacheState::Uncached => RealBench::flush(to),
             // Written or read here, and, if that is what will happen to it again, read there.
             _ => {
-                if kept == Kept::Clean {
+                if it.destination == CacheState::Clean {
                     RealBench::flush(to);
                     // SAFETY: the blocks lie in memory of this bench.
                     unsafe { to.read() };
                 } else {
-                    for block in to.each() {
-                        // SAFETY: as above.
-                        unsafe { block::zero(Algorithm::LIBC, block, to.len) };
-                    }
+                    // SAFETY: as above.
+                    unsafe { to.write(0) };
                 }
                 let reads = it.reader == Reader::OtherCore;
                 if let Some(partner) = self.partner.as_mut().filter(|_| reads) {
@@ -131,15 +133,12 @@ impl RealBench {
             }
         }
         if it.operation == Operation::Copy {
-            match it.source {
-                CacheState::Uncached => RealBench::flush(from),
-                // As what is copied mostly is: written a moment ago.
-                _ => {
-                    for block in from.each() {
-                        // SAFETY: as above.
-                        unsafe { block.write_bytes(1, from.len) };
-                    }
-                }
+            // What is copied mostly was written a moment ago, wherever it is by now.
+            self.seed += 1;
+            // SAFETY: as above.
+            unsafe { from.write(self.seed) };
+            if it.source == CacheState::Uncached {
+                RealBench::flush(from);
             }
         }
     }
@@ -152,14 +151,10 @@ impl Bench for RealBench {
         if it.reader == Reader::OtherCore && self.partner.is_none() {
             return None;
         }
-        let is_short = blocks[0].len * blocks[0].count <= TOGETHER;
-        let kept: &[Kept] = match it.destination {
-            CacheState::Uncached => &[Kept::Clean],
-            _ => &[Kept::Dirty, Kept::Clean],
-        };
-        let (mut taken, mut batches) = (0, 0);
-        for &kept in kept.iter().cycle().take(kept.len() * if is_short { PASSES } else { 1 }) {
-            self.prepare(case, blocks, kept);
+        let batches = (RUN_BYTES / (to.len * to.count)).clamp(1, PASSES_MAX);
+        let mut taken = 0;
+        for _ in 0..batches {
+            self.prepare(case, blocks);
             let here = timed(|| {
                 for (from, to) in from.each().zip(to.each()) {
                     match it.operation {
@@ -182,9 +177,12 @@ impl Bench for RealBench {
                 // SAFETY: as above, and this thread writes nothing meanwhile.
                 taken += unsafe { partner.read(to) };
             }
-            batches += 1;
         }
         Some(taken as f64 / self.ticks_per_ns / (batches * to.count) as f64)
+    }
+
+    fn move_on(&mut self) {
+        self.round += 1;
     }
 
     fn hop_ns(&mut self) -> Option<f64> {
@@ -211,14 +209,22 @@ mod tests {
             Err(why) => return eprintln!("SKIPPED: {why}"),
         };
         for case in cases(cache).into_iter().filter(|case| case.len() <= len_max) {
-            let [_, to] = bench.blocks(&case);
+            let [from, to] = bench.blocks(&case);
+            let len = case.len();
             for algorithm in Algorithm::all().filter(|it| it.is_supported() && case.suits(*it)) {
                 bench.destination.fill(7);
                 let ns = bench.run(&case, algorithm).unwrap();
                 assert!(ns >= 0.0 && ns.is_finite());
-                let wanted = u8::from(case.situation.operation == Operation::Copy);
-                let done = bench.destination.iter().filter(|byte| **byte == wanted).count();
-                assert_eq!(done, to.len * to.count, "{case:?} {algorithm}");
+                for (from, to) in from.each().zip(to.each()) {
+                    let of = |block: *mut u8| {
+                        // SAFETY: in memory of this bench, which nothing writes to.
+                        unsafe { std::slice::from_raw_parts(block, len) }
+                    };
+                    match case.situation.operation {
+                        Operation::Copy => assert!(of(to) == of(from), "{case:?} {algorithm}"),
+                        Operation::Zero => assert!(of(to).iter().all(|it| *it == 0), "{case:?}"),
+                    }
+                }
                 let apart = bench.blocks(&case).map(|blocks| blocks.first.addr());
                 let placed = match case.situation.operation {
                     Operation::Copy => Placement::of_copy(apart[0], apart[1]),

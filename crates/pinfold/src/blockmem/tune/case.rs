@@ -8,6 +8,10 @@ use crate::blockmem::{
     table::{CLASSES, Operation, Placement, Situation},
 };
 
+/// Above this, only every second size is measured, bytes; and from here on not every algorithm in every
+/// placement: it would take most of the time.
+pub(super) const LONG: usize = 1 << 20;
+
 /// One situation and class of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Case {
@@ -45,13 +49,15 @@ pub(super) fn overflows(len: usize, last_cache_bytes: usize) -> bool {
     len >= last_cache_bytes / 2
 }
 
-/// How the case of a situation is measured: a device that reads is nobody of our caches, a block that no
-/// cache holds is uncached however it lies, and of one that is zeroed there is no source.
+/// How the case of a situation is measured: a device that reads is nobody of our caches, another core is as
+/// far away as it is, a block that no cache holds is uncached however it lies, and of one that is zeroed there is no source.
 pub(super) fn measured_as(situation: Situation, len: usize, last_cache_bytes: usize) -> Situation {
     let mut it = situation;
-    if it.reader == Reader::Device {
-        it.reader = Reader::Nobody;
-    }
+    it.reader = match it.reader {
+        Reader::Device => Reader::Nobody,
+        reader if reader.is_other_core() => Reader::OtherCore,
+        reader => reader,
+    };
     if it.operation == Operation::Zero {
         it.source = CacheState::Unknown;
     }
@@ -70,14 +76,24 @@ pub(super) fn measured_as(situation: Situation, len: usize, last_cache_bytes: us
 pub(super) fn cases(last_cache_bytes: usize) -> Vec<Case> {
     let is_known = |it: Situation| {
         let source = it.operation == Operation::Zero || it.source != CacheState::Unknown;
-        source && it.destination != CacheState::Unknown
+        source && !matches!(it.destination, CacheState::Unknown | CacheState::Cached)
     };
     let mut cases: Vec<Case> = Situation::all()
         .filter(|situation| is_known(*situation))
-        .flat_map(|situation| (0..CLASSES).map(move |class| Case { situation, class }))
+        .flat_map(|situation| {
+            // A far core has a choice before others have.
+            let classes = match situation.reader {
+                Reader::OtherCore => Situation { reader: Reader::FarCore, ..situation }.classes(),
+                _ => situation.classes(),
+            };
+            classes.map(move |class| Case { situation, class })
+        })
         .filter(|case| {
             let (len, situation) = (case.len(), case.situation);
-            len <= len_max(last_cache_bytes)
+            // Long blocks take long, and half as many sizes of them do.
+            let is_left_out = len > LONG && case.class % 2 == 1 && len < len_max(last_cache_bytes);
+            !is_left_out
+                && len <= len_max(last_cache_bytes)
                 && measured_as(situation, len, last_cache_bytes) == situation
         })
         .collect();

@@ -5,28 +5,43 @@ use rustc_hash::FxHashMap;
 
 use super::{
     case::{Case, measured_as, overflows},
-    survey::{Losses, Surveyed},
+    survey::{Losses, Survey},
 };
 use crate::blockmem::{
     CacheState, Reader,
     class::Class,
-    table::{CLASSES, Choice, Operation, Placement, Situation, Table, class_bytes},
+    table::{
+        CHOICE_MIN, CLASSES, Choice, Operation, Placement, Situation, Table, class_bytes, class_of,
+    },
     tuned::Seen,
 };
 
-/// Those within 3 % of the best are as good as it: of them that is taken which is good for the
+/// Those within 2 % of the best are as good as it: of them that is taken which is good for the
 /// neighbouring sizes, too, or else the simplest, so that noise picks nothing exotic.
-const SAME: f64 = 1.03;
+const SAME: f64 = 1.02;
 
 /// What another algorithm than for the next smaller size must gain beyond that.
-const CHANGE: f64 = 1.015;
+const CHANGE: f64 = 1.01;
 
 /// And another one than the defaults have.
-const DIFFER: f64 = 1.02;
+const DIFFER: f64 = 1.015;
+
+/// Who takes so many times as long as the best in one of the states that a choice is for, or as the C
+/// library, is a bad choice, however good in the others: what is beyond counts so many times as much.
+const MUCH: f64 = 1.06;
+const MUCH_OF_LIBC: f64 = 1.02;
+const BAD: f64 = 3.0;
+
+/// What another algorithm than the C library's must gain beyond that for a block so short that the choosing
+/// counts.
+const CHOSEN: f64 = 1.06;
+
+/// What has not been tried is not taken, if anything has.
+const UNTRIED: f64 = 1e3;
 
 /// At a distance between the cores that was not seen, who stores otherwise than the defaults do is taken
 /// to need so many times as long.
-const UNSEEN: f64 = 1.5;
+const UNSEEN: f64 = 1.4;
 
 /// How many classes of sizes away a neighbour may be whose result is taken over before that of the plain
 /// placement is.
@@ -43,8 +58,19 @@ impl Board {
         Board { cases: FxHashMap::default(), last_cache_bytes }
     }
 
-    pub(super) fn put(&mut self, case: &Case, surveyed: Surveyed) {
-        self.cases.insert((surveyed.class, *case), surveyed.losses);
+    /// The board of all that was found.
+    pub(super) fn of(surveys: &[Survey], last_cache_bytes: usize) -> Board {
+        let mut board = Board::new(last_cache_bytes);
+        for survey in surveys {
+            for (apart, losses) in survey.results() {
+                board.put(survey.case(), apart, losses);
+            }
+        }
+        board
+    }
+
+    pub(super) fn put(&mut self, case: &Case, apart: Option<Class>, losses: Losses) {
+        self.cases.insert((apart, *case), losses);
     }
 
     /// In how many cases the other core was how far away.
@@ -58,7 +84,7 @@ impl Board {
         let mut choices = Vec::new();
         let choose = |situation: Situation, class: usize| {
             // Tables are made situation by situation, the smallest class first.
-            if class == 0 {
+            if class == situation.classes().start {
                 choices = self.choices(situation, defaults);
             }
             choices[class].unwrap_or(defaults.choice(situation, class))
@@ -71,12 +97,15 @@ impl Board {
     fn choices(&self, situation: Situation, defaults: &Table) -> Vec<Option<Choice>> {
         let usual: Vec<Choice> =
             (0..CLASSES).map(|class| defaults.choice(situation, class)).collect();
-        let losses: Vec<Option<Losses>> = (0..CLASSES)
+        let losses: Vec<Vec<Losses>> = (0..CLASSES)
             .map(|class| {
+                if !situation.classes().contains(&class) {
+                    return Vec::new();
+                }
                 let known: Option<Vec<Vec<Losses>>> = knowing(situation)
                     .map(|known| self.known(known, class, usual[class]))
                     .collect();
-                known.map(|known| mean(&known.concat()))
+                known.map(|known| known.concat()).unwrap_or_default()
             })
             .collect();
         let of = |part: fn(&Choice) -> Algorithm| usual.iter().map(part).collect::<Vec<_>>();
@@ -86,7 +115,7 @@ impl Board {
         let best = path(&losses, &of(|it| it.best), |_| true);
         (0..CLASSES)
             .map(|class| {
-                losses[class].as_ref()?;
+                losses[class].first()?;
                 let best = best[class]?;
                 Some(if best.stores() == Stores::Streaming {
                     Choice::new(temporal[class]?, best, true)
@@ -99,10 +128,11 @@ impl Board {
 
     /// How many times as fast as the C library's the choices of `table` are, where that should matter.
     pub(super) fn gain(&self, table: &Table) -> f64 {
-        let gains = self.cases.iter().filter_map(|((_, case), losses)| {
-            let it = case.situation;
+        let gains = self.cases.iter().filter_map(|((apart, case), losses)| {
+            let mut it = case.situation;
             let matters = it.reader == Reader::OtherCore
                 || [it.source, it.destination].contains(&CacheState::Uncached);
+            it.reader = apart.map_or(it.reader, Reader::core);
             let taken = table.choice(it, case.class).best;
             matters.then(|| (losses.of(Algorithm::LIBC) / losses.of(taken)).ln())
         });
@@ -110,12 +140,17 @@ impl Board {
         (sum / f64::from(count.max(1))).exp()
     }
 
-    /// What is known of a situation and class: where another core reads at each distance, or what is
-    /// taken to hold there. `None` of nothing.
+    /// What is known of a situation and class: where another core reads at each distance that is meant, or
+    /// what is taken to hold there. `None` of nothing.
     fn known(&self, situation: Situation, class: usize, usual: Choice) -> Option<Vec<Losses>> {
         let nearest = |apart| self.nearest(situation, class, apart).cloned();
+        let meant = match situation.reader {
+            Reader::NearCore => Some(Class::Near),
+            Reader::FarCore => Some(Class::Far),
+            _ => None,
+        };
         if situation.reader != Reader::OtherCore {
-            return Some(vec![nearest(None)?]);
+            return Some(vec![nearest(meant)?]);
         }
         let both = [Class::Near, Class::Far].map(|apart| nearest(Some(apart)));
         if both.iter().all(Option::is_none) {
@@ -146,46 +181,60 @@ impl Board {
     }
 }
 
-/// The situations that one may be in where something is unknown.
+/// The situations that one may be in where something is unknown, each as often as it counts: what is cached
+/// may be dirty or clean.
 fn knowing(situation: Situation) -> impl Iterator<Item = Situation> {
-    let both = |state| match state {
-        CacheState::Unknown => vec![CacheState::Cached, CacheState::Uncached],
-        known => vec![known],
-    };
-    let sources = match situation.operation {
-        Operation::Copy => both(situation.source),
-        Operation::Zero => vec![CacheState::Unknown],
+    use CacheState::{Cached, Clean, Dirty, Uncached, Unknown};
+    let sources = match (situation.operation, situation.source) {
+        (Operation::Zero, _) => vec![Unknown],
+        (Operation::Copy, Unknown) => vec![Cached, Uncached],
+        (Operation::Copy, Dirty | Clean) => vec![Cached],
+        (Operation::Copy, known) => vec![known],
     };
     sources.into_iter().flat_map(move |source| {
-        let destinations = both(situation.destination).into_iter();
+        let destinations = match situation.destination {
+            Unknown => vec![Dirty, Clean, Uncached, Uncached],
+            Cached => vec![Dirty, Clean],
+            known => vec![known],
+        };
+        let destinations = destinations.into_iter();
         destinations.map(move |destination| Situation { source, destination, ..situation })
     })
 }
 
-/// The geometric mean: each situation counts alike, however long its copies take.
-fn mean(of: &[Losses]) -> Losses {
-    let count = of.len().max(1) as f64;
-    Losses::from_fn(|algorithm| {
-        (of.iter().map(|losses| losses.of(algorithm).ln()).sum::<f64>() / count).exp()
-    })
+/// What is lost by `algorithm` where `losses` are those of one state, beside the best of `all`.
+fn lost(losses: &Losses, algorithm: Algorithm, all: &[Algorithm]) -> f64 {
+    let best = all.iter().map(|it| losses.of(*it)).fold(f64::INFINITY, f64::min);
+    let beyond = |much: f64| (losses.of(algorithm).min(UNTRIED) / much).ln().max(0.0);
+    let mut bad = beyond(best * MUCH);
+    if all.contains(&Algorithm::LIBC) && algorithm != Algorithm::LIBC {
+        bad += beyond(losses.of(Algorithm::LIBC) * MUCH_OF_LIBC);
+    }
+    beyond(best * SAME) + bad * BAD
 }
 
 /// An algorithm of those that `may` for each class, so that as little as possible is lost and that by few
-/// changes and as little else than is `usual` as can be; of equal ones the simplest. `None` where there is
-/// none that was measured in all classes.
+/// changes and as little else than is `usual` as can be; of equal ones the simplest. Each of the states
+/// that `losses` has for a class counts alike, however long copies take there. `None` where there is none
+/// that was measured.
 fn path(
-    losses: &[Option<Losses>],
+    losses: &[Vec<Losses>],
     usual: &[Algorithm],
     may: impl Fn(Algorithm) -> bool,
 ) -> Vec<Option<Algorithm>> {
     let is_known =
-        |it: &Algorithm| losses.iter().flatten().all(|losses| losses.of(*it).is_finite());
+        |it: &Algorithm| losses.iter().flatten().any(|losses| losses.of(*it).is_finite());
     let all: Vec<Algorithm> = Algorithm::all().filter(|it| may(*it)).filter(is_known).collect();
     let lost = |class: usize, at: usize| {
-        let Some(losses) = &losses[class] else { return 0.0 };
-        let best = all.iter().map(|it| losses.of(*it)).fold(f64::INFINITY, f64::min);
+        let states = &losses[class];
+        if states.is_empty() {
+            return 0.0;
+        }
         let differs = if all[at] == usual[class] { 0.0 } else { DIFFER.ln() };
-        (losses.of(all[at]) / best / SAME).ln().max(0.0) + differs
+        let is_short = class < class_of(CHOICE_MIN) && all[at] != Algorithm::LIBC;
+        let chosen = if is_short { CHOSEN.ln() } else { 0.0 };
+        let sum: f64 = states.iter().map(|losses| lost(losses, all[at], &all)).sum();
+        sum / states.len() as f64 + differs + chosen
     };
     // From one class to the next. What is usual changes for good reasons.
     let change = |class: usize, from: usize, to: usize| {

@@ -1,16 +1,27 @@
 //! One case: all algorithms in turn, then the better ones again and again, so that whatever disturbs the
 //! machine disturbs all of them alike.
 
-use pinfold_sys::block::{Algorithm, Stores};
+use pinfold_sys::{
+    block::{Algorithm, Stores},
+    lots::Lots,
+};
 
 use super::{Bench, case::Case};
 use crate::blockmem::{Reader, class::Class};
 
-/// Rounds of all, if there is time: the better of two tells who is out.
+/// Rounds of all, if there is time: the best of a few tells who is out. Short blocks have more: what
+/// disturbs them is long beside them.
 const FIRST_ROUNDS: usize = 2;
+const FIRST_ROUNDS_SHORT: usize = 6;
+
+/// Blocks of so many bytes are short.
+const SHORT_MAX: usize = 64 << 10;
 
 /// Who takes so many times as long as the best of its kind in those is out.
 const HOPELESS: f64 = 1.5;
+
+/// Who takes so many times as long in the first two rounds of all is out at once.
+const FAR_OFF: f64 = 2.5;
 
 /// How many of each kind of stores stay in, at most.
 const FINALISTS: usize = 5;
@@ -18,11 +29,15 @@ const FINALISTS: usize = 5;
 /// Who takes less than so many times as long as the best may be as good; of those the simplest stay in.
 const ALIKE: f64 = 1.1;
 
-/// Rounds of those that stay in, if there is time.
-const ROUNDS_MAX: usize = 15;
+/// Rounds of those that stay in, at each visit.
+const ROUNDS: usize = 5;
 
-/// And also if there is none.
+/// And also if there is no time.
 const ROUNDS_MIN: usize = 3;
+
+/// What was seen in fewer rounds at some distance, which is at one visit only, counts only if there is
+/// nothing else.
+const ROUNDS_SEEN: usize = ROUNDS + 1;
 
 /// How many times as long as the best each algorithm takes, by its number; infinite for those that were
 /// not tried.
@@ -51,70 +66,154 @@ struct Round {
     ns: Vec<f64>,
 }
 
-/// What came out of a case.
-pub(super) struct Surveyed {
-    /// How far apart the cores were, where two take part.
-    pub(super) class: Option<Class>,
-    pub(super) losses: Losses,
+/// What is known of a case so far.
+pub(super) struct Survey {
+    case: Case,
+    algorithms: Vec<Algorithm>,
+    /// What each took in the rounds of all, at best, nanoseconds.
+    first: Vec<f64>,
+    /// The places of those that stayed in.
+    finalists: Vec<usize>,
+    rounds: Vec<Round>,
+    lots: Lots,
 }
 
-/// Measures `case` in about `share_ns`. `None` if it cannot be made here.
-pub(super) fn survey(
-    bench: &mut impl Bench,
-    case: &Case,
-    algorithms: &[Algorithm],
-    share_ns: u64,
-) -> Option<Surveyed> {
-    let start = bench.now_ns();
-    // The first of all also brings in pages and code.
-    bench.run(case, *algorithms.first()?)?;
-    let mut first: Vec<f64> = vec![f64::INFINITY; algorithms.len()];
-    for round in 0..FIRST_ROUNDS {
-        if round > 0 && bench.now_ns() - start > share_ns / 2 {
-            break;
+impl Survey {
+    /// Visits `case` for the first time, for about `share_ns`. `None` if it cannot be made here.
+    pub(super) fn begin(
+        bench: &mut impl Bench,
+        case: &Case,
+        algorithms: Vec<Algorithm>,
+        share_ns: u64,
+    ) -> Option<Survey> {
+        let start = bench.now_ns();
+        // The first of all also brings in pages and code.
+        bench.run(case, *algorithms.first()?)?;
+        let mut first: Vec<f64> = vec![f64::INFINITY; algorithms.len()];
+        let rounds = if case.len() <= SHORT_MAX { FIRST_ROUNDS_SHORT } else { FIRST_ROUNDS };
+        for round in 0..rounds {
+            if round > 0 && bench.now_ns() - start > share_ns / 2 {
+                break;
+            }
+            bench.move_on();
+            let best = best_of_kinds(&algorithms, &first);
+            for (at, &algorithm) in algorithms.iter().enumerate() {
+                // Who was far off in the first two is out.
+                if round < 2 || first[at] <= best(algorithm) * FAR_OFF {
+                    first[at] = first[at].min(bench.run(case, algorithm)?);
+                }
+            }
         }
-        for (first, &algorithm) in first.iter_mut().zip(algorithms) {
-            *first = first.min(bench.run(case, algorithm)?);
+        let finalists = finalists(&algorithms, &first);
+        let rounds = Vec::new();
+        let (case, lots) = (*case, Lots::new());
+        let mut survey = Survey { case, algorithms, first, finalists, rounds, lots };
+        survey.visit(bench, start.saturating_add(share_ns));
+        Some(survey)
+    }
+
+    /// Visits it again: some more rounds of those that stayed in.
+    pub(super) fn go_on(&mut self, bench: &mut impl Bench) {
+        self.visit(bench, u64::MAX);
+    }
+
+    fn visit(&mut self, bench: &mut impl Bench, until_ns: u64) {
+        let two = self.case.situation.reader == Reader::OtherCore;
+        let hop_ns = |bench: &mut _| if two { Bench::hop_ns(bench) } else { None };
+        let mut before = hop_ns(bench);
+        for turn in 0..ROUNDS {
+            if turn >= ROUNDS_MIN && bench.now_ns() > until_ns {
+                break;
+            }
+            bench.move_on();
+            let mut ns = vec![0.0; self.finalists.len()];
+            // Who comes after one that left much to be written back takes longer.
+            let mut order: Vec<usize> = (0..ns.len()).collect();
+            self.lots.shuffle(&mut order);
+            for at in order {
+                let Some(taken) = bench.run(&self.case, self.algorithms[self.finalists[at]]) else {
+                    return;
+                };
+                ns[at] = taken;
+            }
+            let after = hop_ns(bench);
+            let class = before.zip(after).map(|(before, after)| Class::of(before, after));
+            self.rounds.push(Round { class, ns });
+            before = after;
         }
     }
-    let finalists = finalists(algorithms, &first);
-    let two = case.situation.reader == Reader::OtherCore;
-    let hop_ns = |bench: &mut _| if two { Bench::hop_ns(bench) } else { None };
-    let mut rounds: Vec<Round> = Vec::new();
-    let mut before = hop_ns(bench);
-    for turn in 0..ROUNDS_MAX {
-        if turn >= ROUNDS_MIN && bench.now_ns() - start > share_ns {
-            break;
-        }
-        let mut ns = vec![0.0; finalists.len()];
-        // Nobody always comes after the same one.
-        for place in 0..finalists.len() {
-            let at = (place + turn) % finalists.len();
-            ns[at] = bench.run(case, algorithms[finalists[at]])?;
-        }
-        let after = hop_ns(bench);
-        let class = before.zip(after).map(|(before, after)| Class::of(before, after));
-        rounds.push(Round { class, ns });
-        before = after;
+
+    /// Of which case.
+    pub(super) fn case(&self) -> &Case {
+        &self.case
     }
-    let class = most(&rounds);
-    rounds.retain(|round| round.class == class);
-    Some(Surveyed { class, losses: losses(algorithms, &first, &finalists, &rounds) })
+
+    /// Those that stayed in.
+    pub(super) fn finalists(&self) -> impl Iterator<Item = Algorithm> {
+        self.finalists.iter().map(|&at| self.algorithms[at])
+    }
+
+    /// What came out, at each distance that was seen; of one that is neither near nor far only if that
+    /// is all there is.
+    pub(super) fn results(&self) -> Vec<(Option<Class>, Losses)> {
+        let of = |class| self.rounds.iter().filter(move |round| round.class == class);
+        let clear = [None, Some(Class::Near), Some(Class::Far)];
+        let mut seen: Vec<Option<Class>> =
+            clear.into_iter().filter(|&class| of(class).count() >= ROUNDS_SEEN).collect();
+        if seen.is_empty() {
+            let most = clear.into_iter().max_by_key(|&class| of(class).count());
+            let most = most.filter(|&class| of(class).count() > 0);
+            seen.push(most.unwrap_or(Some(Class::Mixed)));
+        }
+        seen.into_iter().map(|class| (class, self.losses(&of(class).collect::<Vec<_>>()))).collect()
+    }
+
+    /// Those that stayed in are compared round by round, each with what the round took in the middle, so
+    /// that a slow moment counts for nobody; the others by what they took in the first rounds.
+    fn losses(&self, rounds: &[&Round]) -> Losses {
+        let middles: Vec<f64> = rounds.iter().map(|round| median(round.ns.clone())).collect();
+        let medians: Vec<f64> = (0..self.finalists.len())
+            .map(|at| {
+                let ratios = rounds.iter().zip(&middles);
+                median(ratios.map(|(round, middle)| round.ns[at] / middle).collect())
+            })
+            .collect();
+        let best = medians.iter().copied().fold(f64::INFINITY, f64::min);
+        let best_first = self.first.iter().copied().fold(f64::INFINITY, f64::min);
+        Losses::from_fn(|algorithm| {
+            let Some(at) = self.algorithms.iter().position(|it| *it == algorithm) else {
+                return f64::INFINITY;
+            };
+            let loss = match self.finalists.iter().position(|it| *it == at) {
+                Some(finalist) => medians[finalist] / best,
+                None => self.first[at] / best_first,
+            };
+            // A clock too coarse to see anything has nothing to say against anybody.
+            if loss.is_nan() { 1.0 } else { loss }
+        })
+    }
 }
 
-/// The class that most of the rounds had; one that is neither near nor far only if all had.
-fn most(rounds: &[Round]) -> Option<Class> {
-    let of = |class: Class| rounds.iter().filter(|round| round.class == Some(class)).count();
-    let clear = [Class::Near, Class::Far].into_iter().filter(|class| of(*class) > 0);
-    clear.max_by_key(|class| of(*class)).or_else(|| rounds.first()?.class)
+/// What the best that stores like some algorithm took.
+fn best_of_kinds(algorithms: &[Algorithm], first: &[f64]) -> impl Fn(Algorithm) -> f64 + use<> {
+    let best = |stores: Stores| {
+        let kind = algorithms.iter().zip(first).filter(|(it, _)| it.stores() == stores);
+        kind.map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min)
+    };
+    let (temporal, streaming) = (best(Stores::Temporal), best(Stores::Streaming));
+    move |algorithm| match algorithm.stores() {
+        Stores::Temporal => temporal,
+        Stores::Streaming => streaming,
+    }
 }
 
 /// Those that may be the best, by what they took in the first rounds.
 fn finalists(algorithms: &[Algorithm], first: &[f64]) -> Vec<usize> {
     let mut finalists = Vec::new();
+    let best_of_kind = best_of_kinds(algorithms, first);
     for kind in [Stores::Temporal, Stores::Streaming] {
         let of_kind = || (0..first.len()).filter(|&at| algorithms[at].stores() == kind);
-        let best = of_kind().map(|at| first[at]).fold(f64::INFINITY, f64::min);
+        let Some(best) = of_kind().next().map(|at| best_of_kind(algorithms[at])) else { continue };
         let mut able: Vec<usize> = of_kind().filter(|&at| first[at] <= best * HOPELESS).collect();
         // The simplest are listed first, and stay so.
         able.sort_by(|&a, &b| {
@@ -127,36 +226,6 @@ fn finalists(algorithms: &[Algorithm], first: &[f64]) -> Vec<usize> {
     let libc = algorithms.iter().position(|algorithm| *algorithm == Algorithm::LIBC);
     finalists.extend(libc.filter(|libc| !finalists.contains(libc)));
     finalists
-}
-
-/// Those that stayed in are compared round by round, each with what the round took in the middle, so that
-/// a slow moment counts for nobody; the others by what they took in the first rounds.
-fn losses(
-    algorithms: &[Algorithm],
-    first: &[f64],
-    finalists: &[usize],
-    rounds: &[Round],
-) -> Losses {
-    let middles: Vec<f64> = rounds.iter().map(|round| median(round.ns.clone())).collect();
-    let medians: Vec<f64> = (0..finalists.len())
-        .map(|at| {
-            let ratios = rounds.iter().zip(&middles).map(|(round, middle)| round.ns[at] / middle);
-            median(ratios.collect())
-        })
-        .collect();
-    let best = medians.iter().copied().fold(f64::INFINITY, f64::min);
-    let best_first = first.iter().copied().fold(f64::INFINITY, f64::min);
-    Losses::from_fn(|algorithm| {
-        let Some(at) = algorithms.iter().position(|it| *it == algorithm) else {
-            return f64::INFINITY;
-        };
-        let loss = match finalists.iter().position(|it| *it == at) {
-            Some(finalist) => medians[finalist] / best,
-            None => first[at] / best_first,
-        };
-        // A clock too coarse to see anything has nothing to say against anybody.
-        if loss.is_nan() { 1.0 } else { loss }
-    })
 }
 
 /// The middle one.

@@ -40,6 +40,8 @@ impl<F: Fn(&Case, Algorithm) -> f64> Bench for Made<F> {
         Some(ns)
     }
 
+    fn move_on(&mut self) {}
+
     fn hop_ns(&mut self) -> Option<f64> {
         self.has_other_core.then(|| (self.hop_ns)(self.now_ns))
     }
@@ -109,9 +111,14 @@ fn the_best_is_found_in_every_situation() {
     let found = measure(&mut bench, 1000);
     assert_eq!(found.measured, found.cases);
     for situation in Situation::all() {
-        for class in 0..CLASSES {
-            let known = |state| state != CacheState::Unknown;
-            let sources = situation.operation == Operation::Zero || known(situation.source);
+        // The cores were near all the while.
+        if situation.reader == Reader::FarCore {
+            continue;
+        }
+        for class in situation.classes() {
+            let known = |state| !matches!(state, CacheState::Unknown | CacheState::Cached);
+            let sources =
+                situation.operation == Operation::Zero || situation.source != CacheState::Unknown;
             if !sources || !known(situation.destination) {
                 continue;
             }
@@ -137,8 +144,9 @@ fn noise_picks_nothing_exotic() {
     });
     bench.noise_every = 13;
     let found = measure(&mut bench, 1000);
-    for situation in Situation::all() {
-        for class in 0..CLASSES {
+    // Of what is far nothing was seen.
+    for situation in Situation::all().filter(|it| it.reader != Reader::FarCore) {
+        for class in situation.classes() {
             let choice = found.tuned.table.choice(situation, class);
             // The simplest, or what the defaults have.
             assert!(
@@ -205,9 +213,9 @@ fn without_a_second_core_the_defaults_hold_there() {
     let found = measure(&mut bench, 1000);
     let defaults = Table::defaults(CACHE, |_| true);
     for situation in Situation::all() {
-        for class in 0..CLASSES {
+        for class in situation.classes() {
             let choice = found.tuned.table.choice(situation, class);
-            if situation.reader == Reader::OtherCore {
+            if situation.reader.is_other_core() {
                 assert_eq!(choice, defaults.choice(situation, class));
             } else {
                 assert_eq!(choice.best, name("word"));
@@ -216,14 +224,27 @@ fn without_a_second_core_the_defaults_hold_there() {
     }
 }
 
-fn surveyed(class: Option<Class>, losses: survey::Losses) -> survey::Surveyed {
-    survey::Surveyed { class, losses }
+/// Puts what is so whether a cached destination is dirty or clean.
+fn put(
+    board: &mut Board,
+    situation: Situation,
+    class: usize,
+    apart: Option<Class>,
+    losses: &survey::Losses,
+) {
+    let destinations = match situation.destination {
+        CacheState::Cached => vec![CacheState::Dirty, CacheState::Clean],
+        known => vec![known],
+    };
+    for destination in destinations {
+        let situation = Situation { destination, ..situation };
+        board.put(&Case { situation, class }, apart, losses.clone());
+    }
 }
 
 #[test]
 fn neighbours_stand_in() {
     use CacheState::Cached;
-    let cases = cases(CACHE);
     let mut board = Board::new(CACHE);
     let losses = |best: &str| {
         let best = name(best);
@@ -231,13 +252,13 @@ fn neighbours_stand_in() {
     };
     let plain = copy(Reader::Nobody, Cached, Cached);
     let misaligned = Situation { placement: Placement::Misaligned, ..plain };
-    let case =
-        |situation, class| *cases.iter().find(|it| **it == Case { situation, class }).unwrap();
-    board.put(&case(plain, 0), surveyed(None, losses("rep")));
-    board.put(&case(plain, 6), surveyed(None, losses("sse2")));
-    board.put(&case(misaligned, 2), surveyed(None, losses("avx2")));
+    // From here on there is a choice.
+    let start = plain.classes().start;
+    put(&mut board, plain, start, None, &losses("rep"));
+    put(&mut board, plain, start + 6, None, &losses("sse2"));
+    put(&mut board, misaligned, start + 2, None, &losses("avx2"));
     let table = board.table(&Table::uniform(Algorithm::LIBC));
-    let best = |situation, class| table.choice(situation, class).best.to_string();
+    let best = |situation, class| table.choice(situation, start + class).best.to_string();
     assert_eq!(best(plain, 0), "rep");
     assert_eq!(best(plain, 2), "rep");
     assert_eq!(best(plain, 5), "sse2");
@@ -255,23 +276,23 @@ fn a_little_better_is_not_worth_a_change() {
     // The C library is best but for one size, where another one is: by so much.
     let odd_one = |gain: f64| {
         let mut board = Board::new(CACHE);
-        for class in 0..6 {
-            let rep = if class == 2 { 1.0 } else { 1.5 };
-            let libc = if class == 2 { gain } else { 1.0 };
+        for class in 2..8 {
+            let rep = if class == 4 { 1.0 } else { 1.5 };
+            let libc = if class == 4 { gain } else { 1.0 };
             let losses = survey::Losses::from_fn(|it| match it {
                 Algorithm::LIBC => libc,
                 it if it == name("rep") => rep,
                 _ => 2.0,
             });
-            board.put(&Case { situation, class }, surveyed(None, losses));
+            put(&mut board, situation, class, None, &losses);
         }
         let table = board.table(&Table::uniform(Algorithm::LIBC));
         let best: Vec<String> =
-            (0..6).map(|class| table.choice(situation, class).best.to_string()).collect();
+            (2..8).map(|class| table.choice(situation, class).best.to_string()).collect();
         (best.iter().filter(|it| *it == "rep").count(), best[2].clone())
     };
-    assert_eq!(odd_one(1.07), (0, "libc".into()));
-    assert_eq!(odd_one(1.10), (1, "rep".into()));
+    assert_eq!(odd_one(1.05), (0, "libc".into()));
+    assert_eq!(odd_one(1.08), (1, "rep".into()));
     assert_eq!(odd_one(2.0), (1, "rep".into()));
 }
 
@@ -281,13 +302,13 @@ fn what_is_usual_stays_unless_there_is_much_to_gain() {
     let defaults = Table::uniform(name("rep"));
     let with = |loss: f64| {
         let mut board = Board::new(CACHE);
-        for class in 0..6 {
+        for class in 2..8 {
             let losses = survey::Losses::from_fn(|it| if it == name("rep") { loss } else { 1.0 });
-            board.put(&Case { situation, class }, surveyed(None, losses));
+            put(&mut board, situation, class, None, &losses);
         }
-        board.table(&defaults).choice(situation, 3).best.to_string()
+        board.table(&defaults).choice(situation, 5).best.to_string()
     };
-    assert_eq!([1.0, 1.04, 1.06, 1.2].map(with), ["rep", "rep", "libc", "libc"]);
+    assert_eq!([1.0, 1.02, 1.05, 1.2].map(with), ["rep", "rep", "libc", "libc"]);
 }
 
 #[test]
@@ -303,11 +324,21 @@ fn both_distances_count() {
                 it if it == streams => 1f64.max(times),
                 _ => 10.0,
             });
-            board.put(&Case { situation, class: 3 }, surveyed(Some(apart), losses));
+            put(&mut board, situation, 5, Some(apart), &losses);
         }
         let usual = Choice::new(libc, streams, usual == streams);
         let defaults = Table::from_fn(|_, _| usual).unwrap();
-        board.table(&defaults).choice(situation, 3).best
+        let table = board.table(&defaults);
+        // Where the distance is known, that which was seen at it counts alone.
+        for apart in [Class::Near, Class::Far] {
+            let there = Situation { reader: Reader::core(apart), ..situation };
+            let best = seen.iter().find(|(it, _)| *it == apart).map(|(_, times)| match times {
+                times if *times < 1.0 => streams,
+                _ => libc,
+            });
+            assert_eq!(table.choice(there, 5).best, best.unwrap_or(usual.best), "{seen:?}");
+        }
+        table.choice(situation, 5).best
     };
     let (near, far, mixed) = (Class::Near, Class::Far, Class::Mixed);
     for usual in [libc, streams] {
@@ -328,12 +359,14 @@ fn both_distances_count() {
 #[test]
 fn cores_that_move_are_noticed() {
     let mut bench = made(|case: &Case, _| case.len() as f64);
-    bench.hop_ns = |now_ns| if now_ns < 10_000_000 { 50.0 } else { 170.0 };
+    // They move every now and then.
+    bench.hop_ns = |now_ns| if now_ns / 50_000_000 % 2 == 0 { 50.0 } else { 170.0 };
     let found = measure(&mut bench, 100);
     let seen = found.tuned.seen;
     assert!(seen.near > 0 && seen.far > 0 && seen.mixed == 0, "{seen:?}");
+    // Some were seen at both distances.
     let cases = cases(CACHE).into_iter().filter(|it| it.situation.reader == Reader::OtherCore);
-    assert_eq!(seen.near + seen.far, cases.count());
+    assert!(seen.near + seen.far >= cases.count(), "{seen:?}");
 }
 
 #[test]
@@ -345,7 +378,8 @@ fn what_is_measured() {
     assert_eq!(long.count(), 2 * 3);
     // The others: two states a side, three readers, and the placements.
     let short = cases.iter().filter(|case| case.class == 3);
-    assert_eq!(short.count(), 3 * (4 * 3 + 2 * 2));
+    // A cached destination is dirty or clean.
+    assert_eq!(short.count(), 3 * (2 * 3 * 3 + 3 * 2));
     let is_plain = |case: &Case| case.situation.placement == Placement::Plain;
     let first_odd = cases.iter().position(|case| !is_plain(case)).unwrap();
     assert!(cases[first_odd..].iter().all(|case| !is_plain(case)));

@@ -75,7 +75,7 @@ fn damage_is_an_error() {
         "null".into(),
         "{}".into(),
         good[..good.len() - 2].into(),
-        good.replace("\"format\": 2", "\"format\": 1"),
+        good.replace(&format!("\"format\": {FORMAT}"), "\"format\": 1"),
         good.replace("measured_s", "measured_on"),
         good.replace("\"avx2+source\"", "\"mmx\""),
         // A digit that stands for nothing, one too few, one too many, one for something unsound.
