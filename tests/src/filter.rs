@@ -26,6 +26,18 @@ pub fn deny_if(call: libc::c_long, arg: u8, mask: u64, value: u64, errno: i32) {
     apply([(call, vec![rule])], SeccompAction::Errno(errno.unsigned_abs()));
 }
 
+/// From now on these calls answer `errno` where one of their arguments with the numbers `args` is more
+/// than `value`.
+pub fn deny_above(calls: &[libc::c_long], args: &[u8], value: u64, errno: i32) {
+    let rule = |arg: &u8| {
+        let above = SeccompCmpOp::Gt;
+        let condition = SeccompCondition::new(*arg, SeccompCmpArgLen::Qword, above, value);
+        SeccompRule::new(vec![condition.expect("a condition")]).expect("a rule")
+    };
+    let rules = calls.iter().map(|call| (*call, args.iter().map(rule).collect()));
+    apply(rules, SeccompAction::Errno(errno.unsigned_abs()));
+}
+
 fn apply(rules: impl IntoIterator<Item = (libc::c_long, Vec<SeccompRule>)>, answer: SeccompAction) {
     let rules: BTreeMap<i64, Vec<_>> = rules.into_iter().collect();
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");

@@ -3,7 +3,7 @@
 //!
 //! After Calhoun, *Characterization of Block Memory Operations*: no one algorithm is best.
 //!
-//! - [`copy`], [`zero`], [`move_within`]: for slices.
+//! - [`copy`], [`zero`], [`move_within`]: for slices; [`copy_pieces`]: many at once.
 //! - [`Handler`]: where bulk copies go through; asks a [`Site`], which learns what its copies take, and
 //!   else the plan. [`Sites`]: the callers of late.
 //! - [`plan()`]: the plan of this process; [`Plan::pick`] says which algorithm for which [`Block`].
@@ -31,8 +31,9 @@ pub(crate) use copier::{BULK, Copier};
 pub use facts::{CacheState, Reader};
 pub(crate) use handler::copy_for;
 pub use handler::{
-    BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, InForce, Merged, Piece, SHORT,
-    SIZES, Tally, copy, counts, merge, move_within, size_class, zero,
+    BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, InForce, Merged, Piece,
+    PiecesDone, SHORT, SIZES, Tally, copy, copy_pieces, counts, merge, move_within, size_class,
+    zero,
 };
 pub use in_force::{TooLate, insist, plan};
 pub(crate) use largest::Largest;

@@ -24,6 +24,7 @@ mod reply;
 mod request;
 mod scatter;
 mod scope;
+mod segments;
 mod shared;
 mod spin;
 mod view;

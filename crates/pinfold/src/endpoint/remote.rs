@@ -5,12 +5,13 @@ use std::io;
 use pinfold_sys::process::RemoteSegment;
 use smallvec::SmallVec;
 
-use super::scatter::PARTS_A_CALL;
+use super::segments::{Join, List, SEGMENTS_A_CALL};
 use crate::wire::waiting::Place;
 
 /// Memory of a peer, as the peer described it. Nothing about it is trusted but its length.
 #[derive(Debug)]
 pub(crate) struct Remote {
+    /// None of them goes on where the one before ends.
     parts: SmallVec<[RemoteSegment; 1]>,
 }
 
@@ -62,16 +63,21 @@ impl Remote {
         for i in 0..count {
             let part = RemoteSegment { addr: word(16 * i), len: word(16 * i + 8) };
             sum = sum.checked_add(part.len).ok_or_else(invalid)?;
-            parts.push(part);
+            if part.len > 0
+                && !parts.last_mut().is_some_and(|last: &mut RemoteSegment| last.join(part))
+            {
+                parts.push(part);
+            }
         }
         if sum < len { Err(invalid()) } else { Ok(Remote { parts }) }
     }
 
-    pub(super) fn range(&self, at: u64, len: u64) -> SmallVec<[RemoteSegment; 4]> {
-        let mut out = SmallVec::new();
+    /// The segments of bytes `at..at + len`, as many as go into one call.
+    pub(super) fn range(&self, at: u64, len: u64) -> List<RemoteSegment> {
+        let mut out = List::new();
         let (mut skip, mut left) = (at, len);
         for part in &self.parts {
-            if left == 0 || out.len() == PARTS_A_CALL {
+            if left == 0 || out.len() == SEGMENTS_A_CALL {
                 break;
             }
             if skip >= part.len {

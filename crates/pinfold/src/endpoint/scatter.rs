@@ -12,7 +12,10 @@ use std::{convert::Infallible, io};
 use pinfold_sys::process::{Segment, read_remote, write_remote};
 use smallvec::SmallVec;
 
-use super::remote::Remote;
+use super::{
+    remote::Remote,
+    segments::{self, List},
+};
 use crate::{
     arena::{self, ArenaRef, Mapping},
     blockmem::Copier,
@@ -23,9 +26,6 @@ use crate::{
     sync::{AtomicU64, Ordering},
     wire::{descriptor::Piece, waiting::Place},
 };
-
-/// Parts handed to one system call.
-pub(super) const PARTS_A_CALL: usize = 64;
 
 /// Memory in one part.
 #[derive(Clone, Copy, Debug)]
@@ -187,26 +187,33 @@ impl Scatter {
         }
     }
 
-    /// The parts of bytes `at..at + len`, as many as go into one call.
-    fn range(&self, at: u64, len: u64) -> SmallVec<[Segment; 4]> {
-        let mut out = SmallVec::new();
+    /// The parts of bytes `at..at + len`, as far as they are there.
+    fn parts_of(&self, at: u64, len: u64) -> impl Iterator<Item = Segment> {
         let (mut skip, mut left) = (at, len);
-        for part in &self.parts {
-            if left == 0 || out.len() == PARTS_A_CALL {
-                break;
+        let mut parts = self.parts.iter();
+        std::iter::from_fn(move || {
+            while left > 0 {
+                let part = parts.next()?;
+                let part_len = part.len as u64;
+                if skip >= part_len {
+                    skip -= part_len;
+                    continue;
+                }
+                let len = left.min(part_len - skip);
+                // SAFETY: `skip < part.len`, so the sum stays inside the part.
+                let ptr = unsafe { part.ptr.add(skip as usize) };
+                (skip, left) = (0, left - len);
+                return Some(Segment { ptr, len: len as usize });
             }
-            let part_len = part.len as u64;
-            if skip >= part_len {
-                skip -= part_len;
-                continue;
-            }
-            let len = left.min(part_len - skip);
-            // SAFETY: `skip < part.len`, so the sum stays inside the part.
-            let ptr = unsafe { part.ptr.add(skip as usize) };
-            out.push(Segment { ptr, len: len as usize });
-            left -= len;
-            skip = 0;
-        }
+            None
+        })
+    }
+
+    /// The same for the kernel: in as few segments as they need, and as many as go into one call.
+    fn range(&self, at: u64, len: u64) -> List<Segment> {
+        let mut out = List::new();
+        let mut parts = self.parts_of(at, len);
+        while parts.next().is_some_and(|part| segments::push(&mut out, part)) {}
         out
     }
 
@@ -219,16 +226,10 @@ impl Scatter {
         mut go: impl FnMut(Segment, u64) -> Result<(), E>,
     ) -> Result<u64, E> {
         let mut done = 0;
-        while done < len {
-            let parts = self.range(at + done, len - done);
-            if parts.is_empty() {
-                break;
-            }
-            for part in parts {
-                let bytes = part.len as u64;
-                go(part, done)?;
-                done += bytes;
-            }
+        for part in self.parts_of(at, len) {
+            let bytes = part.len as u64;
+            go(part, done)?;
+            done += bytes;
         }
         Ok(done)
     }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use super::{
     super::{Caller, Reader, Site, Sites},
-    Counts, Done, Handler, Hints, InForce, SHORT, Tally,
+    Counts, Done, Handler, Hints, InForce, Piece, SHORT, Tally,
 };
 
 /// Blocks that cannot be copied.
@@ -39,6 +39,17 @@ pub enum BlockError {
         /// Bytes there are.
         size: usize,
     },
+    /// One of many pieces is not inside its slices.
+    Piece {
+        /// How many came before it, all of which have been copied.
+        at: usize,
+        /// The piece, by its offsets.
+        piece: Piece,
+        /// Of the source, bytes.
+        from: usize,
+        /// Of the destination, bytes.
+        to: usize,
+    },
 }
 
 impl fmt::Display for BlockError {
@@ -50,6 +61,13 @@ impl fmt::Display for BlockError {
             BlockError::Outside { from, to, size } => {
                 write!(f, "bytes {from:?} cannot be moved to {to:?}: there are {size}")
             }
+            BlockError::Piece { at, piece: Piece { from: start, to: place, len }, from, to } => {
+                write!(
+                    f,
+                    "piece {at}, {len} bytes from {start} to {place}, is not inside: there are {from} \
+                     and {to}"
+                )
+            }
         }
     }
 }
@@ -57,10 +75,10 @@ impl fmt::Display for BlockError {
 impl std::error::Error for BlockError {}
 
 /// What one thread knows.
-struct Local {
-    copies: Sites,
+pub(super) struct Local {
+    pub(super) copies: Sites,
     zeroings: Sites,
-    handler: Handler<InForce>,
+    pub(super) handler: Handler<InForce>,
 }
 
 /// The tallies of the threads that live, and what those that ended have counted.
@@ -98,7 +116,7 @@ thread_local! {
 
 /// Has this thread's handler do something. `None`: the thread is about to end.
 #[inline]
-fn locally<R>(what: impl FnOnce(&mut Local) -> R) -> Option<R> {
+pub(super) fn locally<R>(what: impl FnOnce(&mut Local) -> R) -> Option<R> {
     LOCAL.try_with(|local| Some(what(&mut *local.try_borrow_mut().ok()?))).ok().flatten()
 }
 
@@ -224,13 +242,13 @@ pub fn move_within(
 
 /// Makes a copy and lets its site know what it took.
 #[inline]
-fn learnt(site: &mut Site, copy: impl FnOnce(&mut Site) -> Done) -> Done {
+pub(super) fn learnt(site: &mut Site, copy: impl FnOnce(&mut Site) -> Done) -> Done {
     let done = copy(site);
     done.learn(site, 0);
     done
 }
 
-/// What [`copy`], [`zero`] and [`move_within`] did in this process, in all threads, and what was copied
+/// What [`copy`], [`copy_pieces`](super::copy_pieces), [`zero`] and [`move_within`] did in this process, in all threads, and what was copied
 /// outside the locks of endpoints: by one-sided operations and out of views.
 /// [`Endpoint::copies`](crate::Endpoint::copies) has the latter for one endpoint, beside its messages.
 pub fn counts() -> Counts {

@@ -2,12 +2,12 @@
 
 use std::iter::Peekable;
 
-/// Bytes to be copied, by their addresses.
+/// Bytes to be copied, by their addresses, or by offsets where a function says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Address of the source.
+    /// Where the source begins.
     pub from: usize,
-    /// Address of the destination.
+    /// Where the destination begins.
     pub to: usize,
     /// Bytes.
     pub len: usize,
@@ -32,6 +32,9 @@ impl Piece {
 ///
 /// To make them one after the other has the same effect as the pieces given, whatever overlaps what:
 /// neighbours that overlap stay apart. Some nanoseconds a piece.
+///
+/// Addresses say what overlaps. Offsets do so only within one memory: those in two would be kept apart
+/// where they need not be.
 pub fn merge<I: IntoIterator<Item = Piece>>(pieces: I) -> Merged<I::IntoIter> {
     Merged { pieces: pieces.into_iter().peekable() }
 }

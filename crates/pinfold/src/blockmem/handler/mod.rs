@@ -10,6 +10,7 @@
 
 mod api;
 mod merge;
+mod pieces;
 mod plan;
 mod tally;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub(crate) use self::api::copy_for;
 pub use self::{
     api::{BlockError, copy, counts, move_within, zero},
     merge::{Merged, Piece, merge},
+    pieces::{PiecesDone, copy_pieces},
     plan::{Choose, Fixed, InForce},
     tally::{Count, Counts, SIZES, Tally, size_class},
 };

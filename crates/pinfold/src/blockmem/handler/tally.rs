@@ -1,7 +1,8 @@
 //! Counts of what was copied and zeroed: by algorithm and by size.
 //!
 //! **Accounting.** What was copied or zeroed by an algorithm counts once by algorithm and once by size.
-//! What was moved, because its blocks overlap, counts apart from both. The number of copies by
+//! What was moved, because its blocks overlap, counts apart from both. Pieces that were merged count once
+//! more, by themselves. The number of copies by
 //! algorithm is that of copies by size, as soon as who counts is at rest.
 
 use std::{
@@ -50,6 +51,9 @@ pub struct Counts {
     pub by_size: [Count; SIZES],
     /// Moves of blocks that overlap.
     pub moved: Count,
+    /// Pieces of [`copy_pieces`](super::copy_pieces) that needed no copy of their own, since they were
+    /// copied along with the one before. Always zero in what is seen of other processes.
+    pub merged: u64,
 }
 
 impl Default for Counts {
@@ -60,6 +64,7 @@ impl Default for Counts {
             zeroed: [none; Algorithm::COUNT],
             by_size: [none; SIZES],
             moved: none,
+            merged: 0,
         }
     }
 }
@@ -71,6 +76,7 @@ impl AddAssign<&Counts> for Counts {
         let pairs = pairs.chain(self.by_size.iter_mut().zip(&other.by_size));
         pairs.for_each(|(count, more)| *count += *more);
         self.moved += other.moved;
+        self.merged += other.merged;
     }
 }
 
@@ -110,6 +116,7 @@ pub struct Tally {
     zeroed: [Words; Algorithm::COUNT],
     by_size: [Words; SIZES],
     moved: Words,
+    merged: AtomicU64,
     /// The largest copy since somebody asked.
     largest: AtomicU16,
 }
@@ -121,6 +128,7 @@ impl Default for Tally {
             zeroed: std::array::from_fn(|_| Words::default()),
             by_size: std::array::from_fn(|_| Words::default()),
             moved: Words::default(),
+            merged: AtomicU64::new(0),
             largest: AtomicU16::new(Largest::NONE.to_word()),
         }
     }
@@ -169,6 +177,13 @@ impl Tally {
         self.moved.add(bytes);
     }
 
+    /// So many pieces were merged into others.
+    #[inline]
+    pub(super) fn merged(&self, pieces: usize) {
+        let more = self.merged.load(Ordering::Relaxed).wrapping_add(pieces as u64);
+        self.merged.store(more, Ordering::Relaxed);
+    }
+
     #[inline]
     fn sized(&self, bytes: usize) {
         if let Some(class) = size_class(bytes) {
@@ -196,6 +211,7 @@ impl Tally {
             zeroed: std::array::from_fn(|at| self.zeroed[at].get()),
             by_size: std::array::from_fn(|at| self.by_size[at].get()),
             moved: self.moved.get(),
+            merged: self.merged.load(Ordering::Relaxed),
         }
     }
 }

@@ -100,6 +100,15 @@ impl Sites {
     /// The site of a caller that is about to copy `bytes`, new if it is not in the table.
     #[inline]
     pub fn site(&mut self, caller: Caller, bytes: usize) -> &mut Site {
+        let (site, count) = self.entry(caller);
+        count.copies += 1;
+        count.bytes += bytes as u64;
+        site
+    }
+
+    /// The same of a caller that counts afterwards what it has copied.
+    #[inline]
+    pub(super) fn entry(&mut self, caller: Caller) -> (&mut Site, &mut SiteCount) {
         if self.entries.is_empty() {
             self.entries.resize_with(Sites::ENTRIES, || None);
         }
@@ -121,9 +130,7 @@ impl Sites {
             site: Site::new(),
         });
         entry.used = self.turn;
-        entry.count.copies += 1;
-        entry.count.bytes += bytes as u64;
-        &mut entry.site
+        (&mut entry.site, &mut entry.count)
     }
 
     /// Frees one of these entries: the one that was not used for longest.

@@ -22,14 +22,17 @@ use smallvec::SmallVec;
 
 use crate::{
     Error, Path, PeerId, Receipt, Refusal, Result,
-    endpoint::{engine::regions::Reached, shared::Shared},
+    endpoint::{
+        engine::regions::Reached,
+        segments::{self, List},
+        shared::Shared,
+    },
     error::inside,
     link::shm::visits::Visit,
 };
 
-/// Parts and bytes of one call. A region that is revoked is noticed between calls, and until then
-/// its memory is kept.
-const PARTS_A_CALL: usize = 64;
+/// Bytes of one call. A region that is revoked is noticed between calls, and until then its memory
+/// is kept.
 const BYTES_A_CALL: usize = 1 << 20;
 
 pub(super) struct ByKernel {
@@ -252,20 +255,27 @@ fn stands(read: &io::Result<usize>, word: [u8; 8], stamp: u64) -> bool {
     matches!(read, Ok(8)) && u64::from_ne_bytes(word) == stamp
 }
 
-/// What of some parts, less the first `skip` bytes, goes in one call.
-fn batch(parts: &[Part], skip: usize) -> (SmallVec<[Segment; 4]>, SmallVec<[RemoteSegment; 4]>) {
-    let (mut here, mut there) = (SmallVec::new(), SmallVec::new());
+/// What of some parts, less the first `skip` bytes, goes in one call. On each side those that lie next
+/// to each other are one segment. Where there is no more room on that side, this one may have a part
+/// more: the kernel copies what both have.
+fn batch(parts: &[Part], skip: usize) -> (List<Segment>, List<RemoteSegment>) {
+    let (mut here, mut there) = (List::new(), List::new());
     let (mut skip, mut left) = (skip, BYTES_A_CALL);
     for part in parts {
-        if left == 0 || here.len() == PARTS_A_CALL {
-            break;
-        }
         let len = (part.here.len - skip).min(left);
         if len > 0 {
-            here.push(Segment { ptr: part.here.ptr.wrapping_add(skip), len });
-            there.push(RemoteSegment { addr: part.there + skip as u64, len: len as u64 });
+            let ptr = part.here.ptr.wrapping_add(skip);
+            let addr = part.there + skip as u64;
+            let room = segments::push(&mut here, Segment { ptr, len })
+                && segments::push(&mut there, RemoteSegment { addr, len: len as u64 });
+            if !room {
+                break;
+            }
         }
         left -= len;
+        if left == 0 {
+            break;
+        }
         skip = 0;
     }
     (here, there)
@@ -279,3 +289,6 @@ impl Drop for ByKernel {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
