@@ -5,7 +5,7 @@ use std::thread;
 
 use pinfold::{
     Active, Arena, Endpoint, Error, Path, PathSet, PeerId, Receipt, RegionKey, RemoteRegion,
-    Rights,
+    Rights, SharedArena,
     blockmem::{
         self, Algorithm,
         engine::{CopyEngine, EngineConfig},
@@ -75,6 +75,22 @@ fn owner(_: &Args) {
     assert_eq!(received.receipt.copied_user, 2 * STORED as u64, "{}", received.receipt);
     assert_eq!(received.receipt.copied_by(), Some(ALGORITHM.parse().unwrap()));
     assert_eq!(bulk(&endpoint) - before, STORED as u64, "out of the store");
+    // The same as a message of its own: only what was copied to be stored.
+    go(&endpoint, peer);
+    while bulk(&endpoint) < before + 2 * STORED as u64 - 2048 {
+        endpoint.progress().unwrap();
+    }
+    let message = endpoint.recv(peer, 1).unwrap();
+    stamp::check(&message, 1);
+    assert_eq!(message.receipt().copied_by(), Some(ALGORITHM.parse().unwrap()));
+
+    // Memory that the sender writes.
+    let open = SharedArena::builder().build_shared().unwrap().alloc(LONG).unwrap();
+    let request = endpoint.recv_owned(peer, 8, open);
+    go(&endpoint, peer);
+    let (received, open) = request.wait();
+    assert_eq!((received.unwrap().receipt.copied_user, open.to_vec().len()), (0, LONG));
+    stamp::check(&open.to_vec(), 8);
 
     let mut region = endpoint.region(REGION, Rights::ReadWrite).unwrap();
     endpoint.send(peer, 2, &region.key().unwrap().to_bytes()).unwrap();
@@ -111,6 +127,16 @@ fn user(_: &Args) {
     let mut memory = vec![0; LONG];
     stamp::fill(&mut memory[..STORED], 1);
     assert_eq!(endpoint.send(peer, 1, &memory[..STORED]).unwrap().path, Path::Eager);
+    await_go(&endpoint, peer);
+    assert_eq!(endpoint.send(peer, 1, &memory[..STORED]).unwrap().path, Path::Eager);
+    await_go(&endpoint, peer);
+    stamp::fill(&mut memory, 8);
+    let put = added(&endpoint, || {
+        let receipt = endpoint.send_by(Path::Mapped, peer, 8, &memory).unwrap();
+        assert_eq!((receipt.path, receipt.copied_user), (Path::Mapped, LONG as u64));
+        assert_eq!(receipt.copied_by(), Some(ALGORITHM.parse().unwrap()));
+    });
+    assert_eq!(put, LONG as u64, "into the receiver's memory");
     let remote = one_sided(&endpoint, peer, &mut memory);
     go(&endpoint, peer);
 
@@ -166,6 +192,12 @@ fn started(endpoint: &Endpoint, remote: &RemoteRegion, owner_ends: impl FnOnce()
     let counters = endpoint.counters().one_sided;
     assert_eq!((counters.writes, counters.reads), (one_sided.writes + 1, one_sided.reads + 1));
     assert_eq!(counters.written_bytes, one_sided.written_bytes + LONG as u64);
+    // What is short counts as no bulk copy, whoever makes it.
+    let copied = added(endpoint, || {
+        let (receipt, _) = remote.write_request(&engine, 900_000, vec![1; SHORT]).wait().unwrap();
+        assert_eq!(receipt.unwrap().bytes, SHORT as u64);
+    });
+    assert_eq!(copied, 0);
     // What cannot be begun ends at once, and gives the buffer back.
     let (result, back) = remote.write_request(&engine, REGION as u64, vec![1; 9]).wait().unwrap();
     assert!(matches!(result, Err(Error::OutOfBounds { .. })), "{result:?}");
@@ -177,7 +209,7 @@ fn started(endpoint: &Endpoint, remote: &RemoteRegion, owner_ends: impl FnOnce()
     owner_ends();
     let (result, _) = remote.read_request(&engine, 0, vec![0; LONG]).wait().unwrap();
     assert!(matches!(result, Err(Error::Revoked)), "{result:?}");
-    assert_eq!(engine.counts().queued, 4);
+    assert_eq!(engine.counts().queued, 5);
 }
 
 fn one_sided(endpoint: &Endpoint, peer: PeerId, memory: &mut [u8]) -> RemoteRegion {

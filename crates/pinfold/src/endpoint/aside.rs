@@ -110,3 +110,38 @@ impl Shared {
         unsafe { self.aside.copy(what, from, to, len) }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::{
+        blockmem::Count,
+        status::{Identity, Status},
+    };
+
+    #[test]
+    fn other_threads_count_where_the_maker_does_not() {
+        let status = Status::new(&Identity {
+            id: [1; 16],
+            label: "aside",
+            address: None,
+            lane_bytes_max: 0,
+            unexpected_bytes_max: 0,
+            mapped_bytes_max: 0,
+        });
+        let aside = Aside::new(status.aside());
+        let libc = usize::from(Algorithm::LIBC.id());
+        aside.count(Algorithm::LIBC, 5001);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| aside.count(Algorithm::LIBC, 3001)));
+            }
+        });
+        let [maker, others] = [&aside.by_maker, &aside.by_others].map(|tally| tally.counts());
+        assert_eq!(maker.copied[libc], Count { copies: 1, bytes: 5001 });
+        assert_eq!(others.copied[libc], Count { copies: 4000, bytes: 4000 * 3001 });
+        assert_eq!(aside.counts().copied[libc].copies, 4001);
+    }
+}

@@ -209,6 +209,168 @@ fn observations_may_come_late() {
     assert!(best >= 3600 - 3600 / 32, "{best}");
 }
 
+/// A site and a machine without noise, one copy after the other.
+struct Exact {
+    site: Site,
+    /// What a copy takes by each candidate, nanoseconds.
+    ns: [u64; 4],
+}
+
+impl Exact {
+    const LEN: usize = 4 << 10;
+    /// Copies between two samples.
+    const BETWEEN: u32 = (1 << 18) / Exact::LEN as u32 - 1;
+
+    /// One that has tried all candidates.
+    fn new(ns: [u64; 4]) -> Exact {
+        let mut exact = Exact { site: Site::new(), ns };
+        for at in [0, 0, 1, 1, 2, 2, 3, 3] {
+            assert_eq!(exact.sample(), (0, at));
+        }
+        assert_eq!(exact.sample().0, 0);
+        exact
+    }
+
+    /// The next copy: whether it is timed, and by which candidate.
+    fn copy(&mut self) -> Choice<usize> {
+        let Choice { algorithm, timed } = self.site.next(Exact::LEN, four).unwrap();
+        Choice { algorithm: four().iter().position(|other| *other == algorithm).unwrap(), timed }
+    }
+
+    fn tell(&mut self, at: usize, ns: u64) {
+        self.site.observe(Exact::LEN, four()[at], ns);
+    }
+
+    /// The next copy that is timed, and takes `times` as long as it should: how many came before,
+    /// and by which candidate it is.
+    fn stalled(&mut self, times: u64) -> (u32, usize) {
+        let mut before = 0;
+        loop {
+            let Choice { algorithm: at, timed } = self.copy();
+            if timed {
+                self.tell(at, self.ns[at] * times);
+                return (before, at);
+            }
+            before += 1;
+        }
+    }
+
+    fn sample(&mut self) -> (u32, usize) {
+        self.stalled(1)
+    }
+
+    /// So many samples of a candidate that is in use, and nothing between them.
+    fn goes_on(&mut self, samples: u32, at: usize) {
+        for sample in 0..samples {
+            assert_eq!(self.sample(), (Exact::BETWEEN, at), "after {sample}");
+        }
+    }
+
+    fn using(&self) -> usize {
+        let using = self.site.using(Exact::LEN).unwrap();
+        four().iter().position(|other| *other == using).unwrap()
+    }
+}
+
+/// Samples in which a class earns all its tokens.
+const EARNT: u32 = TOKENS_MAX * TOKEN_SAMPLES + 1;
+
+#[test]
+fn much_change_is_looked_into_at_once_and_less_of_it_soon() {
+    for (now, samples) in [
+        // The middle one of three is far from what it was.
+        (1600, Some(2)),
+        (620, Some(2)),
+        // What they come to is.
+        (1400, Some(4)),
+        (714, Some(5)),
+        (1200, None),
+        (850, None),
+    ] {
+        let mut exact = Exact::new([1000, 3000, 3000, 3000].map(|ns| ns * 100));
+        exact.goes_on(EARNT, 0);
+        exact.ns[0] = now * 100;
+        exact.goes_on(samples.unwrap_or(100), 0);
+        if samples.is_some() {
+            for at in [0, 0, 1, 1, 2, 2, 3, 3] {
+                assert_eq!(exact.sample(), (0, at), "{now}");
+            }
+        }
+        // The next one comes when it would have come, and all is as before.
+        exact.goes_on(50, 0);
+    }
+}
+
+#[test]
+fn an_interruption_is_not_looked_into_and_two_of_them_only_once() {
+    let mut exact = Exact::new([1000, 3000, 3000, 3000]);
+    for _ in 0..3 {
+        exact.goes_on(3, 0);
+        assert_eq!(exact.stalled(100), (Exact::BETWEEN, 0));
+    }
+    exact.goes_on(3, 0);
+    assert_eq!(exact.stalled(100), (Exact::BETWEEN, 0));
+    assert_eq!(exact.stalled(100), (Exact::BETWEEN, 0));
+    // Only what is in use is tried: nothing has changed.
+    assert_eq!(exact.sample(), (0, 0));
+    assert_eq!(exact.sample(), (0, 0));
+    exact.goes_on(50, 0);
+}
+
+#[test]
+fn what_is_heard_late_of_a_change_is_still_looked_into_at_once() {
+    let mut exact = Exact::new([1000, 3000, 3000, 3000]);
+    exact.goes_on(EARNT, 0);
+    exact.ns[0] = 2000;
+    exact.goes_on(2, 0);
+    assert_eq!(exact.sample(), (0, 0));
+    assert_eq!(exact.copy(), Choice { algorithm: 0, timed: true });
+    for _ in 0..10 {
+        assert!(!exact.copy().timed);
+    }
+    exact.tell(0, 2000);
+    for at in [1, 1, 2, 2, 3, 3] {
+        assert_eq!(exact.sample(), (0, at));
+    }
+    assert_eq!(exact.sample(), (Exact::BETWEEN - 10, 0));
+}
+
+#[test]
+fn what_is_in_use_gives_way_to_what_is_clearly_better() {
+    for (other, better) in [(97, false), (93, true)] {
+        let mut exact = Exact::new([100, other, 300, 300].map(|ns| ns * 1000));
+        exact.goes_on(VISIT_SAMPLES - 2, usize::from(better));
+        assert_eq!(exact.using(), usize::from(better));
+    }
+    // It is as good as its last tries say, whatever it was before.
+    let mut exact = Exact::new([100, 130, 300, 300].map(|ns| ns * 1000));
+    (0..EARNT + 20).for_each(|_| _ = exact.sample());
+    exact.ns[0] = 138_000;
+    let mut samples = 0;
+    while exact.sample() != (0, 0) {
+        samples += 1;
+        assert!(samples < 10);
+    }
+    assert_eq!((exact.using(), exact.sample()), (0, (0, 0)));
+    assert_eq!(exact.using(), 1);
+}
+
+#[test]
+fn what_was_in_use_is_known_and_tried_when_its_time_comes() {
+    let mut exact = Exact::new([100, 130, 300, 300].map(|ns| ns * 1000));
+    (0..VISIT_SAMPLES).for_each(|_| _ = exact.sample());
+    exact.ns[1] = 50_000;
+    while exact.using() == 0 {
+        exact.sample();
+    }
+    // It is twice as slow, and so has to wait four times as long.
+    let mut samples = 0;
+    while exact.sample() != (0, 0) {
+        samples += 1;
+    }
+    assert!(samples >= VISIT_SAMPLES * 4 - 2, "after {samples}");
+}
+
 /// `n` callers.
 fn callers(n: usize) -> Vec<Caller> {
     let names = (0..n).map(|n| String::leak(format!("caller {n}")));

@@ -1,4 +1,9 @@
-use std::os::fd::AsFd;
+#![allow(unsafe_code)]
+
+use std::{
+    fs::File,
+    os::{fd::AsFd, unix::fs::MetadataExt},
+};
 
 use pinfold_sys::{mapping::SharedMapping, memfd};
 
@@ -22,10 +27,16 @@ const LONG: u32 = Stride::LONG.bytes() as u32;
 const MESSAGE: u64 = 1 << 20;
 
 fn ends() -> (LaneTx, LaneRx) {
+    let (_, tx, rx) = ends_and_file();
+    (tx, rx)
+}
+
+fn ends_and_file() -> (File, LaneTx, LaneRx) {
     let file = memfd::create_sealed("pinfold-test", SEGMENT_BYTES).unwrap();
     let segment = Segment::new(SharedMapping::map(file.as_fd(), SEGMENT_BYTES).unwrap());
     let (way, fence, tally) = (Direction::ToAccepting, LightFence::Full, Default::default());
-    (LaneTx::new(&segment, way, fence, &tally), LaneRx::new(&segment, way, fence, &tally))
+    let tx = LaneTx::new(&segment, way, fence, &tally);
+    (file.into(), tx, LaneRx::new(&segment, way, fence, &tally))
 }
 
 /// Lends long pieces until there is no more room. How many bytes.
@@ -62,6 +73,55 @@ fn long_pieces_have_room_for_several_and_it_is_given_back() {
     // And once more.
     assert!(fill_up(&mut tx, &mut budget) >= BULK_BYTES_MAX / LONG * LONG);
     assert_eq!(budget.used(), tx.budgeted());
+}
+
+#[test]
+fn the_first_long_piece_makes_room_for_several() {
+    let (mut tx, _rx) = ends();
+    let mut budget = Budget::new(1 << 20);
+    assert!(tx.lend(LONG, 1 << 10, &mut budget).unwrap().is_some());
+    assert_eq!(tx.budgeted(), (BULK_BYTES_MAX - BULK_BYTES_MIN) as usize);
+}
+
+#[test]
+fn memory_that_is_given_back_is_free_and_out_of_use() {
+    let (file, mut tx, mut rx) = ends_and_file();
+    let memory = || file.metadata().unwrap().blocks() * 512;
+    let mut budget = Budget::new(1 << 20);
+    // What every lane has that was used.
+    fill_up(&mut tx, &mut Budget::new(0));
+    take_all(&mut rx);
+    let before = memory();
+    fill_up(&mut tx, &mut budget);
+    assert!(memory() >= before + u64::from(BULK_BYTES_MAX - BULK_BYTES_MIN));
+    take_all(&mut rx);
+    tx.trim(&mut budget).unwrap();
+    assert_eq!(memory(), before);
+    // Nobody who has no budget gets at it again.
+    assert!(fill_up(&mut tx, &mut Budget::new(0)) <= BULK_BYTES_MIN);
+    assert_eq!(memory(), before);
+}
+
+#[test]
+fn nothing_is_asked_while_long_pieces_are_tried() {
+    let (mut tx, _rx) = ends();
+    let mut budget = Budget::new(1 << 20);
+    let from = vec![7; LONG as usize];
+    let mut piece = tx.lend(LONG, LONG, &mut budget).unwrap().unwrap();
+    let mut filled = 0;
+    loop {
+        // SAFETY: as long as the piece.
+        unsafe { tx.fill(&mut piece, from.as_ptr()).unwrap() };
+        if tx.copies.is_settled(LONG as usize) {
+            break;
+        }
+        filled += 1;
+        assert_eq!(tx.cut(MESSAGE, MESSAGE), Cut { stride: Stride::LONG, lap: 0 });
+    }
+    if filled == 0 {
+        return eprintln!("SKIPPED: there is one algorithm for long pieces here");
+    }
+    assert_ne!(tx.cut(MESSAGE, MESSAGE).lap, 0);
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(crate) struct LaneTx {
     way: Direction,
     fence: LightFence,
     bell: Word<AtomicU32>,
-    copies: CopyIn,
+    pub(super) copies: CopyIn,
     strides: Strides,
 }
 
