@@ -12,6 +12,7 @@ mod api;
 mod merge;
 mod pieces;
 mod plan;
+mod short;
 mod tally;
 #[cfg(test)]
 mod tests;

@@ -8,9 +8,9 @@
 
 use super::{
     super::{Caller, Reader, Site},
-    BlockError, Choose, Done, Handler, Hints, Piece,
+    BlockError, Choose, Handler, Hints, Piece, SHORT,
     api::{learnt, locally},
-    merge,
+    short,
 };
 
 /// What became of pieces.
@@ -31,10 +31,12 @@ pub struct PiecesDone {
 impl<P: Choose> Handler<P> {
     /// Makes copies for `site`, in order, of pieces that are given by their addresses: sources are
     /// reached by `from`, destinations by `to`, which may be pointers to anywhere in their memory.
-    /// Neighbours are merged ([`merge`]), which makes no difference to what is there afterwards.
+    /// Neighbours are merged, as by [`merge`](super::merge), which makes no difference to what is there
+    /// afterwards.
     ///
-    /// Some nanoseconds a piece on top of the copies. Each copy of 256 bytes and more is one to the
-    /// site and in the counts, as with [`Handler::copy`].
+    /// A copy of less than 256 bytes takes about as long as `memcpy`; a piece that becomes part of
+    /// another takes some two nanoseconds. Each copy of 256 bytes and more is one to the site and in the
+    /// counts, as with [`Handler::copy`], and takes what that does.
     ///
     /// # Safety
     /// Each piece must be readable by `from` and writable by `to`, and stay so while `pieces` is
@@ -47,31 +49,66 @@ impl<P: Choose> Handler<P> {
         to: *mut u8,
         pieces: impl IntoIterator<Item = Piece>,
     ) -> PiecesDone {
-        let done = merged(pieces, |Piece { from: source, to: target, len }| {
-            let (source, target) = (from.with_addr(source), to.with_addr(target));
-            // SAFETY: as the caller promised.
-            learnt(site, |site| unsafe { self.copy(site, hints, source, target, len) })
-        });
+        // SAFETY: as the caller promised.
+        let long = |from, to, len| unsafe { self.copy_learning(site, hints, from, to, len) };
+        // SAFETY: as the caller promised.
+        let done = unsafe { merged(from, to, pieces, long) };
         self.tally.merged(done.merged);
         done
     }
+
+    /// Makes one copy and tells its site. Not in line, for the sake of the loop that calls it.
+    ///
+    /// # Safety
+    /// As for [`Handler::copy`].
+    #[inline(never)]
+    unsafe fn copy_learning(
+        &mut self,
+        site: &mut Site,
+        hints: Hints,
+        from: *const u8,
+        to: *mut u8,
+        len: usize,
+    ) {
+        // SAFETY: as the caller promised.
+        let _ = learnt(site, |site| unsafe { self.copy(site, hints, from, to, len) });
+    }
 }
 
-/// Has `copy` make what is left to do of `pieces`.
-#[inline]
-fn merged(
+/// Copies `pieces`, merged, those of [`SHORT`] bytes and more by `long`.
+///
+/// # Safety
+/// As for [`Handler::copy_pieces`].
+#[inline(always)]
+unsafe fn merged(
+    from: *const u8,
+    to: *mut u8,
     pieces: impl IntoIterator<Item = Piece>,
-    mut copy: impl FnMut(Piece) -> Done,
+    mut long: impl FnMut(*const u8, *mut u8, usize),
 ) -> PiecesDone {
-    let (mut given, mut empty) = (0, 0);
-    let counted = pieces.into_iter().inspect(|piece| {
+    let (mut given, mut empty, mut copies, mut bytes) = (0, 0, 0, 0);
+    let mut last = Piece::EMPTY;
+    for next in pieces {
         given += 1;
-        empty += usize::from(piece.len == 0);
-    });
-    let (mut copies, mut bytes) = (0, 0);
-    for piece in merge(counted) {
-        bytes += copy(piece).bytes;
+        if next.len == 0 {
+            empty += 1;
+            continue;
+        }
+        let Some(whole) = last.join(next).filter(|whole| whole.len > 0) else { continue };
         copies += 1;
+        bytes += whole.len;
+        let (source, target) = (from.with_addr(whole.from), to.with_addr(whole.to));
+        if whole.len < SHORT {
+            // SAFETY: as the caller promised.
+            unsafe { short::copy(source, target, whole.len) };
+        } else {
+            long(source, target, whole.len);
+        }
+    }
+    if last.len > 0 {
+        copies += 1;
+        bytes += last.len;
+        long(from.with_addr(last.from), to.with_addr(last.to), last.len);
     }
     PiecesDone { pieces: given, copies, merged: given - empty - copies, bytes }
 }
@@ -81,8 +118,8 @@ fn merged(
 /// copied as one.
 ///
 /// The line this is called from is the site that learns, as with [`copy`](super::copy). It is looked up once for all
-/// pieces, which takes some tens of nanoseconds; a short piece then takes some nanoseconds on top of its
-/// `memcpy`. Copies that `pieces` itself makes while it is asked are the C library's.
+/// pieces, which takes some tens of nanoseconds; a copy of less than 256 bytes then takes about as long
+/// as `memcpy`, and a piece that becomes part of another some two nanoseconds. Copies that `pieces` itself makes while it is asked are the C library's.
 ///
 /// ```
 /// use pinfold::blockmem::{Piece, Reader, copy_pieces};
@@ -109,34 +146,41 @@ pub fn copy_pieces(
     let caller = Caller::here();
     let (source_len, target_len) = (from.len(), to.len());
     let (source, target) = (from.as_ptr(), to.as_mut_ptr());
-    let (mut at, mut wrong) = (0, None);
-    let mut inside = pieces.into_iter().map_while(|piece| {
-        let fits = |start: usize, len| start.checked_add(piece.len).is_some_and(|end| end <= len);
+    let mut wrong = None;
+    let inside = pieces.into_iter().map_while(|piece| {
+        let fits = |start: usize, size: usize| piece.len <= size && start <= size - piece.len;
         if fits(piece.from, source_len) && fits(piece.to, target_len) {
-            at += 1;
             let (from, to) = (source.addr() + piece.from, target.addr() + piece.to);
             return Some(Piece { from, to, len: piece.len });
         }
-        wrong = Some(BlockError::Piece { at, piece, from: source_len, to: target_len });
+        wrong = Some(piece);
         None
     });
     let hints = Hints { reader, ..Hints::default() };
+    // Given to one of two, and by value: that keeps it in registers.
+    let mut given = Some(inside);
     let done = locally(|local| {
+        let pieces = given.take()?;
         let (site, count) = local.copies.entry(caller);
-        let pieces = inside.by_ref();
         // SAFETY: all lie inside the slices, as was checked, which are borrowed until all is done.
         let done = unsafe { local.handler.copy_pieces(site, hints, source, target, pieces) };
         count.copies += done.copies as u64;
         count.bytes += done.bytes as u64;
-        done
+        Some(done)
     });
-    let done = done.unwrap_or_else(|| {
-        merged(inside, |Piece { from, to, len }| {
-            let (source, target) = (source.with_addr(from), target.with_addr(to));
+    let done = done.flatten().unwrap_or_else(|| {
+        let long = |source, target, len| {
             // SAFETY: as above; the slices have no byte in common.
             unsafe { std::ptr::copy_nonoverlapping(source, target, len) };
-            Done::by_libc(len)
-        })
+        };
+        // SAFETY: as above.
+        unsafe { merged(source, target, given.into_iter().flatten(), long) }
+    });
+    let wrong = wrong.map(|piece| BlockError::Piece {
+        at: done.pieces,
+        piece,
+        from: source_len,
+        to: target_len,
     });
     wrong.map_or(Ok(done), Err)
 }

@@ -168,6 +168,28 @@ fn blocks_that_overlap_are_as_if_copied_one_by_one() {
 }
 
 #[test]
+fn short_ones_of_every_length_are_whole_and_may_overlap() {
+    for len in 1..=SHORT {
+        for by in [-65, -33, -17, -8, -3, -1, 0, 1, 2, 5, 9, 16, 31, 40, 64, 255_isize] {
+            let (mut memory, to) = (pattern(1000), 300_usize.strict_add_signed(by));
+            let mut wanted = memory.clone();
+            wanted.copy_within(300..300 + len, to);
+            wanted.copy_within(0..1, 999);
+            let (mut handler, mut site) = (Handler::new(Fixed(Algorithm::LIBC)), Site::new());
+            let base = memory.as_mut_ptr();
+            // The last one is what tells that the first is over.
+            let given = [piece(300, to, len), piece(0, 999, 1)];
+            let given = given.map(|it| piece(base.addr() + it.from, base.addr() + it.to, it.len));
+            // SAFETY: all lie inside the vector.
+            let done =
+                unsafe { handler.copy_pieces(&mut site, Hints::default(), base, base, given) };
+            assert_eq!((done.copies, done.bytes), (2, len + 1));
+            assert_eq!(memory, wanted, "{len} bytes by {by}");
+        }
+    }
+}
+
+#[test]
 fn pieces_may_be_copied_while_others_are_asked_for() {
     let from = pattern(2000);
     let (mut to, mut inner) = (vec![0; 2000], vec![0; 2000]);

@@ -1,0 +1,65 @@
+#![allow(unsafe_code)]
+//! Copies too short to be worth a call, made in line: as many bytes from the start as from the end, of
+//! a power of two, which overlap in the middle.
+//!
+//! **Invariant.** All bytes of the source are read before any is written: blocks may overlap.
+
+/// Copies `len` bytes, which are at least one: up to 64 of them in line. Takes one or two nanoseconds then.
+///
+/// # Safety
+/// `from` must be readable and `to` writable for `len` bytes.
+#[inline(always)]
+pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // Not a `match`, which would become a table, and wait for it. The longer ones are first.
+    // SAFETY: as the caller promised, and there are as many bytes as each branch needs.
+    unsafe {
+        if len > 64 {
+            std::ptr::copy(from, to, len);
+        } else if len >= 32 {
+            four(from, to, len);
+        } else if len >= 16 {
+            two::<u128>(from, to, len);
+        } else if len >= 8 {
+            two::<u64>(from, to, len);
+        } else if len >= 4 {
+            two::<u32>(from, to, len);
+        } else if len >= 2 {
+            two::<u16>(from, to, len);
+        } else {
+            to.write(from.read());
+        }
+    }
+}
+
+/// Copies from one to two times the bytes of a `T`, which is an integer.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(always)]
+unsafe fn two<T>(from: *const u8, to: *mut u8, len: usize) {
+    let last = len - size_of::<T>();
+    // SAFETY: as the caller promised: both are inside, and every value is an integer.
+    unsafe {
+        let head = from.cast::<T>().read_unaligned();
+        let tail = from.add(last).cast::<T>().read_unaligned();
+        to.cast::<T>().write_unaligned(head);
+        to.add(last).cast::<T>().write_unaligned(tail);
+    }
+}
+
+/// Copies from 32 to 64 bytes.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(always)]
+unsafe fn four(from: *const u8, to: *mut u8, len: usize) {
+    let places = [0, 16, len - 32, len - 16];
+    // SAFETY: as the caller promised: all four are inside, and every value is an integer.
+    unsafe {
+        let read = places.map(|at| from.add(at).cast::<u128>().read_unaligned());
+        to.cast::<u128>().write_unaligned(read[0]);
+        to.add(places[1]).cast::<u128>().write_unaligned(read[1]);
+        to.add(places[2]).cast::<u128>().write_unaligned(read[2]);
+        to.add(places[3]).cast::<u128>().write_unaligned(read[3]);
+    }
+}
