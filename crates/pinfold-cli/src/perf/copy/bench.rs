@@ -5,7 +5,7 @@
 
 use std::{fmt, hint::black_box};
 
-use pinfold::blockmem::{self, Algorithm};
+use pinfold::blockmem::{self, Algorithm, CacheState, Hints, Reader};
 use pinfold_sys::{
     block::{self, flush},
     clock::{ticks_per_us, timed},
@@ -298,12 +298,52 @@ unsafe fn copy_all(
                 each.for_each(|((from, to), len)| from.copy_to_nonoverlapping(to, len));
             }
             Contestant::Plan => {
-                each.for_each(|((from, to), len)| blockmem::copy_as_planned(hints, from, to, len));
+                planned(hints, each);
             }
             Contestant::Matrix(algorithm) => {
                 each.for_each(|((from, to), len)| block::copy(algorithm, from, to, len));
             }
         }
+    }
+}
+
+/// Copies as the plan says. Who writes such a call knows what it is about when it is compiled, so that there
+/// is nothing left of the hints but the size from which on they count; here, all that there are.
+///
+/// # Safety
+/// As for [`copy_all`].
+unsafe fn planned(of: Hints, each: impl Iterator<Item = ((*const u8, *mut u8), usize)>) {
+    use CacheState::{Cached, Clean, Dirty, Uncached};
+    macro_rules! copy {
+        ($reader:ident, $source:ident, $destination:ident) => {{
+            let reader = Reader::$reader;
+            let (source, destination) = ($source, $destination);
+            let hints = Hints { reader, source, destination, hears_reader: false };
+            // SAFETY: as the caller promised.
+            each.for_each(|((from, to), len)| unsafe {
+                blockmem::copy_as_planned(hints, from, to, len);
+            });
+        }};
+        ($reader:ident, $source:ident) => {
+            match of.destination {
+                Dirty => copy!($reader, $source, Dirty),
+                Clean => copy!($reader, $source, Clean),
+                _ => copy!($reader, $source, Uncached),
+            }
+        };
+        ($reader:ident) => {
+            match of.source {
+                Cached => copy!($reader, Cached),
+                _ => copy!($reader, Uncached),
+            }
+        };
+    }
+    match of.reader {
+        Reader::Me => copy!(Me),
+        Reader::OtherCore => copy!(OtherCore),
+        Reader::NearCore => copy!(NearCore),
+        Reader::FarCore => copy!(FarCore),
+        Reader::Device | Reader::Nobody => copy!(Nobody),
     }
 }
 

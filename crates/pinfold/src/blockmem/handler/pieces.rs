@@ -117,9 +117,10 @@ unsafe fn merged(
 /// where, in any order and over each other; neighbours that are next to each other on both sides are
 /// copied as one.
 ///
-/// The line this is called from is the site that learns, as with [`copy`](super::copy). It is looked up once for all
-/// pieces, which takes some tens of nanoseconds; a copy of less than 256 bytes then takes about as long
-/// as `memcpy`, and a piece that becomes part of another some two nanoseconds. Copies that `pieces` itself makes while it is asked are the C library's.
+/// The line this is called from is the site that learns, as with [`copy`](super::copy). It is looked up once
+/// for all pieces, which takes some tens of nanoseconds; a copy of less than 256 bytes then takes about as
+/// long as `memcpy`, and a piece that becomes part of another some two nanoseconds. Copies that `pieces`
+/// itself makes while it is asked are the C library's.
 ///
 /// ```
 /// use pinfold::blockmem::{Piece, Reader, copy_pieces};

@@ -4,6 +4,11 @@
 //!
 //! **Invariant.** All bytes of the source are read before any is written: blocks may overlap.
 
+use std::mem::MaybeUninit;
+
+/// Whatever 16 bytes hold.
+type Sixteen = MaybeUninit<u128>;
+
 /// Copies `len` bytes, which are at least one: up to 64 of them in line. Takes one or two nanoseconds then.
 ///
 /// # Safety
@@ -26,24 +31,24 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
         } else if len >= 2 {
             two::<u16>(from, to, len);
         } else {
-            to.write(from.read());
+            to.cast::<MaybeUninit<u8>>().write(from.cast::<MaybeUninit<u8>>().read());
         }
     }
 }
 
-/// Copies from one to two times the bytes of a `T`, which is an integer.
+/// Copies from one to two times the bytes of a `T`.
 ///
 /// # Safety
 /// As for [`copy`].
 #[inline(always)]
 unsafe fn two<T>(from: *const u8, to: *mut u8, len: usize) {
     let last = len - size_of::<T>();
-    // SAFETY: as the caller promised: both are inside, and every value is an integer.
+    // SAFETY: as the caller promised: both are inside, and it does not matter what they hold.
     unsafe {
-        let head = from.cast::<T>().read_unaligned();
-        let tail = from.add(last).cast::<T>().read_unaligned();
-        to.cast::<T>().write_unaligned(head);
-        to.add(last).cast::<T>().write_unaligned(tail);
+        let head = from.cast::<MaybeUninit<T>>().read_unaligned();
+        let tail = from.add(last).cast::<MaybeUninit<T>>().read_unaligned();
+        to.cast::<MaybeUninit<T>>().write_unaligned(head);
+        to.add(last).cast::<MaybeUninit<T>>().write_unaligned(tail);
     }
 }
 
@@ -54,12 +59,12 @@ unsafe fn two<T>(from: *const u8, to: *mut u8, len: usize) {
 #[inline(always)]
 unsafe fn four(from: *const u8, to: *mut u8, len: usize) {
     let places = [0, 16, len - 32, len - 16];
-    // SAFETY: as the caller promised: all four are inside, and every value is an integer.
+    // SAFETY: as the caller promised: all four are inside, and it does not matter what they hold.
     unsafe {
-        let read = places.map(|at| from.add(at).cast::<u128>().read_unaligned());
-        to.cast::<u128>().write_unaligned(read[0]);
-        to.add(places[1]).cast::<u128>().write_unaligned(read[1]);
-        to.add(places[2]).cast::<u128>().write_unaligned(read[2]);
-        to.add(places[3]).cast::<u128>().write_unaligned(read[3]);
+        let read = places.map(|at| from.add(at).cast::<Sixteen>().read_unaligned());
+        to.cast::<Sixteen>().write_unaligned(read[0]);
+        to.add(places[1]).cast::<Sixteen>().write_unaligned(read[1]);
+        to.add(places[2]).cast::<Sixteen>().write_unaligned(read[2]);
+        to.add(places[3]).cast::<Sixteen>().write_unaligned(read[3]);
     }
 }
