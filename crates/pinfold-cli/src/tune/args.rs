@@ -36,7 +36,8 @@ Examples:
 
 The table lies in $XDG_CONFIG_HOME/pinfold, or ~/.config/pinfold, and holds for one processor, kernel and
 version; delete it to go back to the defaults. PINFOLD_COPY=NAME in the environment of a program has it
-copy everything from 2 KiB on by one algorithm, such as libc or avx2+streaming.
+copy everything from 3 KiB on by one algorithm, such as libc or avx2+streaming (from 2 KiB on where many
+copies of a kind are made).
 
 Fields of --json (a field that nothing is known about is null):
   format           1
@@ -47,8 +48,8 @@ Fields of --json (a field that nothing is known about is null):
   kept             whether it is there now
   measured_s       when, seconds since 1970
   seen             in how many cases the other core was near, far or mixed (neither) when it read; what
-                   is chosen is for near and far alike, and where one was not seen, the kind of stores
-                   that the defaults have is preferred
+                   is chosen for other_core is for near and far alike, and where one was not seen, the
+                   kind of stores that the defaults have is preferred
   measuring        null with --show; else seconds, cases, measured (of the cases, in that time; the others
                    go with their neighbours), other_core (whether a second processor read what was
                    copied), gain (times as fast as libc, geometric mean where one side is uncached or the
@@ -56,9 +57,10 @@ Fields of --json (a field that nothing is known about is null):
   probe            works, why (it does not), threshold_ticks, cost_cached_ns, cost_uncached_ns,
                    accuracy (of 1), accuracy_partly (where parts of blocks are cached)
   ignored          what should be in force and is not, and why
-  table            rows: operation (copy or zero), reader (me, other_core, device or nobody), source
-                   (null for zero) and destination (cached, uncached or unknown), placement (plain,
-                   misaligned or aliased), from: bytes, algorithm
+  table            rows: operation (copy or zero), reader (me, other_core, near_core, far_core, device
+                   or nobody), source (null for zero) and destination (cached, uncached or unknown; the
+                   destination also dirty or clean), placement (plain, misaligned or aliased), from:
+                   bytes, algorithm
 
 Exit status:
   0  done

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use super::{Algorithm, Done, Handler, Hints, InForce, Reader, Site, Tally};
+use super::{Algorithm, Done, Handler, Hints, InForce, Reader, Site, Tally, plan::TRY_MIN};
 
 /// Shorter copies go in line: to choose would take a good part of what they take.
-pub(crate) const BULK: usize = 2 << 10;
+pub(crate) const BULK: usize = TRY_MIN;
 
 /// Where copies of one kind are made.
 pub(crate) struct Copier {

@@ -102,7 +102,7 @@ cells where a side is uncached or another core reads, the plan should be 1.3 tim
 
 States: a cached source was written a moment ago by the core that copies. A cached destination is dirty
 (that core wrote it; if another core reads the copy, that one read it since) or clean (both have read
-it). Uncached blocks were flushed from all caches; they are neither. Blocks of which two do not fit into
+it). The plan is told the state, and whether the other core was near or far a moment before. Uncached blocks were flushed from all caches; they are neither. Blocks of which two do not fit into
 the last cache are measured uncached and aligned only.
 
 Fields of a line of --json:
@@ -111,7 +111,9 @@ Fields of a line of --json:
                  the cores were in the rounds that count; null if one core did all); rounds, that count;
                  verified, copies checked; libc_ns, plan_ns, best_ns, best_temporal_ns,
                  best_streaming_ns: medians, with the reading; plan, best, best_temporal, best_streaming:
-                 algorithms; of_best, of_libc: the plan's speed over theirs; meets_best, meets_libc
+                 algorithms; of_best, of_libc: the plan's speed over theirs, medians of what came out
+                 round by round (who is the best, one half of the rounds says of the other); meets_best,
+                 meets_libc
   of the ring    size of messages; chunk, bytes that are copied at once; contestant (libc, plan, or the
                  algorithm that copies in, with the plan's on the way out), into and out_of, the
                  algorithms; class; hop_ns, from core to core; rounds; verified, messages checked; gb_s, 10^9 bytes; of_libc

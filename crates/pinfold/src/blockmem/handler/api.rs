@@ -248,8 +248,8 @@ pub(super) fn learnt(site: &mut Site, copy: impl FnOnce(&mut Site) -> Done) -> D
     done
 }
 
-/// What [`copy`], [`copy_pieces`](super::copy_pieces), [`zero`] and [`move_within`] did in this process, in all threads, and what was copied
-/// outside the locks of endpoints: by one-sided operations and out of views.
+/// What [`copy`], [`copy_pieces`](super::copy_pieces), [`zero`] and [`move_within`] did in this process, in
+/// all threads, and what was copied outside the locks of endpoints: by one-sided operations and out of views.
 /// [`Endpoint::copies`](crate::Endpoint::copies) has the latter for one endpoint, beside its messages.
 pub fn counts() -> Counts {
     let threads = threads().lock();

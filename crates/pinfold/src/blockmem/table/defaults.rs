@@ -6,7 +6,7 @@ use super::{Choice, Situation, Table, class_bytes};
 use crate::blockmem::{CacheState, Reader};
 
 /// From here on, memory that another core reads next is written past this one's cache, bytes. What is
-/// shorter a near core has sooner from there.
+/// shorter a near core has sooner from there, and most of what is little longer.
 const STREAMS_THERE_MIN: usize = 16 << 10;
 
 /// The size from which on copies that store into the cache are done by loops, bytes.
@@ -41,7 +41,15 @@ fn streams(situation: Situation, len: usize, last_cache_bytes: usize) -> bool {
         Reader::Me => false,
         // From a far core's cache, lines come several times as slowly as from memory, from a near
         // one's no faster. So it pays even to have them leave this cache first.
-        Reader::OtherCore | Reader::NearCore => len >= STREAMS_THERE_MIN,
+        Reader::OtherCore => len >= STREAMS_THERE_MIN,
+        Reader::NearCore => {
+            let from = match (situation.source, situation.destination) {
+                (_, CacheState::Clean) => STREAMS_THERE_MIN,
+                (CacheState::Uncached, CacheState::Uncached) => 8 * STREAMS_THERE_MIN,
+                _ => 2 * STREAMS_THERE_MIN,
+            };
+            len >= from
+        }
         // What is short pays only where there are lines that the far core has, too.
         Reader::FarCore => {
             let shared = matches!(
