@@ -90,7 +90,8 @@ fn every_state_of_a_size_is_measured_and_checked() {
             at("best_ns") <= at("libc_ns") && at("best_ns") <= at("best_temporal_ns"),
             "{cell}"
         );
-        assert!((at("of_libc") - at("libc_ns") / at("plan_ns")).abs() < 1e-9);
+        // Medians of what came out round by round.
+        assert!(["of_libc", "of_best"].iter().all(|of| at(of) > 0.0), "{cell}");
         assert_eq!(cell["meets_best"], at("of_best") >= 0.9);
         assert_eq!(cell["meets_libc"], at("of_libc") >= 0.95);
         assert_eq!(cell["class"].is_null(), cell["reader"] != "other-core", "{cell}");

@@ -36,8 +36,7 @@ Examples:
 
 The table lies in $XDG_CONFIG_HOME/pinfold, or ~/.config/pinfold, and holds for one processor, kernel and
 version; delete it to go back to the defaults. PINFOLD_COPY=NAME in the environment of a program has it
-copy everything from 3 KiB on by one algorithm, such as libc or avx2+streaming (from 2 KiB on where many
-copies of a kind are made).
+copy everything from 2 KiB on by one algorithm, such as libc or avx2+streaming.
 
 Fields of --json (a field that nothing is known about is null):
   format           1

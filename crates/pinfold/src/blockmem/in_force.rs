@@ -1,9 +1,9 @@
 //! The plan of this process.
 //!
 //! With the environment variable `PINFOLD_COPY` set to the name of an algorithm (`libc`,
-//! `avx2+streaming`), that one is used for everything of 3 KiB or more, and from 2 KiB on by what makes
-//! many copies of a kind. Without it, the table is
-//! used that was measured on this machine and kept; without that, rules that hold on most machines.
+//! `avx2+streaming`), that one is used for everything of 2 KiB or more (3 KiB by
+//! [`copy_as_planned`](super::copy_as_planned)). Without it, the table is used that was measured on this
+//! machine and kept; without that, rules that hold on most machines.
 
 use std::{
     env,

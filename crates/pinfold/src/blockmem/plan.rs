@@ -30,10 +30,16 @@ pub struct Block {
 }
 
 impl Block {
-    /// Whether it is too short for there to be a choice ([`choice_min`]).
+    /// Whether it is so short that the plan need not be asked, whatever it is.
     #[inline]
     pub(super) fn is_short(&self) -> bool {
-        self.len < choice_min(self.reader, self.source, self.destination)
+        self.len < self.choice_min().min(TRY_MIN)
+    }
+
+    /// See [`choice_min`].
+    #[inline]
+    fn choice_min(&self) -> usize {
+        choice_min(self.reader, self.source, self.destination)
     }
 
     /// What its being copied is like.
@@ -96,10 +102,11 @@ impl Plan {
     }
 
     /// The algorithm to copy `block` by: always one that the processor has. Below 3 KiB, or 768 B where
-    /// all has to leave the caches ([`choice_min`]), the C library's. A nanosecond or two.
+    /// all has to leave the caches ([`choice_min`]), or 2 KiB if somebody named one for everything, the C
+    /// library's. A nanosecond or two.
     #[inline]
     pub fn pick(&self, block: &Block) -> Algorithm {
-        if block.is_short() {
+        if self.is_short(block) {
             return Algorithm::LIBC;
         }
         self.table.best(block.copied(), block.len)
@@ -108,7 +115,7 @@ impl Plan {
     /// The algorithm to zero `block` by; otherwise as [`Plan::pick`].
     #[inline]
     pub fn pick_zero(&self, block: &Block) -> Algorithm {
-        if block.is_short() {
+        if self.is_short(block) {
             return Algorithm::LIBC;
         }
         self.table.best(block.zeroed(), block.len)
@@ -126,6 +133,16 @@ impl Plan {
         self.few(block, block.zeroed())
     }
 
+    /// Whether `block` is too short for there to be a choice.
+    #[inline]
+    fn is_short(&self, block: &Block) -> bool {
+        block.len
+            < match self.origin {
+                Origin::Variable(_) => TRY_MIN,
+                Origin::Tuned { .. } | Origin::Defaults => block.choice_min(),
+            }
+    }
+
     /// Where it comes from.
     pub fn origin(&self) -> &Origin {
         &self.origin
@@ -141,8 +158,8 @@ impl Plan {
         // Of those that are too short to choose among, the next larger ones tell.
         let class = class_of(block.len).max(situation.classes().start);
         let choice = self.table.choice(situation, class);
-        let first = if block.is_short() { libc } else { choice.best };
-        let all = match (block.is_short() && block.len < TRY_MIN, &self.origin) {
+        let first = if self.is_short(block) { libc } else { choice.best };
+        let all = match (block.is_short(), &self.origin) {
             (true, _) => [libc; 4],
             // Who names one wants no other.
             (_, Origin::Variable(_)) => [choice.best; 4],
