@@ -106,9 +106,12 @@ impl Plan {
     /// library's. A nanosecond or two.
     #[inline]
     pub fn pick(&self, block: &Block) -> Algorithm {
-        if self.is_short(block) {
-            return Algorithm::LIBC;
-        }
+        if self.is_short(block) { Algorithm::LIBC } else { self.pick_long(block) }
+    }
+
+    /// The same for one that is known to be no shorter than [`choice_min`].
+    #[inline]
+    pub(super) fn pick_long(&self, block: &Block) -> Algorithm {
         self.table.best(block.copied(), block.len)
     }
 

@@ -34,7 +34,7 @@ pub unsafe fn copy_as_planned(hints: Hints, from: *const u8, to: *mut u8, len: u
 /// As for [`copy_as_planned`].
 #[inline(never)]
 unsafe fn copy_long_as_planned(hints: Hints, from: *const u8, to: *mut u8, len: usize) {
-    let algorithm = plan().pick(&hints.block(from.addr(), to.addr(), len));
+    let algorithm = plan().pick_long(&hints.block(from.addr(), to.addr(), len));
     // SAFETY: as the caller promised.
     unsafe { block::copy(algorithm, from, to, len) };
 }

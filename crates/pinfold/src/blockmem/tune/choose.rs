@@ -1,5 +1,7 @@
 //! From what was measured to a table.
 
+use std::cmp::Ordering;
+
 use pinfold_sys::block::{Algorithm, Stores};
 use rustc_hash::FxHashMap;
 
@@ -36,6 +38,9 @@ const BAD: f64 = 3.0;
 /// counts.
 const CHOSEN: f64 = 1.06;
 
+/// What was seen in one case of so many at one distance, or less, counts for nothing.
+const RARE: usize = 20;
+
 /// What has not been tried is not taken, if anything has.
 const UNTRIED: f64 = 1e3;
 
@@ -66,7 +71,20 @@ impl Board {
                 board.put(survey.case(), apart, losses);
             }
         }
+        board.forget_rare();
         board
+    }
+
+    /// Leaves out a distance that was hardly ever seen: cores that moved in the middle of a round, and
+    /// back, look as if they had been there.
+    pub(super) fn forget_rare(&mut self) {
+        let Seen { near, far, .. } = self.seen();
+        let rare = match near.cmp(&far) {
+            Ordering::Less if near < far / RARE => Some(Class::Near),
+            Ordering::Greater if far < near / RARE => Some(Class::Far),
+            _ => return,
+        };
+        self.cases.retain(|(apart, _), _| *apart != rare);
     }
 
     pub(super) fn put(&mut self, case: &Case, apart: Option<Class>, losses: Losses) {

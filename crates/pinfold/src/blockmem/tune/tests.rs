@@ -357,6 +357,33 @@ fn both_distances_count() {
 }
 
 #[test]
+fn a_glimpse_of_another_distance_counts_for_nothing() {
+    let situation = copy(Reader::OtherCore, CacheState::Cached, CacheState::Clean);
+    let best_is = |best: Algorithm| {
+        survey::Losses::from_fn(|it| if it == best || it == Algorithm::LIBC { 1.0 } else { 9.0 })
+    };
+    let seen = |near: usize| {
+        let mut board = Board::new(64 << 20);
+        for class in 2..CLASSES {
+            for source in [CacheState::Cached, CacheState::Uncached] {
+                for destination in [CacheState::Clean, CacheState::Dirty, CacheState::Uncached] {
+                    let situation = Situation { source, destination, ..situation };
+                    put(&mut board, situation, class, Some(Class::Far), &best_is(name("rep")));
+                }
+            }
+        }
+        for class in 2..2 + near {
+            put(&mut board, situation, class, Some(Class::Near), &best_is(name("word")));
+        }
+        board.forget_rare();
+        board.seen()
+    };
+    // Of 90 at the other one.
+    assert_eq!(seen(0).far, 90);
+    assert_eq!([0, 1, 3, 4, 5].map(|near| seen(near).near), [0, 0, 0, 4, 5]);
+}
+
+#[test]
 fn cores_that_move_are_noticed() {
     let mut bench = made(|case: &Case, _| case.len() as f64);
     // They move every now and then.
