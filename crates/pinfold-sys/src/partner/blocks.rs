@@ -23,14 +23,39 @@ pub struct Blocks {
     pub count: usize,
 }
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
 impl Blocks {
+    /// `count` blocks of `len` bytes in `memory`, the first `offset` bytes behind the beginning of a page,
+    /// on other pages in each round.
+    ///
+    /// # Panics
+    /// They do not fit: a page, the offset, and `count` times the length and 192 bytes are enough.
+    pub fn within(
+        memory: &mut [u8],
+        offset: usize,
+        len: usize,
+        count: usize,
+        round: usize,
+    ) -> Blocks {
+        // Lines between two blocks, so that nothing is fetched ahead for the next one, and an odd number
+        // of them in all: they must not all want the same places in the cache.
+        let stride = ((len.div_ceil(LINE) + 2) | 1) * LINE;
+        let offset = memory.as_ptr().align_offset(PAGE) + offset;
+        let (span, rest) = (stride * (count - 1) + len, memory.len() - offset);
+        let offset = offset + Blocks::other_pages(round, span, rest);
+        assert!(offset + span <= memory.len(), "{count} blocks of {len} bytes");
+        Blocks { first: memory[offset..].as_mut_ptr(), len, stride, count }
+    }
+
     /// How many bytes of a memory of `size` to leave out before blocks that take `span` of it, in some
     /// round: other pages each time, as far as there are any. Which ones short blocks get can make a
     /// difference of a third, that of a whole process if they stay.
-    pub fn other_pages(round: usize, span: usize, size: usize) -> usize {
+    fn other_pages(round: usize, span: usize, size: usize) -> usize {
         let step = span.next_multiple_of(PAGE).max(PAGE);
         let places = (size / step).max(1);
         round % places * step

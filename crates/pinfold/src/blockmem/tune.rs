@@ -122,11 +122,10 @@ fn candidates(
     surveys: &[Survey],
     supported: impl Fn(Algorithm) -> bool,
 ) -> Vec<Algorithm> {
-    let is_plain = |it: &Case| it.situation.placement == Placement::Plain;
-    let plain = surveys.iter().find(|it| {
-        let situation = Situation { placement: Placement::Plain, ..case.situation };
-        !is_plain(case) && *it.case() == Case { situation, ..*case }
-    });
+    let situation = Situation { placement: Placement::Plain, ..case.situation };
+    // There is none yet of what lies plainly itself.
+    let plain = Case { situation, ..*case };
+    let plain = surveys.iter().find(|it| *it.case() == plain);
     match plain.filter(|_| case.len() >= LONG) {
         // What does well there, with what all are compared to, which is the simplest.
         Some(plain) => {

@@ -66,9 +66,6 @@ const TURN_BYTES: usize = 64 << 10;
 const PASSES_MAX: usize = 16;
 const PASSES_MAX_THERE: usize = 4;
 
-/// Bytes in a cache line.
-const LINE: usize = 64;
-
 /// What memory there is beside the longest block: to place blocks, and between short ones, bytes.
 const SLACK: usize = 64 << 10;
 
@@ -146,23 +143,14 @@ impl Bench {
         let count = (TOGETHER / len).clamp(1, BLOCKS_MAX);
         // The largest power of two of that.
         let count = 1 << count.ilog2();
-        // Two lines and more between two blocks, so that nothing is fetched ahead for the next one; an
-        // odd number of lines from one to the next, so that they do not all want the same places in the
-        // cache.
-        let stride = ((len.div_ceil(LINE) + 2) | 1) * LINE;
         // Far from another by any measure; at odd places of their lines; or just ahead.
         let [from, to] = match cell.placement {
             Place::Aligned => [0, 2048],
             Place::Misaligned => [5, 2048 + 24],
             Place::Aliased => [0, 64],
         };
-        [(&mut self.source, from), (&mut self.destination, to)].map(|(memory, offset)| {
-            let offset = memory.as_ptr().align_offset(4096) + offset;
-            let (span, rest) = (stride * (count - 1) + len, memory.len() - offset);
-            let offset = offset + Blocks::other_pages(self.round, span, rest);
-            assert!(offset + span <= memory.len(), "{cell}");
-            Blocks { first: memory[offset..].as_mut_ptr(), len, stride, count }
-        })
+        [(&mut self.source, from), (&mut self.destination, to)]
+            .map(|(memory, offset)| Blocks::within(memory, offset, len, count, self.round))
     }
 
     /// The turn of `who`: nanoseconds a block, the reading after it included, and how many copies were

@@ -29,9 +29,6 @@ const RUN_BYTES: usize = 64 << 10;
 /// But so many times at most.
 const PASSES_MAX: usize = 4;
 
-/// Bytes in a cache line.
-const LINE: usize = 64;
-
 /// What memory there is beside the longest block: for blocks to be placed, and gaps, bytes.
 const SLACK: usize = 4 * 4096;
 
@@ -90,16 +87,8 @@ impl RealBench {
             Placement::Misaligned => [5, 2048 + 24],
             Placement::Aliased => [0, 64],
         };
-        [(&mut self.source, from), (&mut self.destination, to)].map(|(memory, offset)| {
-            // Lines between two blocks, so that nothing is fetched ahead for the next one, and an odd
-            // number of them in all: they must not all want the same places in the cache.
-            let stride = ((len.div_ceil(LINE) + 2) | 1) * LINE;
-            let offset = memory.as_ptr().align_offset(4096) + offset;
-            let (span, rest) = (stride * (count - 1) + len, memory.len() - offset);
-            let offset = offset + Blocks::other_pages(self.round, span, rest);
-            assert!(offset + span <= memory.len(), "{case:?}");
-            Blocks { first: memory[offset..].as_mut_ptr(), len, stride, count }
-        })
+        [(&mut self.source, from), (&mut self.destination, to)]
+            .map(|(memory, offset)| Blocks::within(memory, offset, len, count, self.round))
     }
 
     /// Has the blocks leave all caches.
