@@ -6,7 +6,8 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Isa {
-    /// The C library's `memcpy` and `memset`, which choose for themselves.
+    /// The C library's `memcpy` and `memset`, which choose for themselves, but do not ask for lines that
+    /// are elsewhere.
     Libc,
     /// A loop over 8-byte words; the portable fallback.
     Word,
@@ -60,14 +61,21 @@ impl Algorithm {
     /// What the C library does.
     pub const LIBC: Algorithm = Algorithm(0);
 
+    /// The same, after all lines of the destination have been asked for: what is short does best so if
+    /// those are elsewhere.
+    pub const LIBC_FETCHED: Algorithm = {
+        let stores = Stores::Temporal as u8;
+        Algorithm(Prefetch::Destination as u8 * STORES.len() as u8 + stores)
+    };
+
     /// How many there could be: ids are below this.
     pub const COUNT: usize = ISAS.len() * PREFETCHES.len() * STORES.len();
 
-    /// The algorithm of these parts. `None`: there is no such one. The C library decides for itself,
-    /// and string instructions have no streaming form.
+    /// The algorithm of these parts. `None`: there is no such one. The C library decides for itself, and
+    /// string instructions have no streaming form.
     pub const fn new(isa: Isa, prefetch: Prefetch, stores: Stores) -> Option<Algorithm> {
         match (isa, prefetch, stores) {
-            (Isa::Libc, Prefetch::None, Stores::Temporal) => {}
+            (Isa::Libc, Prefetch::None | Prefetch::Destination, Stores::Temporal) => {}
             (Isa::Libc, ..) | (Isa::Rep, _, Stores::Streaming) => return None,
             _ => {}
         }
@@ -170,8 +178,9 @@ mod tests {
     #[test]
     fn names_and_numbers_are_unique() {
         let all: Vec<Algorithm> = Algorithm::all().collect();
-        // One of the C library's, three of `rep`, six of each other.
-        assert_eq!(all.len(), 1 + 3 + 4 * 6);
+        // Two of the C library's, three of `rep`, six of each other.
+        assert_eq!(all.len(), 2 + 3 + 4 * 6);
+        assert_eq!(Algorithm::LIBC_FETCHED.to_string(), "libc+destination");
         for algorithm in &all {
             assert_eq!(algorithm.to_string().parse(), Ok(*algorithm));
             assert_eq!(Algorithm::from_id(algorithm.id()), Some(*algorithm));

@@ -5,8 +5,9 @@ use super::{Algorithm, Isa, libc, word};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::{avx2, avx512, rep, sse2};
 
-/// Copies so many bytes from the first to the second.
-type Copy = unsafe fn(*const u8, *mut u8, usize);
+/// Copies so many bytes to the first from the second: as the C library's, which then is where it is gone to
+/// as it was called.
+type Copy = unsafe fn(*mut u8, *const u8, usize);
 
 /// Zeroes so many bytes.
 type Zero = unsafe fn(*mut u8, usize);
@@ -14,13 +15,13 @@ type Zero = unsafe fn(*mut u8, usize);
 /// The function that copies by `algorithm`.
 #[inline(always)]
 pub(super) fn copying(algorithm: Algorithm) -> Copy {
-    COPIES[usize::from(algorithm.id())]
+    PLACES[usize::from(algorithm.id())].0
 }
 
 /// The function that zeroes by `algorithm`.
 #[inline(always)]
 pub(super) fn zeroing(algorithm: Algorithm) -> Zero {
-    ZEROINGS[usize::from(algorithm.id())]
+    PLACES[usize::from(algorithm.id())].1
 }
 
 /// The algorithm of a number. Nobody has one of a number that there is none of.
@@ -35,7 +36,7 @@ const fn named(id: u8) -> Algorithm {
 ///
 /// # Safety
 /// As for [`copy`](super::copy), and the processor has what the algorithm takes.
-unsafe fn copy<const ID: u8>(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn copy<const ID: u8>(to: *mut u8, from: *const u8, len: usize) {
     let algorithm = const { named(ID) };
     let (prefetch, stores) = (algorithm.prefetch(), algorithm.stores());
     // SAFETY: as the caller promised.
@@ -50,7 +51,7 @@ unsafe fn copy<const ID: u8>(from: *const u8, to: *mut u8, len: usize) {
             Isa::Avx2 => avx2::copy(prefetch, stores, from, to, len),
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             Isa::Avx512 => avx512::copy(prefetch, stores, from, to, len),
-            _ => libc::copy(from, to, len),
+            _ => libc::copy(prefetch, from, to, len),
         }
     }
 }
@@ -74,19 +75,22 @@ unsafe fn zero<const ID: u8>(to: *mut u8, len: usize) {
             Isa::Avx2 => avx2::zero(prefetch, stores, to, len),
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             Isa::Avx512 => avx512::zero(prefetch, stores, to, len),
-            _ => libc::zero(to, len),
+            _ => libc::zero(prefetch, to, len),
         }
     }
 }
 
-/// `$function::<0>`, `$function::<1>` and so on, at the places of their numbers.
-macro_rules! each {
-    ($function:ident) => {
-        each!($function: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17
-            18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35)
-    };
-    ($function:ident: $($id:literal)+) => { [$($function::<$id>),+] };
-}
-
-static COPIES: [Copy; Algorithm::COUNT] = each!(copy);
-static ZEROINGS: [Zero; Algorithm::COUNT] = each!(zero);
+/// The functions of all numbers that a byte can have, so that none has to be looked at first.
+static PLACES: [(Copy, Zero); 256] = {
+    let mut places: [(Copy, Zero); 256] = [(copy::<0>, zero::<0>); 256];
+    macro_rules! put {
+        ($($id:literal)+) => {
+            $(places[$id] = (copy::<$id>, zero::<$id>);)+
+            // Each number that an algorithm can have.
+            const _: () = assert!([$($id),+].len() == Algorithm::COUNT);
+        };
+    }
+    put!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17
+        18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35);
+    places
+};

@@ -1,7 +1,9 @@
 //! What is brought into the cache before it is needed. Other processors than x86-64 see to that
 //! themselves.
 
-use super::{Prefetch, lines::LINE};
+use super::Prefetch;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::lines::LINE;
 
 /// Before `len` bytes are copied from `from` to `to`.
 ///
@@ -38,8 +40,7 @@ pub(super) unsafe fn zeroing(prefetch: Prefetch, to: *mut u8, len: usize) {
 #[inline(always)]
 unsafe fn to_read(from: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for at in (0..len).step_by(LINE) {
-        let from = from.wrapping_add(at);
+    for from in lines(from.addr(), len) {
         // SAFETY: every x86-64 processor has the instruction, and it changes nothing.
         unsafe {
             std::arch::asm!("prefetchnta [{from}]", from = in(reg) from,
@@ -47,7 +48,7 @@ unsafe fn to_read(from: *const u8, len: usize) {
         }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = (from, len, LINE);
+    let _ = (from, len);
 }
 
 /// Fetches to write.
@@ -57,8 +58,7 @@ unsafe fn to_read(from: *const u8, len: usize) {
 #[inline(always)]
 unsafe fn to_write(to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for at in (0..len).step_by(LINE) {
-        let to = to.wrapping_add(at);
+    for to in lines(to.addr(), len) {
         // SAFETY: the processor has the instruction; it faults nowhere and changes nothing.
         unsafe {
             std::arch::asm!("prefetchw [{to}]", to = in(reg) to,
@@ -66,5 +66,12 @@ unsafe fn to_write(to: *mut u8, len: usize) {
         }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = (to, len, LINE);
+    let _ = (to, len);
+}
+
+/// The first byte of `len` at `first`, and of each line after its own that has one of them.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+fn lines(first: usize, len: usize) -> impl Iterator<Item = usize> {
+    (first / LINE * LINE..first + len).step_by(LINE)
 }

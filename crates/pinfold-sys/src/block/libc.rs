@@ -1,13 +1,26 @@
 //! The C library's, which the compiler calls for these, or does better for a length it knows.
 
+use super::{Prefetch, fetch, lines};
+
 /// Copies `len` bytes.
 ///
 /// # Safety
-/// As for [`copy`](super::copy).
-#[inline]
-pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: as the caller promised.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+/// As for [`copy`](super::copy), and the processor has what `prefetch` asks for.
+#[inline(always)]
+pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut u8, len: usize) {
+    let mut left = len;
+    // SAFETY: as the caller promised; no block is longer than what is left.
+    unsafe {
+        // What is fetched must not have left the cache again before its turn.
+        while prefetch != Prefetch::None && left > lines::BLOCK {
+            fetch::copying(prefetch, from, to, lines::BLOCK);
+            std::ptr::copy_nonoverlapping(from, to, lines::BLOCK);
+            (from, to) = (from.add(lines::BLOCK), to.add(lines::BLOCK));
+            left -= lines::BLOCK;
+        }
+        fetch::copying(prefetch, from, to, left);
+        std::ptr::copy_nonoverlapping(from, to, left);
+    }
 }
 
 /// Copies `len` bytes that may overlap.
@@ -23,9 +36,19 @@ pub(super) unsafe fn copy_overlapping(from: *const u8, to: *mut u8, len: usize) 
 /// Zeroes `len` bytes.
 ///
 /// # Safety
-/// As for [`zero`](super::zero).
-#[inline]
-pub(super) unsafe fn zero(to: *mut u8, len: usize) {
-    // SAFETY: as the caller promised.
-    unsafe { std::ptr::write_bytes(to, 0, len) };
+/// As for [`zero`](super::zero), and the processor has what `prefetch` asks for.
+#[inline(always)]
+pub(super) unsafe fn zero(prefetch: Prefetch, mut to: *mut u8, len: usize) {
+    let mut left = len;
+    // SAFETY: as in `copy`.
+    unsafe {
+        while prefetch != Prefetch::None && left > lines::BLOCK {
+            fetch::zeroing(prefetch, to, lines::BLOCK);
+            std::ptr::write_bytes(to, 0, lines::BLOCK);
+            to = to.add(lines::BLOCK);
+            left -= lines::BLOCK;
+        }
+        fetch::zeroing(prefetch, to, left);
+        std::ptr::write_bytes(to, 0, left);
+    }
 }

@@ -10,7 +10,7 @@ pub(super) const LINE: usize = 64;
 /// stay in the first cache (Calhoun, section 4.1).
 pub(super) const BLOCK: usize = 8 << 10;
 
-/// Below that many bytes the C library is as good as anything.
+/// Below that many bytes the C library's is as good as any, after the same fetching.
 pub(super) const SHORT: usize = 256;
 
 // A block has at least one line, and what is not short has a line at either end.
@@ -54,7 +54,7 @@ pub(super) unsafe fn copy<L: Line>(
     // SAFETY: as the caller promised; the loops are for what is not short.
     unsafe {
         match stores {
-            _ if len < SHORT => libc::copy(from, to, len),
+            _ if len < SHORT => libc::copy(prefetch, from, to, len),
             Stores::Temporal => copy_long::<L, false>(prefetch, from, to, len),
             Stores::Streaming => copy_long::<L, true>(prefetch, from, to, len),
         }
@@ -70,7 +70,7 @@ pub(super) unsafe fn zero<L: Line>(prefetch: Prefetch, stores: Stores, to: *mut 
     // SAFETY: as the caller promised; the loops are for what is not short.
     unsafe {
         match stores {
-            _ if len < SHORT => libc::zero(to, len),
+            _ if len < SHORT => libc::zero(prefetch, to, len),
             Stores::Temporal => zero_long::<L, false>(prefetch, to, len),
             Stores::Streaming => zero_long::<L, true>(prefetch, to, len),
         }
@@ -102,7 +102,7 @@ unsafe fn copy_long<L: Line, const STREAMING: bool>(
         // Lines that overlap the first and the last whole one: two stores to one line cost nothing in
         // the cache. Streamed, such a line would have to come back from memory.
         if STREAMING {
-            libc::copy(from, to, head);
+            libc::copy(Prefetch::None, from, to, head);
         } else {
             L::copy::<0, false>(from, to);
         }
@@ -125,7 +125,7 @@ unsafe fn copy_long<L: Line, const STREAMING: bool>(
             left -= block;
         }
         if STREAMING {
-            libc::copy(from, to, left);
+            libc::copy(Prefetch::None, from, to, left);
         } else {
             L::copy::<0, false>(from.add(left).sub(LINE), to.add(left).sub(LINE));
         }
@@ -151,7 +151,7 @@ unsafe fn zero_long<L: Line, const STREAMING: bool>(
     // SAFETY: as in `copy_long`.
     unsafe {
         if STREAMING {
-            libc::zero(to, head);
+            libc::zero(Prefetch::None, to, head);
         } else {
             L::zero::<0, false>(to);
         }
@@ -174,7 +174,7 @@ unsafe fn zero_long<L: Line, const STREAMING: bool>(
             left -= block;
         }
         if STREAMING {
-            libc::zero(to, left);
+            libc::zero(Prefetch::None, to, left);
         } else {
             L::zero::<0, false>(to.add(left).sub(LINE));
         }

@@ -12,7 +12,7 @@ use super::{Prefetch, fetch, libc, lines};
 pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut u8, len: usize) {
     if len < lines::SHORT {
         // SAFETY: as the caller promised.
-        return unsafe { libc::copy(from, to, len) };
+        return unsafe { libc::copy(prefetch, from, to, len) };
     }
     let mut left = len;
     while left > 0 {
@@ -36,7 +36,7 @@ pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut 
 pub(super) unsafe fn zero(prefetch: Prefetch, mut to: *mut u8, len: usize) {
     if len < lines::SHORT {
         // SAFETY: as the caller promised.
-        return unsafe { libc::zero(to, len) };
+        return unsafe { libc::zero(prefetch, to, len) };
     }
     let mut left = len;
     while left > 0 {
