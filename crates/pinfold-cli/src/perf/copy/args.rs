@@ -102,8 +102,10 @@ cells where a side is uncached or another core reads, the plan should be 1.3 tim
 
 States: a cached source was written a moment ago by the core that copies. A cached destination is dirty
 (that core wrote it; if another core reads the copy, that one read it since) or clean (both have read
-it). The plan is told the state, and whether the other core was near or far a moment before. Uncached blocks were flushed from all caches; they are neither. Blocks of which two do not fit into
-the last cache are measured uncached and aligned only.
+it). Uncached blocks were flushed from all caches; they are neither. The plan is told the state, and
+whether the other core was near or far a moment before. The code that copies has just run, as that of a
+program which copies often. Blocks of which two do not fit into the last cache are measured uncached and
+aligned only.
 
 Fields of a line of --json:
   what           cell, ring, or totals (the last line of a grid)

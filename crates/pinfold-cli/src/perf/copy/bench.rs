@@ -175,13 +175,22 @@ impl Bench {
         let steady =
             !reads_there && cell.source == Source::Cached && cell.destination == Destination::Dirty;
         let (rounds, repeats) = if steady { (1, passes) } else { (passes, 1) };
+        let (copy_all, algorithm) = copying(who, cell.hints(apart));
         let (mut taken, mut verified) = (0, 0);
+        self.pairs.clear();
+        self.pairs.extend(from.each().map(<*mut u8>::cast_const).zip(to.each()));
         for _ in 0..rounds {
+            // Where blocks are is what a cell is about; where the code is that copies them is not. So it is
+            // near, as that of a program which copies often.
+            if from.len * from.count <= TURN_BYTES {
+                // SAFETY: the pairs lie in memory of this bench, in different parts.
+                unsafe { copy_all(algorithm, &self.pairs, cell.size) };
+            }
             self.prepare(cell, blocks);
             let here = timed(|| {
                 for _ in 0..repeats {
                     // SAFETY: the pairs lie in memory of this bench, in different parts.
-                    unsafe { copy_all(who, cell, apart, &self.pairs) };
+                    unsafe { copy_all(algorithm, &self.pairs, cell.size) };
                     if cell.reader == Next::Me {
                         // SAFETY: as above.
                         unsafe { to.read() };
@@ -202,8 +211,6 @@ impl Bench {
 
     /// Brings both sides to where `cell` wants them, with other contents than before.
     fn prepare(&mut self, cell: &Cell, [from, to]: [Blocks; 2]) {
-        self.pairs.clear();
-        self.pairs.extend(from.each().map(<*mut u8>::cast_const).zip(to.each()));
         match cell.destination {
             Destination::Uncached => Bench::flush(to),
             Destination::Dirty => {
@@ -266,72 +273,80 @@ impl Bench {
     }
 }
 
-/// Copies from the first of each pair to the second, as `who` would.
+/// Copies so many bytes from the first of each pair to the second; what makes use of one named algorithm, by
+/// that.
 ///
 /// # Safety
-/// The pairs are blocks of the cell's size, readable and writable, and none overlaps another.
-unsafe fn copy_all(
-    who: Contestant,
-    cell: &Cell,
-    apart: Option<Class>,
-    pairs: &[(*const u8, *mut u8)],
-) {
-    // Nothing is known before a call but what its caller knows: each is made by itself.
-    let each = pairs.iter().map(|&pair| black_box((pair, cell.size)));
-    let hints = cell.hints(apart);
-    // SAFETY: as the caller promised.
-    unsafe {
-        match who {
-            Contestant::Libc => {
-                each.for_each(|((from, to), len)| from.copy_to_nonoverlapping(to, len));
-            }
-            Contestant::Plan => {
-                planned(hints, each);
-            }
-            Contestant::Matrix(algorithm) => {
-                each.for_each(|((from, to), len)| block::copy(algorithm, from, to, len));
-            }
-        }
+/// The pairs are blocks of that length, readable and writable, and none overlaps another.
+type CopyAll = unsafe fn(Algorithm, &[(*const u8, *mut u8)], usize);
+
+/// What copies as `who` would. To find it is no part of a copy.
+fn copying(who: Contestant, hints: Hints) -> (CopyAll, Algorithm) {
+    match who {
+        Contestant::Libc => (by_libc, Algorithm::LIBC),
+        Contestant::Plan => (planned(hints), Algorithm::LIBC),
+        Contestant::Matrix(algorithm) => (by_algorithm, algorithm),
     }
 }
 
-/// Copies as the plan says. Who writes such a call knows what it is about when it is compiled, so that there
-/// is nothing left of the hints but the size from which on they count; here, all that there are.
-///
-/// # Safety
-/// As for [`copy_all`].
-unsafe fn planned(of: Hints, each: impl Iterator<Item = ((*const u8, *mut u8), usize)>) {
+/// Nothing is known before a call but what its caller knows: each is made by itself.
+fn each(
+    pairs: &[(*const u8, *mut u8)],
+    len: usize,
+) -> impl Iterator<Item = ((*const u8, *mut u8), usize)> {
+    pairs.iter().map(move |&pair| black_box((pair, len)))
+}
+
+/// As a [`CopyAll`].
+unsafe fn by_libc(_: Algorithm, pairs: &[(*const u8, *mut u8)], len: usize) {
+    // SAFETY: as the caller promised.
+    each(pairs, len).for_each(|((from, to), len)| unsafe { from.copy_to_nonoverlapping(to, len) });
+}
+
+/// As a [`CopyAll`].
+unsafe fn by_algorithm(algorithm: Algorithm, pairs: &[(*const u8, *mut u8)], len: usize) {
+    // SAFETY: as the caller promised.
+    each(pairs, len).for_each(|((from, to), len)| unsafe { block::copy(algorithm, from, to, len) });
+}
+
+/// What copies as the plan says. Who writes such a call knows what it is about when it is compiled, so that
+/// there is nothing left of the hints but the size from which on they count; here, all that there are.
+fn planned(of: Hints) -> CopyAll {
     use CacheState::{Cached, Clean, Dirty, Uncached};
-    macro_rules! copy {
+    macro_rules! copying {
         ($reader:ident, $source:ident, $destination:ident) => {{
-            let reader = Reader::$reader;
-            let (source, destination) = ($source, $destination);
-            let hints = Hints { reader, source, destination, hears_reader: false };
-            // SAFETY: as the caller promised.
-            each.for_each(|((from, to), len)| unsafe {
-                blockmem::copy_as_planned(hints, from, to, len);
-            });
+            /// As a [`CopyAll`].
+            unsafe fn copy(_: Algorithm, pairs: &[(*const u8, *mut u8)], len: usize) {
+                let reader = Reader::$reader;
+                let (source, destination) = ($source, $destination);
+                let hints = Hints { reader, source, destination, hears_reader: false };
+                // SAFETY: as the caller promised.
+                each(pairs, len).for_each(|((from, to), len)| unsafe {
+                    blockmem::copy_as_planned(hints, from, to, len);
+                });
+            }
+            copy
         }};
         ($reader:ident, $source:ident) => {
             match of.destination {
-                Dirty => copy!($reader, $source, Dirty),
-                Clean => copy!($reader, $source, Clean),
-                _ => copy!($reader, $source, Uncached),
+                Dirty => copying!($reader, $source, Dirty),
+                Clean => copying!($reader, $source, Clean),
+                _ => copying!($reader, $source, Uncached),
             }
         };
         ($reader:ident) => {
             match of.source {
-                Cached => copy!($reader, Cached),
-                _ => copy!($reader, Uncached),
+                Cached => copying!($reader, Cached),
+                _ => copying!($reader, Uncached),
             }
         };
     }
     match of.reader {
-        Reader::Me => copy!(Me),
-        Reader::OtherCore => copy!(OtherCore),
-        Reader::NearCore => copy!(NearCore),
-        Reader::FarCore => copy!(FarCore),
-        Reader::Device | Reader::Nobody => copy!(Nobody),
+        Reader::Me => copying!(Me),
+        Reader::OtherCore => copying!(OtherCore),
+        Reader::NearCore => copying!(NearCore),
+        Reader::FarCore => copying!(FarCore),
+        Reader::Device | Reader::Nobody => copying!(Nobody),
     }
 }
 

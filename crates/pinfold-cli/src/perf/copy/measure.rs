@@ -80,7 +80,9 @@ pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<M
         // The first of all brings in pages, and counts for nobody.
         runner.bench.turn(cell, None, Contestant::Libc)?;
         let everybody: Vec<usize> = (0..runner.contestants.len()).collect();
-        it.first = runner.rounds(&mut it, &everybody, pace, share.mul_f64(FIRST_OF_ALL))?;
+        let rounds_min = if cell.size >= LONG { 1 } else { pace.rounds_min };
+        let of_all = Pace { rounds_min, ..pace };
+        it.first = runner.rounds(&mut it, &everybody, of_all, share.mul_f64(FIRST_OF_ALL))?;
         let left = share.mul_f64(1.0 - FIRST_OF_ALL);
         it.rounds = runner.final_rounds(&mut it, pace, left)?;
         short += usize::from(it.rounds.len() < pace.rounds);
@@ -117,8 +119,11 @@ pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<M
 
 /// How much of the time a cell is due: long blocks take longer, but need fewer rounds.
 fn weight(cell: &Cell) -> f64 {
-    1.0 + (cell.size as f64 / 65536.0).powf(0.9)
+    20.0 + (cell.size as f64 / 65536.0).powf(0.9)
 }
+
+/// From here on a round of all is as good as several, which would take most of the time, bytes.
+const LONG: usize = 4 << 20;
 
 impl Runner<'_> {
     /// Rounds of those who are in the final, for about `share`.
