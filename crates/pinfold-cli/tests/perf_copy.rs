@@ -96,7 +96,10 @@ fn every_state_of_a_size_is_measured_and_checked() {
         assert_eq!(cell["meets_libc"], at("of_libc") >= 0.95);
         assert_eq!(cell["class"].is_null(), cell["reader"] != "other-core", "{cell}");
         if cell["size"] == 100 {
-            assert_eq!(cell["plan"], "libc", "{cell}");
+            // Whatever has to come from elsewhere to be written may be fetched first.
+            let away = cell["reader"] == "other-core" || cell["destination"] == "uncached";
+            let plan = cell["plan"].as_str().unwrap();
+            assert!(plan == "libc" || (away && plan == "libc+destination"), "{cell}");
         }
         let state = ["size", "source", "destination", "reader", "placement"];
         states.push(state.map(|field| cell[field].to_string()).join(" "));

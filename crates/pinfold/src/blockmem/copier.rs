@@ -5,9 +5,12 @@
 
 use std::sync::Arc;
 
-use super::{Algorithm, Done, Handler, Hints, InForce, Reader, Site, Tally, plan::TRY_MIN};
+use super::{
+    Algorithm, Done, Handler, Hints, InForce, Reader, Site, Tally, plan::TRY_MIN,
+    planned::copy_short, table::Copies,
+};
 
-/// Shorter copies go in line: to choose would take a good part of what they take.
+/// Shorter copies go in line, by the C library: to choose would take a good part of what they take.
 pub(crate) const BULK: usize = TRY_MIN;
 
 /// Where copies of one kind are made.
@@ -15,13 +18,16 @@ pub(crate) struct Copier {
     handler: Handler<InForce>,
     site: Site,
     hints: Hints,
+    kind: Copies,
 }
 
 impl Copier {
     /// One whose copies `reader` reads next; they count in `tally`.
     pub(crate) fn new(reader: Reader, tally: &Arc<Tally>) -> Copier {
         let handler = Handler::counting(InForce, Arc::clone(tally));
-        Copier { handler, site: Site::new(), hints: Hints { reader, ..Hints::default() } }
+        let hints = Hints { reader, ..Hints::default() };
+        let kind = Copies::of(reader, hints.source, hints.destination);
+        Copier { handler, site: Site::new(), hints, kind }
     }
 
     /// The same, but it hears what the reader needed, by [`Copier::learn`].
@@ -56,7 +62,7 @@ impl Copier {
     ) -> Option<Done> {
         if len < BULK {
             // SAFETY: as the caller promised.
-            unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+            unsafe { self.copy_short(from, to, len) };
             return None;
         }
         // SAFETY: as the caller promised.
@@ -72,10 +78,26 @@ impl Copier {
     pub(crate) unsafe fn copy_untimed(&mut self, from: *const u8, to: *mut u8, len: usize) {
         if len < BULK {
             // SAFETY: as the caller promised.
-            return unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+            return unsafe { self.copy_short(from, to, len) };
         }
         // SAFETY: as the caller promised.
         unsafe { self.handler.copy_untimed(&self.site, self.hints, from, to, len) };
+    }
+
+    /// Copies fewer than [`BULK`] bytes.
+    ///
+    /// # Safety
+    /// As for [`Copier::copy`].
+    #[inline]
+    unsafe fn copy_short(&self, from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: as the caller promised.
+        unsafe {
+            if self.hints.reader.is_other_core() {
+                copy_short(self.kind, from, to, len);
+            } else {
+                std::ptr::copy_nonoverlapping(from, to, len);
+            }
+        }
     }
 
     /// What copies of `len` bytes use at present.

@@ -1,8 +1,8 @@
 //! The plan of this process.
 //!
 //! With the environment variable `PINFOLD_COPY` set to the name of an algorithm (`libc`,
-//! `avx2+streaming`), that one is used for everything of 2 KiB or more (3 KiB by
-//! [`copy_as_planned`](super::copy_as_planned)). Without it, the table is used that was measured on this
+//! `avx2+streaming`), that one is used for everything of 2 KiB or more (by
+//! [`copy_as_planned`](super::copy_as_planned) wherever that has a choice). Without it, the table is used that was measured on this
 //! machine and kept; without that, rules that hold on most machines.
 
 use std::{
@@ -52,8 +52,8 @@ impl fmt::Display for TooLate {
 
 impl std::error::Error for TooLate {}
 
-/// The plan of this process. The first call reads a file, which takes some 100 µs; later ones cost a
-/// load.
+/// The plan of this process, which names nothing that the processor lacks. The first call reads a file,
+/// which takes some 100 µs; later ones cost a load.
 pub fn plan() -> &'static Plan {
     PLAN.get_or_init(|| {
         let machine = Machine::this();
@@ -61,6 +61,12 @@ pub fn plan() -> &'static Plan {
         let wish = env::var_os("PINFOLD_COPY");
         decide(wish, file.as_deref(), &machine, Algorithm::is_supported)
     })
+}
+
+/// The same if there has been a first call.
+#[inline(always)]
+pub(super) fn plan_if_any() -> Option<&'static Plan> {
+    PLAN.get()
 }
 
 /// What the plan of this process says of a block that is to be copied ([`Plan::pick`]). Where there is no

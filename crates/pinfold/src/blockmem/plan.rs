@@ -9,7 +9,7 @@ use pinfold_sys::block::Algorithm;
 
 use super::{
     CacheState, Reader,
-    table::{Operation, Placement, Situation, Table, choice_min, class_of},
+    table::{Copies, Operation, Placement, Situation, Table, choice_min, class_of},
 };
 
 /// A block to be copied or zeroed, and what is known about it.
@@ -39,7 +39,7 @@ impl Block {
     /// See [`choice_min`].
     #[inline]
     fn choice_min(&self) -> usize {
-        choice_min(self.reader, self.source, self.destination)
+        choice_min(self.reader, self.destination)
     }
 
     /// What its being copied is like.
@@ -101,18 +101,25 @@ impl Plan {
         Plan { table: table.fitted(supported), origin }
     }
 
-    /// The algorithm to copy `block` by: always one that the processor has. Below 3 KiB, or 768 B where
-    /// all has to leave the caches ([`choice_min`]), or 2 KiB if somebody named one for everything, the C
+    /// The algorithm to copy `block` by: always one that the processor has. Below 3 KiB, or 64 B where lines
+    /// have to come from elsewhere ([`choice_min`]), or 2 KiB if somebody named one for everything, the C
     /// library's. A nanosecond or two.
     #[inline]
     pub fn pick(&self, block: &Block) -> Algorithm {
-        if self.is_short(block) { Algorithm::LIBC } else { self.pick_long(block) }
+        if self.is_short(block) {
+            Algorithm::LIBC
+        } else {
+            self.table.best(block.copied(), block.len)
+        }
     }
 
-    /// The same for one that is known to be no shorter than [`choice_min`].
-    #[inline]
-    pub(super) fn pick_long(&self, block: &Block) -> Algorithm {
-        self.table.best(block.copied(), block.len)
+    /// From which size on short `copies` have their destination fetched ([`Table::fetches_from`]). `None`: not
+    /// any, as where somebody named an algorithm for everything.
+    pub(super) fn fetches_from(&self, copies: Copies) -> Option<usize> {
+        match self.origin {
+            Origin::Variable(_) => None,
+            Origin::Tuned { .. } | Origin::Defaults => self.table.fetches_from(copies),
+        }
     }
 
     /// The algorithm to zero `block` by; otherwise as [`Plan::pick`].

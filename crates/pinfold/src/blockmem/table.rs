@@ -74,38 +74,37 @@ impl Placement {
     }
 }
 
-/// The size from which on there is a choice, bytes. Below, a copy within the caches is over so soon that
-/// hardly anything beats the C library by more than the choice costs, which is a nanosecond or two.
+/// The size from which on there is a choice, bytes. Below, a copy within this core's caches is over so soon
+/// that hardly anything beats the C library by more than the choice costs, which is a nanosecond or two.
 pub const CHOICE_MIN: usize = 3 << 10;
 
-/// The size from which on there is one where nothing stays within this core's caches, bytes: that takes
-/// several times as long.
-pub const CHOICE_MIN_AWAY: usize = 3 << 8;
+/// The size from which on there is one where lines have to come from elsewhere to be written, bytes: that
+/// takes ten times as long as the choice, for the first line already.
+pub const CHOICE_MIN_AWAY: usize = LINE;
 
-/// From which of the two on there is a choice for a block that `reader` reads, which is copied from and to
-/// such places.
+/// From which of the two on there is a choice for a block that `reader` reads, which is copied to such a
+/// place: what another core read last, or no cache has, is written to only once it is here.
 #[inline(always)]
-pub const fn choice_min(reader: Reader, source: CacheState, destination: CacheState) -> usize {
-    let uncached = matches!((source, destination), (CacheState::Uncached, CacheState::Uncached));
-    let away = match reader {
-        Reader::FarCore => true,
-        Reader::Device | Reader::Nobody => uncached,
-        Reader::Me | Reader::OtherCore | Reader::NearCore => false,
-    };
+pub const fn choice_min(reader: Reader, destination: CacheState) -> usize {
+    let away = reader.is_other_core() || matches!(destination, CacheState::Uncached);
     if away { CHOICE_MIN_AWAY } else { CHOICE_MIN }
 }
 
-/// The size that the first class is named after, bytes: the one that [`CHOICE_MIN_AWAY`] is nearest to.
-const CLASS_MIN: usize = 1 << 10;
+/// The size that the first class is named after, bytes.
+const CLASS_MIN: usize = CHOICE_MIN_AWAY;
 
-/// How many classes of sizes there are: the powers of two from 1 KiB to 64 MiB.
-pub const CLASSES: usize = 17;
+/// Copies of less are so short, bytes, that the C library makes all of them: the only choice is whether the
+/// destination is fetched before. It is where the class of 2 KiB begins.
+pub const SHORT_BELOW: usize = (4usize << 10).div_ceil(3);
+
+/// How many classes of sizes there are: the powers of two from 64 B to 64 MiB.
+pub const CLASSES: usize = 21;
 
 /// The class of a size: of the power of two that it is nearest to.
 #[inline]
 pub fn class_of(len: usize) -> usize {
-    let nearest = len.saturating_add(len / 2).max(CLASS_MIN).ilog2() - CLASS_MIN.ilog2();
-    (nearest as usize).min(CLASSES - 1)
+    let len = len.clamp(CLASS_MIN, class_bytes(CLASSES - 1));
+    ((len + len / 2).ilog2() - CLASS_MIN.ilog2()) as usize
 }
 
 /// The size that a class is named after, bytes.
@@ -130,9 +129,10 @@ pub struct Situation {
 
 const STATES: usize = CacheState::ALL.len();
 const SOURCES: usize = CacheState::OF_SOURCES.len();
-const COPY_SITUATIONS: usize = Reader::ALL.len() * STATES * SOURCES * Placement::ALL.len();
+const COPY_SITUATIONS: usize = COPIES * Placement::ALL.len();
 const SITUATIONS: usize = COPY_SITUATIONS + Reader::ALL.len() * STATES * 2;
-const CELLS: usize = SITUATIONS * CLASSES;
+/// A power of two, so that there is a cell for whatever number fits into its bits.
+const CELLS: usize = (SITUATIONS * CLASSES).next_power_of_two();
 
 impl Situation {
     /// All of them, each once.
@@ -167,25 +167,54 @@ impl Situation {
 
     /// The classes of sizes in which there is a choice.
     pub fn classes(self) -> Range<usize> {
-        class_of(choice_min(self.reader, self.source, self.destination))..CLASSES
+        class_of(choice_min(self.reader, self.destination))..CLASSES
     }
 
     #[inline]
     fn index(self) -> usize {
-        let side = self.reader as usize * STATES + self.destination as usize;
         match self.operation {
             Operation::Copy => {
-                let source = match self.source {
-                    CacheState::Unknown => 0,
-                    CacheState::Cached | CacheState::Dirty | CacheState::Clean => 1,
-                    CacheState::Uncached => 2,
-                };
-                (side * SOURCES + source) * Placement::ALL.len() + self.placement as usize
+                Copies::of(self.reader, self.source, self.destination).lying(self.placement)
             }
             Operation::Zero => {
+                let side = self.reader as usize * STATES + self.destination as usize;
                 COPY_SITUATIONS + side * 2 + usize::from(self.placement != Placement::Plain)
             }
         }
+    }
+}
+
+/// The copies that differ in nothing but how the blocks lie, and the size: all that is known where the call
+/// is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copies(usize);
+
+/// How many such there are.
+pub(super) const COPIES: usize = Reader::ALL.len() * STATES * SOURCES;
+
+impl Copies {
+    /// Those that `reader` reads, out of such a place into such a one.
+    #[inline(always)]
+    pub(super) const fn of(reader: Reader, source: CacheState, destination: CacheState) -> Copies {
+        let source = match source {
+            CacheState::Unknown => 0,
+            CacheState::Cached | CacheState::Dirty | CacheState::Clean => 1,
+            CacheState::Uncached => 2,
+        };
+        let side = reader as usize * STATES + destination as usize;
+        Copies(side * SOURCES + source)
+    }
+
+    /// A number for tables, below [`COPIES`].
+    #[inline(always)]
+    pub(super) const fn number(self) -> usize {
+        self.0
+    }
+
+    /// The number of the situation of those that lie so.
+    #[inline(always)]
+    const fn lying(self, placement: Placement) -> usize {
+        self.0 * Placement::ALL.len() + placement as usize
     }
 }
 
@@ -214,7 +243,7 @@ impl Choice {
     }
 }
 
-/// An algorithm for every situation and size. 17 KB, of which a look touches one byte.
+/// An algorithm for every situation and size. 24 KB, of which a look touches one byte.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Table {
     best: [Algorithm; CELLS],
@@ -255,6 +284,21 @@ impl Table {
     #[inline]
     pub fn best(&self, situation: Situation, len: usize) -> Algorithm {
         self.best[Table::cell(situation, class_of(len))]
+    }
+
+    /// The same for one of `copies`, whose blocks lie so.
+    #[inline]
+    pub(super) fn best_of(&self, copies: Copies, placement: Placement, len: usize) -> Algorithm {
+        self.best[(copies.lying(placement) * CLASSES + class_of(len)) % CELLS]
+    }
+
+    /// From which size on, of those below [`SHORT_BELOW`], the C library's does better for `copies` once the
+    /// destination has been fetched. `None`: not for any.
+    pub(super) fn fetches_from(&self, copies: Copies) -> Option<usize> {
+        let best = |class| self.best[copies.lying(Placement::Plain) * CLASSES + class];
+        let short = 0..class_of(SHORT_BELOW);
+        let fetched = short.rev().take_while(|&class| best(class) == Algorithm::LIBC_FETCHED);
+        fetched.last().map(class_bytes)
     }
 
     /// All that is known about a class of sizes; of the last one, if there are not so many.

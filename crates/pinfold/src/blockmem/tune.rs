@@ -19,13 +19,13 @@ use std::{thread, time::Duration};
 use pinfold_sys::{affinity, block::Algorithm};
 
 use self::{
-    case::{Case, LONG, cases},
+    case::{Case, cases},
     choose::Board,
     survey::Survey,
 };
 use super::{
     Machine,
-    table::{Placement, Situation, Table, class_bytes},
+    table::{Table, class_bytes},
     tuned::Tuned,
 };
 use crate::kept;
@@ -122,14 +122,10 @@ fn candidates(
     surveys: &[Survey],
     supported: impl Fn(Algorithm) -> bool,
 ) -> Vec<Algorithm> {
-    let situation = Situation { placement: Placement::Plain, ..case.situation };
-    // There is none yet of what lies plainly itself.
-    let plain = Case { situation, ..*case };
-    let plain = surveys.iter().find(|it| *it.case() == plain);
-    match plain.filter(|_| case.len() >= LONG) {
+    match case.alike().and_then(|alike| surveys.iter().find(|it| *it.case() == alike)) {
         // What does well there, with what all are compared to, which is the simplest.
-        Some(plain) => {
-            let mut few: Vec<Algorithm> = plain.finalists().collect();
+        Some(alike) => {
+            let mut few: Vec<Algorithm> = alike.finalists().collect();
             few.sort();
             few
         }

@@ -63,7 +63,7 @@ proptest! {
             prop_assert_eq!(few[0], pick);
             prop_assert!(few.contains(&Algorithm::LIBC));
             prop_assert_eq!(few.iter().collect::<HashSet<_>>().len(), few.len());
-            if block.len < 2048 && block.len < choice_min(block.reader, block.source, block.destination) {
+            if block.len < 2048 && block.len < choice_min(block.reader, block.destination) {
                 prop_assert_eq!(few, [Algorithm::LIBC]);
             }
         }
@@ -94,12 +94,50 @@ fn the_few_are_of_both_kinds() {
     assert_eq!(names(&block), ["avx2+streaming", "avx2", "libc"]);
     assert_eq!(names(&Block { reader: Reader::Me, ..block }), ["avx2", "avx2+streaming", "libc"]);
     assert_eq!(names(&Block { len: 3072, ..block }), ["avx2", "avx2+streaming", "libc"]);
+    assert_eq!(
+        names(&Block { len: 2048, ..block }),
+        ["libc+destination", "avx2+streaming", "libc"]
+    );
+    assert_eq!(plan.pick(&Block { len: 64, ..block }), Algorithm::LIBC_FETCHED);
+    assert_eq!(names(&Block { len: 63, ..block }), ["libc"]);
     // Where nothing is learnt the C library's is the best guess; where something is, others are tried.
-    let short = Block { len: 3071, ..block };
-    assert_eq!(plan.pick(&short), Algorithm::LIBC);
-    assert_eq!(names(&short), ["libc", "avx2", "avx2+streaming"]);
-    assert_eq!(names(&Block { len: 2048, ..block }), ["libc", "avx2", "avx2+streaming"]);
-    assert_eq!(names(&Block { len: 2047, ..block }), ["libc"]);
+    let mine = Block { reader: Reader::Me, len: 3071, ..block };
+    assert_eq!(plan.pick(&mine), Algorithm::LIBC);
+    assert_eq!(names(&mine), ["libc", "avx2", "avx2+streaming"]);
+    assert_eq!(names(&Block { len: 2048, ..mine }), ["libc", "avx2", "avx2+streaming"]);
+    assert_eq!(names(&Block { len: 2047, ..mine }), ["libc"]);
+}
+
+#[test]
+fn short_copies_are_fetched_for_where_that_is_better() {
+    let fetched = Algorithm::LIBC_FETCHED;
+    let table = Table::from_fn(|situation, class| {
+        let from = match situation.reader {
+            Reader::OtherCore => 256,
+            Reader::NearCore => 1024,
+            Reader::FarCore => 2048,
+            _ => 64,
+        };
+        let fetches = class >= class_of(from);
+        let libc = if fetches { fetched } else { Algorithm::LIBC };
+        crate::blockmem::table::Choice::new(libc, libc, false)
+    });
+    let table = table.unwrap();
+    let plan = |origin| Plan::new(table.clone(), origin, |_| true);
+    let from = |plan: &Plan, reader, destination| {
+        plan.fetches_from(Copies::of(reader, CacheState::Unknown, destination))
+    };
+    use CacheState::{Cached, Uncached};
+    let defaults = plan(Origin::Defaults);
+    assert_eq!(from(&defaults, Reader::OtherCore, Cached), Some(256));
+    assert_eq!(from(&defaults, Reader::NearCore, Cached), Some(1024));
+    assert_eq!(from(&defaults, Reader::FarCore, Cached), None);
+    assert_eq!(from(&defaults, Reader::Me, Uncached), Some(64));
+    // There is no choice.
+    assert_eq!(from(&defaults, Reader::Me, Cached), None);
+    assert_eq!(from(&plan(Origin::Variable(fetched)), Reader::Me, Uncached), None);
+    let without = Plan::new(table.clone(), Origin::Defaults, |it| it != fetched);
+    assert_eq!(from(&without, Reader::Me, Uncached), None);
 }
 
 #[test]

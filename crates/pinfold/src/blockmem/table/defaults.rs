@@ -9,8 +9,14 @@ use crate::blockmem::{CacheState, Reader};
 /// shorter a near core has sooner from there, and most of what is little longer.
 const STREAMS_THERE_MIN: usize = 16 << 10;
 
-/// The size from which on copies that store into the cache are done by loops, bytes.
+/// The size from which on copies that store into the cache are done by loops that fetch nothing, bytes.
 const LOOPS_MIN: usize = 4 << 10;
+
+/// The size from which on memory that no cache has and nobody reads is written past the caches, bytes.
+const STREAMS_AWAY_MIN: usize = 2 << 10;
+
+/// And what a far core has, too.
+const STREAMS_SHARED_MIN: usize = 2 << 10;
 
 impl Table {
     /// The table for a processor that has these algorithms, and whose last cache holds so many bytes.
@@ -21,11 +27,15 @@ impl Table {
         };
         // Wider registers than AVX2's slow some processors down.
         let loops = first(&[Isa::Avx2, Isa::Rep], Stores::Temporal).unwrap_or(Algorithm::LIBC);
+        // There is a choice for those whose destination is not here. By itself, a processor asks for such
+        // lines when stores come to them, one after the other.
+        let short = Some(Algorithm::LIBC_FETCHED).filter(|it| supported(*it));
+        let short = short.unwrap_or(Algorithm::LIBC);
         let streaming = first(&[Isa::Avx2, Isa::Sse2, Isa::Avx512, Isa::Word], Stores::Streaming);
-        let choose = |situation, class| {
+        let choose = |situation: Situation, class| {
             let len = class_bytes(class);
             let streams = streams(situation, len, last_cache_bytes);
-            let temporal = if len < LOOPS_MIN { Algorithm::LIBC } else { loops };
+            let temporal = if len < LOOPS_MIN { short } else { loops };
             Choice::new(temporal, streaming.unwrap_or(temporal), streams)
         };
         // Nothing but a streaming algorithm is ever found for streaming.
@@ -56,11 +66,12 @@ fn streams(situation: Situation, len: usize, last_cache_bytes: usize) -> bool {
                 (situation.source, situation.destination),
                 (_, CacheState::Clean) | (CacheState::Uncached, CacheState::Dirty)
             );
-            len >= LOOPS_MIN || shared
+            len >= LOOPS_MIN || (shared && len >= STREAMS_SHARED_MIN)
         }
         // A line in the cache would first have to leave it (Calhoun, section 4.2).
         Reader::Device | Reader::Nobody => {
-            matches!(situation.destination, CacheState::Unknown | CacheState::Uncached)
+            let away = matches!(situation.destination, CacheState::Unknown | CacheState::Uncached);
+            away && len >= STREAMS_AWAY_MIN
         }
     };
     overflows || elsewhere

@@ -16,7 +16,8 @@ fn sizes_go_to_the_nearest_class() {
         }
     }
     assert_eq!(class_bytes(CLASSES - 1), 64 << 20);
-    for len in [0, 1, 255, CHOICE_MIN_AWAY, 1024] {
+    assert_eq!([SHORT_BELOW - 1, SHORT_BELOW].map(class_of), [class_of(1024), class_of(2048)]);
+    for len in [0, 1, 63, CHOICE_MIN_AWAY, 85] {
         assert_eq!(class_of(len), 0);
     }
     for len in [65 << 20, 1 << 40, usize::MAX] {
@@ -139,14 +140,18 @@ fn defaults_hold_what_they_promise() {
         assert_eq!(best(Reader::NearCore, destination, 16 << 10), near);
         assert_eq!(best(Reader::NearCore, destination, 32 << 10), "avx2+streaming");
         assert_eq!(best(Reader::FarCore, destination, 4 << 10), "avx2+streaming");
-        assert_eq!(best(Reader::Me, destination, 2 << 10), "libc");
+        let away = destination == CacheState::Uncached;
+        let short = if away { "libc+destination" } else { "libc" };
+        assert_eq!(best(Reader::Me, destination, 2 << 10), short);
     }
     for reader in [Reader::Device, Reader::Nobody] {
         assert_eq!(best(reader, CacheState::Cached, 8 << 20), "avx2");
         for destination in [CacheState::Unknown, CacheState::Uncached] {
             assert_eq!(best(reader, destination, 4 << 10), "avx2+streaming");
         }
-        assert_eq!(best(reader, CacheState::Uncached, 1 << 10), "libc");
+        assert_eq!(best(reader, CacheState::Uncached, 2 << 10), "avx2+streaming");
+        assert_eq!(best(reader, CacheState::Uncached, 1 << 10), "libc+destination");
+        assert_eq!(best(reader, CacheState::Unknown, 1 << 10), "libc");
         let uncached = Situation {
             operation: Operation::Copy,
             reader,
@@ -154,10 +159,16 @@ fn defaults_hold_what_they_promise() {
             destination: CacheState::Uncached,
             placement: Placement::Plain,
         };
-        assert_eq!(table.best(uncached, 1 << 10), name("avx2+streaming"));
+        assert_eq!(table.best(uncached, 64), Algorithm::LIBC_FETCHED);
     }
-    assert_eq!(best(Reader::FarCore, CacheState::Clean, 1 << 10), "avx2+streaming");
-    assert_eq!(best(Reader::FarCore, CacheState::Dirty, 1 << 10), "libc");
+    assert_eq!(best(Reader::FarCore, CacheState::Clean, 2 << 10), "avx2+streaming");
+    assert_eq!(best(Reader::FarCore, CacheState::Dirty, 2 << 10), "libc+destination");
+    for reader in [Reader::OtherCore, Reader::NearCore, Reader::FarCore] {
+        for destination in CacheState::ALL {
+            assert_eq!(best(reader, destination, 64), "libc+destination");
+            assert_eq!(best(reader, destination, 1 << 10), "libc+destination");
+        }
+    }
     // An older processor, and none of x86.
     let old = Table::defaults(32 << 20, |it| it.isa() == Isa::Sse2 || it == Algorithm::LIBC);
     let far = Situation {
@@ -169,6 +180,7 @@ fn defaults_hold_what_they_promise() {
     };
     assert_eq!(old.best(far, 1 << 20), name("sse2+streaming"));
     assert_eq!(old.best(far, 4096), Algorithm::LIBC);
+    assert_eq!(old.best(far, 1024), Algorithm::LIBC);
     let none = Table::defaults(32 << 20, |it| it == Algorithm::LIBC);
     assert!(none == Table::uniform(Algorithm::LIBC));
 }
@@ -180,7 +192,9 @@ fn what_is_lacking_is_replaced() {
     for situation in Situation::all() {
         for class in situation.classes() {
             let choice = fitted.choice(situation, class);
-            assert_eq!(choice, Choice::new(Algorithm::LIBC, Algorithm::LIBC, false));
+            let short = class_bytes(class) < 4096;
+            let libc = if short { Algorithm::LIBC_FETCHED } else { Algorithm::LIBC };
+            assert_eq!(choice, Choice::new(libc, libc, false));
         }
     }
     let plain = Algorithm::new(Isa::Avx2, Prefetch::None, Stores::Temporal).unwrap();
@@ -210,7 +224,8 @@ fn printed_for_people() {
     assert_eq!(titles, expected, "{text}");
     // Five of what is copied, three of what is zeroed.
     assert_eq!(text.lines().count(), 10 + 5 * 5 + 5 * 3, "{text}");
-    let line = "  uncached to uncached  avx2, from 16 KiB avx2+streaming\n";
+    let line =
+        "  uncached to uncached  libc+destination, from 4 KiB avx2, from 16 KiB avx2+streaming\n";
     assert_eq!(text.matches(line).count(), 1, "{text}");
     let line = "  cached                avx2, from 16 MiB avx2+streaming\n";
     assert_eq!(text.matches(line).count(), 2, "{text}");

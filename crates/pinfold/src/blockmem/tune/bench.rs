@@ -20,7 +20,7 @@ use crate::blockmem::{
 const TOGETHER: usize = 8 << 10;
 
 /// And so many blocks at most.
-const BLOCKS_MAX: usize = 16;
+const BLOCKS_MAX: usize = 64;
 
 /// Each run copies about so many bytes, again and again where that is not one batch, each time anew from the
 /// state that the case wants.
@@ -141,20 +141,25 @@ impl Bench for RealBench {
             return None;
         }
         let batches = (RUN_BYTES / (to.len * to.count)).clamp(1, PASSES_MAX);
+        let move_all = || {
+            for (from, to) in from.each().zip(to.each()) {
+                match it.operation {
+                    // SAFETY: both lie in memory of this bench, in different parts.
+                    Operation::Copy => unsafe { block::copy(algorithm, from, to, blocks[0].len) },
+                    // SAFETY: as above.
+                    Operation::Zero => unsafe { block::zero(algorithm, to, blocks[1].len) },
+                }
+            }
+        };
         let mut taken = 0;
         for _ in 0..batches {
+            // Where blocks are is what a case is about; where the code is that copies them is not.
+            if to.len * to.count <= RUN_BYTES {
+                move_all();
+            }
             self.prepare(case, blocks);
             let here = timed(|| {
-                for (from, to) in from.each().zip(to.each()) {
-                    match it.operation {
-                        // SAFETY: both lie in memory of this bench, in different parts.
-                        Operation::Copy => unsafe {
-                            block::copy(algorithm, from, to, blocks[0].len)
-                        },
-                        // SAFETY: as above.
-                        Operation::Zero => unsafe { block::zero(algorithm, to, blocks[1].len) },
-                    }
-                }
+                move_all();
                 if it.reader == Reader::Me {
                     // SAFETY: as above.
                     unsafe { to.read() };

@@ -1,16 +1,19 @@
 //! What is measured: the cases that can be told apart, those that matter most first.
 
-use pinfold_sys::block::{Algorithm, Prefetch};
+use pinfold_sys::block::{Algorithm, Isa, Prefetch};
 
 use super::class_bytes;
 use crate::blockmem::{
     CacheState, Reader,
-    table::{CLASSES, Operation, Placement, Situation},
+    table::{CLASSES, Operation, Placement, SHORT_BELOW, Situation, class_of},
 };
 
 /// Above this, only every second size is measured, bytes; and from here on not every algorithm in every
 /// placement: it would take most of the time.
 pub(super) const LONG: usize = 1 << 20;
+
+/// From here on it makes no difference how blocks lie: what waits for memory does not wait for that.
+const VERY_LONG: usize = 16 << 20;
 
 /// One situation and class of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,12 +29,39 @@ impl Case {
 
     /// How much of the time it is due: long blocks take longer, but need fewer repetitions.
     pub(super) fn weight(&self) -> f64 {
-        1.0 + (self.len() as f64 / 65536.0).powf(0.7)
+        4.0 + (self.len() as f64 / 65536.0).powf(0.7)
     }
 
-    /// Whether `algorithm` makes sense here: what is zeroed has no source to fetch.
+    /// How many rounds a visit has: one of long blocks is as good as several of short ones, which are over
+    /// before whatever disturbs them is.
+    pub(super) fn rounds(&self) -> usize {
+        match self.len() {
+            VERY_LONG.. => 1,
+            len if len > LONG => 2,
+            _ => 5,
+        }
+    }
+
+    /// Where else those algorithms do well that do so here, and are found in less time: of long blocks that
+    /// lie oddly, where they lie plainly; of very long ones, where they are shorter. `None` of others.
+    pub(super) fn alike(&self) -> Option<Case> {
+        let is_odd = self.situation.placement != Placement::Plain;
+        let situation = Situation { placement: Placement::Plain, ..self.situation };
+        if self.len() >= VERY_LONG {
+            Some(Case { situation, class: class_of(VERY_LONG / 4) })
+        } else if is_odd && self.len() >= LONG {
+            Some(Case { situation, ..*self })
+        } else {
+            None
+        }
+    }
+
+    /// Whether `algorithm` makes sense here: what is zeroed has no source to fetch, and what is short is
+    /// copied by the C library.
     pub(super) fn suits(&self, algorithm: Algorithm) -> bool {
-        self.situation.operation == Operation::Copy || algorithm.prefetch() != Prefetch::Source
+        let has =
+            self.situation.operation == Operation::Copy || algorithm.prefetch() != Prefetch::Source;
+        has && (algorithm.isa() == Isa::Libc || self.class >= class_of(SHORT_BELOW))
     }
 }
 
@@ -61,6 +91,9 @@ pub(super) fn measured_as(situation: Situation, len: usize, last_cache_bytes: us
     if it.operation == Operation::Zero {
         it.source = CacheState::Unknown;
     }
+    if len >= VERY_LONG {
+        it.placement = Placement::Plain;
+    }
     if overflows(len, last_cache_bytes) {
         it.destination = CacheState::Uncached;
         it.placement = Placement::Plain;
@@ -81,11 +114,7 @@ pub(super) fn cases(last_cache_bytes: usize) -> Vec<Case> {
     let mut cases: Vec<Case> = Situation::all()
         .filter(|situation| is_known(*situation))
         .flat_map(|situation| {
-            // A far core has a choice before others have.
-            let classes = match situation.reader {
-                Reader::OtherCore => Situation { reader: Reader::FarCore, ..situation }.classes(),
-                _ => situation.classes(),
-            };
+            let classes = situation.classes();
             classes.map(move |class| Case { situation, class })
         })
         .filter(|case| {

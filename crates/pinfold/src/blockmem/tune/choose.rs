@@ -13,7 +13,7 @@ use crate::blockmem::{
     CacheState, Reader,
     class::Class,
     table::{
-        CHOICE_MIN, CLASSES, Choice, Operation, Placement, Situation, Table, class_bytes, class_of,
+        CLASSES, Choice, Operation, Placement, SHORT_BELOW, Situation, Table, class_bytes, class_of,
     },
     tuned::Seen,
 };
@@ -33,10 +33,6 @@ const DIFFER: f64 = 1.015;
 const MUCH: f64 = 1.06;
 const MUCH_OF_LIBC: f64 = 1.02;
 const BAD: f64 = 3.0;
-
-/// What another algorithm than the C library's must gain beyond that for a block so short that the choosing
-/// counts.
-const CHOSEN: f64 = 1.06;
 
 /// What was seen in one case of so many at one distance, or less, counts for nothing.
 const RARE: usize = 20;
@@ -121,6 +117,7 @@ impl Board {
                     return Vec::new();
                 }
                 let known: Option<Vec<Vec<Losses>>> = knowing(situation)
+                    .flat_map(|known| lying(known, class))
                     .map(|known| self.known(known, class, usual[class]))
                     .collect();
                 known.map(|known| known.concat()).unwrap_or_default()
@@ -220,6 +217,16 @@ fn knowing(situation: Situation) -> impl Iterator<Item = Situation> {
     })
 }
 
+/// How blocks may lie where nobody looks at that, as with short ones.
+fn lying(situation: Situation, class: usize) -> impl Iterator<Item = Situation> {
+    let placements = match (class < class_of(SHORT_BELOW), situation.operation) {
+        (false, _) => vec![situation.placement],
+        (true, Operation::Copy) => Placement::ALL.to_vec(),
+        (true, Operation::Zero) => vec![Placement::Plain, Placement::Misaligned],
+    };
+    placements.into_iter().map(move |placement| Situation { placement, ..situation })
+}
+
 /// What is lost by `algorithm` where `losses` are those of one state, beside the best of `all`.
 fn lost(losses: &Losses, algorithm: Algorithm, all: &[Algorithm]) -> f64 {
     let best = all.iter().map(|it| losses.of(*it)).fold(f64::INFINITY, f64::min);
@@ -249,10 +256,8 @@ fn path(
             return 0.0;
         }
         let differs = if all[at] == usual[class] { 0.0 } else { DIFFER.ln() };
-        let is_short = class < class_of(CHOICE_MIN) && all[at] != Algorithm::LIBC;
-        let chosen = if is_short { CHOSEN.ln() } else { 0.0 };
         let sum: f64 = states.iter().map(|losses| lost(losses, all[at], &all)).sum();
-        sum / states.len() as f64 + differs + chosen
+        sum / states.len() as f64 + differs
     };
     // From one class to the next. What is usual changes for good reasons.
     let change = |class: usize, from: usize, to: usize| {

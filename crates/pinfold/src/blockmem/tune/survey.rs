@@ -6,7 +6,10 @@ use pinfold_sys::{
     lots::Lots,
 };
 
-use super::{Bench, case::Case};
+use super::{
+    Bench,
+    case::{Case, LONG},
+};
 use crate::blockmem::{Reader, class::Class};
 
 /// Rounds of all, if there is time: the best of a few tells who is out. Short blocks have more: what
@@ -23,21 +26,15 @@ const HOPELESS: f64 = 1.5;
 /// Who takes so many times as long in the first two rounds of all is out at once.
 const FAR_OFF: f64 = 2.5;
 
-/// How many of each kind of stores stay in, at most.
+/// How many of each kind of stores stay in, at most; and of long blocks, which take most of the time.
 const FINALISTS: usize = 5;
+const FINALISTS_LONG: usize = 3;
 
 /// Who takes less than so many times as long as the best may be as good; of those the simplest stay in.
 const ALIKE: f64 = 1.1;
 
-/// Rounds of those that stay in, at each visit.
-const ROUNDS: usize = 5;
-
-/// And also if there is no time.
+/// How many rounds a visit has also if there is no time.
 const ROUNDS_MIN: usize = 3;
-
-/// What was seen in fewer rounds at some distance, which is at one visit only, counts only if there is
-/// nothing else.
-const ROUNDS_SEEN: usize = ROUNDS + 1;
 
 /// How many times as long as the best each algorithm takes, by its number; infinite for those that were
 /// not tried.
@@ -104,7 +101,8 @@ impl Survey {
                 }
             }
         }
-        let finalists = finalists(&algorithms, &first);
+        let most = if case.len() > LONG { FINALISTS_LONG } else { FINALISTS };
+        let finalists = finalists(&algorithms, &first, most);
         let rounds = Vec::new();
         let (case, lots) = (*case, Lots::new());
         let mut survey = Survey { case, algorithms, first, finalists, rounds, lots };
@@ -121,7 +119,7 @@ impl Survey {
         let two = self.case.situation.reader == Reader::OtherCore;
         let hop_ns = |bench: &mut _| if two { Bench::hop_ns(bench) } else { None };
         let mut before = hop_ns(bench);
-        for turn in 0..ROUNDS {
+        for turn in 0..self.case.rounds() {
             if turn >= ROUNDS_MIN && bench.now_ns() > until_ns {
                 break;
             }
@@ -153,13 +151,13 @@ impl Survey {
         self.finalists.iter().map(|&at| self.algorithms[at])
     }
 
-    /// What came out, at each distance that was seen; of one that is neither near nor far only if that
-    /// is all there is.
+    /// What came out, at each distance that was seen at more than one visit, or if there is none at any; of
+    /// one that is neither near nor far only if that is all there is.
     pub(super) fn results(&self) -> Vec<(Option<Class>, Losses)> {
         let of = |class| self.rounds.iter().filter(move |round| round.class == class);
         let clear = [None, Some(Class::Near), Some(Class::Far)];
         let mut seen: Vec<Option<Class>> =
-            clear.into_iter().filter(|&class| of(class).count() >= ROUNDS_SEEN).collect();
+            clear.into_iter().filter(|&class| of(class).count() > self.case.rounds()).collect();
         if seen.is_empty() {
             let most = clear.into_iter().max_by_key(|&class| of(class).count());
             let most = most.filter(|&class| of(class).count() > 0);
@@ -207,8 +205,8 @@ fn best_of_kinds(algorithms: &[Algorithm], first: &[f64]) -> impl Fn(Algorithm) 
     }
 }
 
-/// Those that may be the best, by what they took in the first rounds.
-fn finalists(algorithms: &[Algorithm], first: &[f64]) -> Vec<usize> {
+/// Those that may be the best, by what they took in the first rounds: so many of each kind at most.
+fn finalists(algorithms: &[Algorithm], first: &[f64], most: usize) -> Vec<usize> {
     let mut finalists = Vec::new();
     let best_of_kind = best_of_kinds(algorithms, first);
     for kind in [Stores::Temporal, Stores::Streaming] {
@@ -220,7 +218,7 @@ fn finalists(algorithms: &[Algorithm], first: &[f64]) -> Vec<usize> {
             let rank = |at: usize| if first[at] <= best * ALIKE { 0.0 } else { first[at] };
             rank(a).total_cmp(&rank(b))
         });
-        finalists.extend(able.into_iter().take(FINALISTS));
+        finalists.extend(able.into_iter().take(most));
     }
     // What all others are compared to.
     let libc = algorithms.iter().position(|algorithm| *algorithm == Algorithm::LIBC);

@@ -4,9 +4,12 @@ use pinfold_sys::block::{Prefetch, Stores};
 
 use super::{
     super::{
-        CacheState, Reader,
+        CacheState::{self, Cached, Clean, Uncached},
+        Reader,
         class::Class,
-        table::{CLASSES, Choice, Operation, Placement, Situation, class_bytes},
+        table::{
+            CLASSES, Choice, Operation, Placement, SHORT_BELOW, Situation, class_bytes, class_of,
+        },
     },
     *,
 };
@@ -149,19 +152,19 @@ fn noise_picks_nothing_exotic() {
         for class in situation.classes() {
             let choice = found.tuned.table.choice(situation, class);
             // The simplest, or what the defaults have.
-            assert!(
-                [Algorithm::LIBC, name("avx2")].contains(&choice.best),
-                "{situation:?} {class}"
-            );
+            let simple = [Algorithm::LIBC, Algorithm::LIBC_FETCHED, name("avx2")];
+            assert!(simple.contains(&choice.best), "{situation:?} {class}");
             assert_eq!(choice.temporal, choice.best, "{situation:?} {class}");
-            assert_eq!(choice.streaming, name("avx2+streaming"), "{situation:?} {class}");
+            if class >= class_of(SHORT_BELOW) {
+                assert_eq!(choice.streaming, name("avx2+streaming"), "{situation:?} {class}");
+            }
         }
     }
 }
 
 #[test]
 fn the_unknown_is_what_does_best_in_both() {
-    use CacheState::{Cached, Uncached, Unknown};
+    use CacheState::Unknown;
     // Temporal stores lose much where the destination is uncached; streaming ones lose little.
     let mut bench = made(|case: &Case, algorithm: Algorithm| {
         let streaming = algorithm.stores() == Stores::Streaming;
@@ -173,7 +176,10 @@ fn the_unknown_is_what_does_best_in_both() {
         ns * case.len() as f64
     });
     let table = measure(&mut bench, 1000).tuned.table;
-    let best = |destination| table.choice(copy(Reader::Me, Cached, destination), 4).best.stores();
+    let best = |destination| {
+        let class = class_of(16 << 10);
+        table.choice(copy(Reader::Me, Cached, destination), class).best.stores()
+    };
     assert_eq!(best(Cached), Stores::Temporal);
     assert_eq!(best(Uncached), Stores::Streaming);
     assert_eq!(best(Unknown), Stores::Streaming);
@@ -217,8 +223,14 @@ fn without_a_second_core_the_defaults_hold_there() {
             let choice = found.tuned.table.choice(situation, class);
             if situation.reader.is_other_core() {
                 assert_eq!(choice, defaults.choice(situation, class));
-            } else {
+            } else if class >= class_of(SHORT_BELOW) {
                 assert_eq!(choice.best, name("word"));
+            } else {
+                // Of the two that there are for short ones, neither is the better one.
+                assert_eq!(
+                    choice,
+                    Choice { best: choice.best, ..defaults.choice(situation, class) }
+                );
             }
         }
     }
@@ -242,9 +254,11 @@ fn put(
     }
 }
 
+/// Classes of sizes, where every situation has a choice.
+const SOME: std::ops::Range<usize> = 6..12;
+
 #[test]
 fn neighbours_stand_in() {
-    use CacheState::Cached;
     let mut board = Board::new(CACHE);
     let losses = |best: &str| {
         let best = name(best);
@@ -276,9 +290,9 @@ fn a_little_better_is_not_worth_a_change() {
     // The C library is best but for one size, where another one is: by so much.
     let odd_one = |gain: f64| {
         let mut board = Board::new(CACHE);
-        for class in 2..8 {
-            let rep = if class == 4 { 1.0 } else { 1.5 };
-            let libc = if class == 4 { gain } else { 1.0 };
+        for class in SOME {
+            let rep = if class == SOME.start + 2 { 1.0 } else { 1.5 };
+            let libc = if class == SOME.start + 2 { gain } else { 1.0 };
             let losses = survey::Losses::from_fn(|it| match it {
                 Algorithm::LIBC => libc,
                 it if it == name("rep") => rep,
@@ -288,7 +302,7 @@ fn a_little_better_is_not_worth_a_change() {
         }
         let table = board.table(&Table::uniform(Algorithm::LIBC));
         let best: Vec<String> =
-            (2..8).map(|class| table.choice(situation, class).best.to_string()).collect();
+            SOME.map(|class| table.choice(situation, class).best.to_string()).collect();
         (best.iter().filter(|it| *it == "rep").count(), best[2].clone())
     };
     assert_eq!(odd_one(1.05), (0, "libc".into()));
@@ -302,11 +316,11 @@ fn what_is_usual_stays_unless_there_is_much_to_gain() {
     let defaults = Table::uniform(name("rep"));
     let with = |loss: f64| {
         let mut board = Board::new(CACHE);
-        for class in 2..8 {
+        for class in SOME {
             let losses = survey::Losses::from_fn(|it| if it == name("rep") { loss } else { 1.0 });
             put(&mut board, situation, class, None, &losses);
         }
-        board.table(&defaults).choice(situation, 5).best.to_string()
+        board.table(&defaults).choice(situation, SOME.end - 1).best.to_string()
     };
     assert_eq!([1.0, 1.02, 1.05, 1.2].map(with), ["rep", "rep", "libc", "libc"]);
 }
@@ -324,7 +338,7 @@ fn both_distances_count() {
                 it if it == streams => 1f64.max(times),
                 _ => 10.0,
             });
-            put(&mut board, situation, 5, Some(apart), &losses);
+            put(&mut board, situation, SOME.start, Some(apart), &losses);
         }
         let usual = Choice::new(libc, streams, usual == streams);
         let defaults = Table::from_fn(|_, _| usual).unwrap();
@@ -336,9 +350,13 @@ fn both_distances_count() {
                 times if *times < 1.0 => streams,
                 _ => libc,
             });
-            assert_eq!(table.choice(there, 5).best, best.unwrap_or(usual.best), "{seen:?}");
+            assert_eq!(
+                table.choice(there, SOME.start).best,
+                best.unwrap_or(usual.best),
+                "{seen:?}"
+            );
         }
-        table.choice(situation, 5).best
+        table.choice(situation, SOME.start).best
     };
     let (near, far, mixed) = (Class::Near, Class::Far, Class::Mixed);
     for usual in [libc, streams] {
@@ -364,7 +382,7 @@ fn a_glimpse_of_another_distance_counts_for_nothing() {
     };
     let seen = |near: usize| {
         let mut board = Board::new(64 << 20);
-        for class in 2..CLASSES {
+        for class in SOME.start..CLASSES {
             for source in [CacheState::Cached, CacheState::Uncached] {
                 for destination in [CacheState::Clean, CacheState::Dirty, CacheState::Uncached] {
                     let situation = Situation { source, destination, ..situation };
@@ -372,7 +390,7 @@ fn a_glimpse_of_another_distance_counts_for_nothing() {
                 }
             }
         }
-        for class in 2..2 + near {
+        for class in SOME.start..SOME.start + near {
             put(&mut board, situation, class, Some(Class::Near), &best_is(name("word")));
         }
         board.forget_rare();
@@ -404,13 +422,62 @@ fn what_is_measured() {
     let long = cases.iter().filter(|case| case.len() == 2 * CACHE);
     assert_eq!(long.count(), 2 * 3);
     // The others: two states a side, three readers, and the placements.
-    let short = cases.iter().filter(|case| case.class == 3);
+    let short = cases.iter().filter(|case| case.class == SOME.start);
     // A cached destination is dirty or clean.
     assert_eq!(short.count(), 3 * (2 * 3 * 3 + 3 * 2));
     let is_plain = |case: &Case| case.situation.placement == Placement::Plain;
     let first_odd = cases.iter().position(|case| !is_plain(case)).unwrap();
     assert!(cases[first_odd..].iter().all(|case| !is_plain(case)));
+    // What is zeroed has no source; what is short is the C library's.
+    let suits = |operation, bytes, algorithm: &str| {
+        let situation = Situation { operation, ..copy(Reader::Me, Cached, Clean) };
+        Case { situation, class: class_of(bytes) }.suits(name(algorithm))
+    };
+    assert!(suits(Operation::Copy, 4096, "avx2+source"));
+    assert!(!suits(Operation::Zero, 4096, "avx2+source"));
     assert!(
-        !cases[0].suits(name("avx2+source")) || cases[0].situation.operation == Operation::Copy
+        suits(Operation::Copy, SHORT_BELOW, "rep") && suits(Operation::Zero, SHORT_BELOW, "rep")
     );
+    assert!(!suits(Operation::Copy, SHORT_BELOW - 1, "rep"));
+    assert!(suits(Operation::Copy, 64, "libc") && suits(Operation::Zero, 64, "libc+destination"));
+    let away = cases.iter().filter(|case| case.class == 0);
+    assert!(away.clone().count() > 0);
+    assert!(
+        away.map(|case| case.situation)
+            .all(|it| { it.reader == Reader::OtherCore || it.destination == CacheState::Uncached })
+    );
+}
+
+#[test]
+fn what_takes_long_begins_with_those_that_do_well_elsewhere() {
+    let plain = copy(Reader::Nobody, Cached, Clean);
+    let odd = Situation { placement: Placement::Misaligned, ..plain };
+    let alike = |situation, bytes| Case { situation, class: class_of(bytes) }.alike();
+    let case = |situation, bytes| Some(Case { situation, class: class_of(bytes) });
+    assert_eq!((alike(plain, 4 << 20), alike(odd, 512 << 10)), (None, None));
+    assert_eq!(alike(odd, 4 << 20), case(plain, 4 << 20));
+    assert_eq!([plain, odd].map(|it| alike(it, 64 << 20)), [case(plain, 4 << 20); 2]);
+    // Of short ones that lie so or so there is one choice: what does best on the whole.
+    let mut board = Board::new(CACHE);
+    let away = copy(Reader::Nobody, Cached, Uncached);
+    let fetching = |times: f64| {
+        survey::Losses::from_fn(|it| match it {
+            Algorithm::LIBC => 1f64.max(1.0 / times),
+            Algorithm::LIBC_FETCHED => 1f64.max(times),
+            _ => f64::INFINITY,
+        })
+    };
+    for (placement, times) in
+        [(Placement::Plain, 1.05), (Placement::Misaligned, 0.5), (Placement::Aliased, 1.05)]
+    {
+        let situation = Situation { placement, ..away };
+        for bytes in [256, 1024] {
+            board.put(&Case { situation, class: class_of(bytes) }, None, fetching(times));
+        }
+    }
+    let table = board.table(&Table::uniform(Algorithm::LIBC));
+    for placement in Placement::ALL {
+        let best = table.best(Situation { placement, ..away }, 1000);
+        assert_eq!(best, Algorithm::LIBC_FETCHED, "{placement:?}");
+    }
 }
