@@ -4,6 +4,8 @@
 
 use std::hint::black_box;
 
+use crate::block::flush;
+
 /// What blocks are read into, piece by piece: it stays in the nearest cache, bytes.
 const SCRATCH: usize = 4096;
 
@@ -88,6 +90,17 @@ impl Blocks {
                 let end = block.add(whole * size_of::<u64>());
                 end.copy_from_nonoverlapping(word.to_ne_bytes().as_ptr(), rest);
             }
+        }
+    }
+
+    /// Has all blocks leave all caches, those of other cores, too ([`flush`]).
+    ///
+    /// # Safety
+    /// They must be readable and not written to meanwhile.
+    pub unsafe fn flush(self) {
+        for block in self.each() {
+            // SAFETY: as the caller promised.
+            flush(unsafe { std::slice::from_raw_parts(block, self.len) });
         }
     }
 

@@ -31,9 +31,8 @@ pub(crate) use copier::{BULK, Copier};
 pub use facts::{CacheState, Reader};
 pub(crate) use handler::copy_for;
 pub use handler::{
-    BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, InForce, Merged, Piece,
-    PiecesDone, SHORT, SIZES, Tally, copy, copy_pieces, counts, merge, move_within, size_class,
-    zero,
+    BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, InForce, Piece, PiecesDone,
+    SHORT, SIZES, Tally, copy, copy_pieces, counts, move_within, size_class, zero,
 };
 pub use in_force::{TooLate, insist, plan};
 pub(crate) use largest::Largest;

@@ -212,16 +212,19 @@ impl Bench {
     /// Brings both sides to where `cell` wants them, with other contents than before.
     fn prepare(&mut self, cell: &Cell, [from, to]: [Blocks; 2]) {
         match cell.destination {
-            Destination::Uncached => Bench::flush(to),
+            // SAFETY: the blocks lie in memory of this bench, which nothing writes to meanwhile.
+            Destination::Uncached => unsafe { to.flush() },
             Destination::Dirty => {
-                // SAFETY: the blocks lie in memory of this bench.
+                // SAFETY: as above.
                 unsafe { to.write(0) };
                 self.show(cell, to);
             }
             Destination::Clean => {
-                Bench::flush(to);
                 // SAFETY: as above.
-                unsafe { to.read() };
+                unsafe {
+                    to.flush();
+                    to.read();
+                }
                 self.show(cell, to);
             }
         }
@@ -232,7 +235,8 @@ impl Bench {
             verify::fill(block, self.seed_of(at));
         }
         if cell.source == Source::Uncached {
-            Bench::flush(from);
+            // SAFETY: the blocks lie in memory of this bench, which nothing writes to meanwhile.
+            unsafe { from.flush() };
         }
     }
 
@@ -245,14 +249,6 @@ impl Bench {
         if let Some(partner) = self.partner.as_mut().filter(|_| cell.reader == Next::OtherCore) {
             // SAFETY: the blocks lie in memory of this bench, and this thread writes nothing meanwhile.
             unsafe { partner.read(blocks) };
-        }
-    }
-
-    /// Has the blocks leave all caches.
-    fn flush(blocks: Blocks) {
-        for block in blocks.each() {
-            // SAFETY: the blocks lie in memory of this bench, which nothing writes to meanwhile.
-            flush(unsafe { std::slice::from_raw_parts(block, blocks.len) });
         }
     }
 

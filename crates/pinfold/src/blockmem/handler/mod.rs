@@ -9,7 +9,7 @@
 //! `memmove`. Nothing but the blocks named is touched.
 
 mod api;
-mod merge;
+mod piece;
 mod pieces;
 mod plan;
 mod short;
@@ -24,7 +24,7 @@ use pinfold_sys::{block, clock};
 pub(crate) use self::api::copy_for;
 pub use self::{
     api::{BlockError, copy, counts, move_within, zero},
-    merge::{Merged, Piece, merge},
+    piece::Piece,
     pieces::{PiecesDone, copy_pieces},
     plan::{Choose, Fixed, InForce},
     tally::{Count, Counts, SIZES, Tally, size_class},

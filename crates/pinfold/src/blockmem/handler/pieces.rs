@@ -31,8 +31,8 @@ pub struct PiecesDone {
 impl<P: Choose> Handler<P> {
     /// Makes copies for `site`, in order, of pieces that are given by their addresses: sources are
     /// reached by `from`, destinations by `to`, which may be pointers to anywhere in their memory.
-    /// Neighbours are merged, as by [`merge`](super::merge), which makes no difference to what is there
-    /// afterwards.
+    /// Neighbours that are next to each other on both sides are made into one, unless they overlap so that
+    /// this would make a difference to what is there afterwards.
     ///
     /// A copy of less than 256 bytes takes about as long as `memcpy`; a piece that becomes part of
     /// another takes some two nanoseconds. Each copy of 256 bytes and more is one to the site and in the

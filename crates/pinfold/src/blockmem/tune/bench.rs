@@ -91,25 +91,20 @@ impl RealBench {
             .map(|(memory, offset)| Blocks::within(memory, offset, len, count, self.round))
     }
 
-    /// Has the blocks leave all caches.
-    fn flush(blocks: Blocks) {
-        for block in blocks.each() {
-            // SAFETY: the blocks lie in memory of this bench, which nothing writes to meanwhile.
-            flush(unsafe { std::slice::from_raw_parts(block, blocks.len) });
-        }
-    }
-
     /// Brings both sides to where `case` wants them.
     fn prepare(&mut self, case: &Case, [from, to]: [Blocks; 2]) {
         let it = case.situation;
         match it.destination {
-            CacheState::Uncached => RealBench::flush(to),
+            // SAFETY: the blocks lie in memory of this bench, which nothing writes to meanwhile.
+            CacheState::Uncached => unsafe { to.flush() },
             // Written or read here, and, if that is what will happen to it again, read there.
             _ => {
                 if it.destination == CacheState::Clean {
-                    RealBench::flush(to);
-                    // SAFETY: the blocks lie in memory of this bench.
-                    unsafe { to.read() };
+                    // SAFETY: as above.
+                    unsafe {
+                        to.flush();
+                        to.read();
+                    }
                 } else {
                     // SAFETY: as above.
                     unsafe { to.write(0) };
@@ -127,7 +122,8 @@ impl RealBench {
             // SAFETY: as above.
             unsafe { from.write(self.seed) };
             if it.source == CacheState::Uncached {
-                RealBench::flush(from);
+                // SAFETY: as above.
+                unsafe { from.flush() };
             }
         }
     }
