@@ -78,6 +78,7 @@ fn parts_next_to_each_other_are_one_segment_for_the_kernel() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "calls process_vm_readv")]
 fn a_peers_parts_are_joined_when_they_are_fetched() {
     let pid = std::process::id();
     let word = |part: (u64, u64)| RemoteSegment { addr: part.0, len: part.1 };
