@@ -137,14 +137,21 @@ impl Bench for RealBench {
             return None;
         }
         let batches = (RUN_BYTES / (to.len * to.count)).clamp(1, PASSES_MAX);
-        let move_all = || {
-            for (from, to) in from.each().zip(to.each()) {
-                match it.operation {
-                    // SAFETY: both lie in memory of this bench, in different parts.
-                    Operation::Copy => unsafe { block::copy(algorithm, from, to, blocks[0].len) },
-                    // SAFETY: as above.
-                    Operation::Zero => unsafe { block::zero(algorithm, to, blocks[1].len) },
-                }
+        let (pairs, len) = (|| from.each().zip(to.each()), to.len);
+        let move_all = || match (it.operation, algorithm) {
+            // As a plan has it done.
+            (Operation::Copy, Algorithm::LIBC_FETCHED) => {
+                // SAFETY: both lie in memory of this bench, in different parts, and what is measured the
+                // processor has.
+                pairs().for_each(|(from, to)| unsafe { block::copy_fetched(from, to, len) });
+            }
+            (Operation::Copy, _) => {
+                // SAFETY: as above.
+                pairs().for_each(|(from, to)| unsafe { block::copy(algorithm, from, to, len) });
+            }
+            (Operation::Zero, _) => {
+                // SAFETY: as above.
+                to.each().for_each(|to| unsafe { block::zero(algorithm, to, len) });
             }
         };
         let mut taken = 0;
