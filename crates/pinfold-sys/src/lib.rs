@@ -5,6 +5,7 @@
 //! - [`user`], [`affinity`], [`clock`]: who and where this process is, and what time it is.
 //! - [`socket`]: finding a peer, learning who it is, passing descriptors, ringing its doorbell.
 //! - [`memfd`], [`mapping`]: memory that two processes share.
+//! - [`userfault`]: noticing that memory of this process is taken away, and moving pages within it.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
 //! - [`block`]: memory copied and zeroed, by every algorithm there is.
@@ -31,6 +32,7 @@ pub mod process;
 pub mod socket;
 pub mod trial;
 pub mod user;
+pub mod userfault;
 
 // Addresses and lengths cross process boundaries as `u64`.
 const _: () = assert!(size_of::<usize>() == 8, "Pinfold needs a 64-bit target");

@@ -1,0 +1,58 @@
+//! `userfaultfd(2)` without faults: noticing that memory is taken away, and moving pages.
+//!
+//! - [`Watch`] hears of each unmap, remap and discard of the ranges that it watches. Nothing is
+//!   protected, so nobody ever faults into it. [`Reader`] reads it from a thread of its own, which
+//!   is how programs should use it.
+//! - [`Mover`] changes which addresses pages have, without copying them (`UFFDIO_MOVE`): what
+//!   Womack, Mraz and Mendelson did by writing page table entries (Virtual Memory MTU Reassembly,
+//!   section 2).
+//!
+//! # What the kernel does (found by the tests beside this, Linux 6.18)
+//! **Who waits.** `munmap`, `mmap(MAP_FIXED)` over something, `mremap`, a shrinking `brk`, and
+//! `madvise` with `MADV_DONTNEED`, `MADV_FREE` or `MADV_REMOVE`, where they concern a watched range,
+//! return only after the event has been *read*. They wait without any lock of the address space, and
+//! only a signal that kills wakes them earlier. Closing the last descriptor releases them; a child
+//! of `fork` has a copy of the descriptor, therefore [`Watch`] unregisters all before it closes.
+//! Neither `fork`, nor `exec`, nor exit waits for anybody.
+//!
+//! With a [`Reader`] an `munmap` takes 3.6 µs more than without a watch, one of many in a row 7 µs.
+//!
+//! **In which order.** An unmap or remap has happened when its event can be read; a discard happens
+//! *after* its event was read, some time later. In between the validator says valid, and what is
+//! pinned in between is stale when the discard comes, of which nothing tells. Whoever hears of
+//! [`Event::Removed`] may not keep a translation of that range that it makes before the caller of
+//! `madvise` is known to have returned.
+//!
+//! **What is not noticed.** Changes of protection (`mprotect`), pages that are moved away
+//! (`UFFDIO_MOVE`, which leaves pinned ones alone), and changes of files (`ftruncate`, `fallocate`,
+//! `MADV_REMOVE` through another mapping). Memory that another userfaultfd watches is valid to
+//! [`Watch::validate`]. A hole that an unmap left in the middle of a
+//! range, by [`Watch::validate`]; its event is. Memory that `mremap` put, watched as it
+//! was, over other watched memory is valid to [`Watch::validate`], too, and so is what
+//! `MREMAP_DONTUNMAP` leaves empty.
+//!
+//! **`fork`.** The child's memory is not watched, though it has a copy of the descriptor, which
+//! speaks of its parent's memory: every call here fails there with [`Reason::Child`].
+//! `UFFD_FEATURE_EVENT_FORK` takes `CAP_SYS_PTRACE` and is not used.
+
+mod abi;
+mod error;
+mod event;
+mod mover;
+mod open;
+mod pages;
+mod reader;
+mod ring;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use self::{
+    error::{Error, Reason},
+    event::Event,
+    mover::{Moved, Mover, Stop},
+    open::{Support, probe},
+    pages::Pages,
+    reader::{Reader, Stamp},
+    watch::{Validity, Watch},
+};

@@ -1,0 +1,85 @@
+#![allow(unsafe_code)]
+mod kernel;
+mod measure;
+mod moving;
+mod reading;
+mod refused;
+
+use std::{ops::Range, ptr};
+
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use super::*;
+
+const PAGE: usize = 4096;
+const RW: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// Private memory with something in each page, that stays when dropped: tests unmap it themselves.
+fn mapped(pages: usize) -> Range<usize> {
+    // SAFETY: no address is asked for.
+    let at = unsafe { mm::mmap_anonymous(ptr::null_mut(), pages * PAGE, RW, MapFlags::PRIVATE) };
+    let at = at.unwrap().addr();
+    fill(at..at + pages * PAGE, 1);
+    at..at + pages * PAGE
+}
+
+fn fill(range: Range<usize>, byte: u8) {
+    for page in range.step_by(PAGE) {
+        // SAFETY: mapped by the test, which keeps no reference to it.
+        unsafe { ptr::with_exposed_provenance_mut::<u8>(page).write_volatile(byte) };
+    }
+}
+
+fn peek(at: usize) -> u8 {
+    // SAFETY: mapped by the test.
+    unsafe { ptr::with_exposed_provenance::<u8>(at).read_volatile() }
+}
+
+fn unmap(range: Range<usize>) {
+    // SAFETY: mapped by the test, which uses it no more.
+    unsafe { mm::munmap(ptr::with_exposed_provenance_mut(range.start), range.len()) }.unwrap();
+}
+
+fn map_over(range: Range<usize>) {
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+    let at = ptr::with_exposed_provenance_mut(range.start);
+    // SAFETY: replaces memory that the test mapped, or nothing.
+    unsafe { mm::mmap_anonymous(at, range.len(), RW, flags) }.unwrap();
+    fill(range, 2);
+}
+
+fn advise(range: Range<usize>, advice: Advice) {
+    let at = ptr::with_exposed_provenance_mut(range.start);
+    // SAFETY: mapped by the test, which keeps no reference to it.
+    unsafe { mm::madvise(at, range.len(), advice) }.unwrap();
+}
+
+fn remap(range: Range<usize>, to: Range<usize>, more: libc::c_int) {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | more;
+    let at = ptr::with_exposed_provenance_mut(range.start);
+    let to_at = ptr::with_exposed_provenance_mut::<libc::c_void>(to.start);
+    // SAFETY: both ranges are the test's.
+    let done = unsafe { libc::mremap(at, range.len(), to.len(), flags, to_at) };
+    assert_ne!(done, libc::MAP_FAILED);
+}
+
+/// A watch, or nothing where there is none.
+fn watch() -> Option<Watch> {
+    Watch::new().map_err(|error| eprintln!("SKIPPED: {error}")).ok()
+}
+
+/// Does `work` in another thread, which waits for its events; what comes, until it has ended.
+fn heard(watch: &Watch, work: impl FnOnce() + Send) -> Vec<Event> {
+    let mut events = Vec::with_capacity(64);
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(work);
+        while !thread.is_finished() {
+            watch.events(|event| events.push(event)).unwrap();
+            std::thread::yield_now();
+        }
+        thread.join().unwrap();
+    });
+    assert_eq!(watch.events(|_| {}), Ok(0));
+    assert_eq!(watch.is_quiet(), Ok(true));
+    events
+}
