@@ -6,6 +6,7 @@
 //! - [`socket`]: finding a peer, learning who it is, passing descriptors, ringing its doorbell.
 //! - [`memfd`], [`mapping`]: memory that two processes share.
 //! - [`userfault`]: noticing that memory of this process is taken away, and moving pages within it.
+//! - [`pin`]: keeping pages where they are.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
 //! - [`block`]: memory copied and zeroed, by every algorithm there is.
@@ -27,6 +28,7 @@ pub mod lots;
 pub mod mapping;
 pub mod memfd;
 pub mod partner;
+pub mod pin;
 pub mod poll;
 pub mod process;
 pub mod socket;

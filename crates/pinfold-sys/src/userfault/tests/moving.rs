@@ -86,6 +86,28 @@ fn it_says_how_far_it_came_and_why() {
     assert_eq!(nothing, Moved { bytes: 0, stop: None });
 }
 
+#[test]
+fn pinned_pages_stay() {
+    let Some(mover) = mover() else { return };
+    let _alone = crate::pin::tests::ALONE.lock();
+    let mut source = Pages::new(8 * PAGE, false).unwrap();
+    number(&mut source);
+    let mut window = mover.window(8 * PAGE, false).unwrap();
+    let pins = match crate::pin::Registered::new(8) {
+        Ok(pins) => pins,
+        Err(error) => return eprintln!("SKIPPED: {error}"),
+    };
+    let at = source.addr() + 2 * PAGE;
+    use crate::pin::Pin;
+    let slot = pins.pin(at..at + PAGE).unwrap();
+    let moved = mover.fold(&mut window, 0, &mut source, 0..8 * PAGE).unwrap();
+    assert_eq!(moved, Moved { bytes: 2 * PAGE, stop: Some(Stop::Busy) });
+    assert_eq!(source.as_slice()[2 * PAGE], 3);
+    pins.unpin(slot).unwrap();
+    let moved = mover.fold(&mut window, 2 * PAGE, &mut source, 2 * PAGE..8 * PAGE).unwrap();
+    assert_eq!(moved, Moved { bytes: 6 * PAGE, stop: None });
+}
+
 /// Whoever moves pages has to tell the caches itself.
 #[test]
 fn a_watch_does_not_hear_of_moves() {
