@@ -44,7 +44,7 @@ mod pages;
 mod reader;
 mod ring;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod watch;
 
 pub use self::{

@@ -110,8 +110,8 @@ fn refusals_pin_nothing_and_have_names() {
     assert_eq!(refused(range.start..range.start + (1 << 30) + 1), Reason::Length);
     assert_eq!(refused(PAGE..2 * PAGE), Reason::Unmapped);
     // Mapped, but for its end.
-    drop(pages);
-    let (pages, range) = memory(4);
+    drop((pages, range));
+    let range = crate::userfault::tests::mapped(4);
     assert_eq!(rustix_munmap(range.end - PAGE), 0);
     assert_eq!(refused(range.clone()), Reason::Unmapped);
     assert_eq!(remap_at(range.end - PAGE), range.end - PAGE);
@@ -130,7 +130,7 @@ fn refusals_pin_nothing_and_have_names() {
     let other = Registered::new(4).unwrap();
     assert_eq!(other.unpin(two).unwrap_err().reason(), Reason::Stranger);
     other.unpin(three).unwrap_err();
-    drop((ring, pages));
+    drop(ring);
     assert_eq!(status("VmPin"), before);
     assert_eq!(Registered::new(0).unwrap_err().reason(), Reason::Length);
     assert_eq!(Registered::new(16385).unwrap_err().reason(), Reason::Length);
@@ -179,7 +179,7 @@ fn locks_nest() {
 fn locks_that_fail_leave_nothing() {
     let _alone = alone();
     let locked = Locked::new().unwrap();
-    let (_memory, range) = memory(8);
+    let range = crate::userfault::tests::mapped(8);
     let before = status("VmLck");
     let middle = locked.pin(range.start + PAGE..range.start + 2 * PAGE).unwrap();
     rustix_munmap(range.end - PAGE);

@@ -219,9 +219,7 @@ fn protection_is_not_told() {
 #[test]
 fn huge_pages_are_split_without_a_word_and_partly_unmapped_with_one() {
     let Some(watch) = watch() else { return };
-    let pages = std::mem::ManuallyDrop::new(Pages::new(2 * Pages::HUGE, true).unwrap());
-    let range = pages.addr()..pages.addr() + pages.len();
-    fill(range.clone(), 3);
+    let range = mapped(2 * Pages::HUGE / PAGE);
     watch.watch(range.clone()).unwrap();
     let part = range.start + 5 * PAGE..range.start + 6 * PAGE;
     let events = heard(&watch, || {

@@ -5,7 +5,11 @@ mod moving;
 mod reading;
 mod refused;
 
-use std::{ops::Range, ptr};
+use std::{
+    ops::Range,
+    ptr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
@@ -15,12 +19,23 @@ const PAGE: usize = 4096;
 const RW: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// Private memory with something in each page, that stays when dropped: tests unmap it themselves.
-fn mapped(pages: usize) -> Range<usize> {
-    // SAFETY: no address is asked for.
-    let at = unsafe { mm::mmap_anonymous(ptr::null_mut(), pages * PAGE, RW, MapFlags::PRIVATE) };
-    let at = at.unwrap().addr();
-    fill(at..at + pages * PAGE, 1);
-    at..at + pages * PAGE
+/// It lies where the kernel puts nothing by itself, so that nobody else's memory comes to lie in the
+/// holes that tests make.
+pub(crate) fn mapped(pages: usize) -> Range<usize> {
+    static NEXT: AtomicUsize = AtomicUsize::new(1 << 44);
+    let step = (pages * PAGE).next_multiple_of(Pages::HUGE) + Pages::HUGE;
+    let start = NEXT.fetch_add(step, Ordering::Relaxed);
+    let at = ptr::with_exposed_provenance_mut(start);
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: takes a place that is free.
+    let got = unsafe { mm::mmap_anonymous(at, pages * PAGE, RW, flags) }.unwrap();
+    assert_eq!(got, at);
+    let range = start..start + pages * PAGE;
+    if pages * PAGE >= Pages::HUGE {
+        advise(range.clone(), Advice::LinuxHugepage);
+    }
+    fill(range.clone(), 1);
+    range
 }
 
 fn fill(range: Range<usize>, byte: u8) {

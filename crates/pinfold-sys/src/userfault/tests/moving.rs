@@ -124,6 +124,20 @@ fn a_watch_does_not_hear_of_moves() {
     drop(watch);
 }
 
+/// What a child shares, even one that has ended, could not be moved.
+#[test]
+fn pages_move_after_a_fork() {
+    let Some(mover) = mover() else { return };
+    let mut source = Pages::new(4 * PAGE, false).unwrap();
+    number(&mut source);
+    // SAFETY: the child does nothing.
+    let pid = unsafe { crate::child::spawn(|| 0) }.unwrap();
+    rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+    let mut window = mover.window(4 * PAGE, false).unwrap();
+    let moved = mover.fold(&mut window, 0, &mut source, 0..4 * PAGE).unwrap();
+    assert_eq!(moved, Moved { bytes: 4 * PAGE, stop: None });
+}
+
 #[test]
 fn holes_are_passed_over_where_allowed() {
     let Some(mover) = mover() else { return };
