@@ -9,6 +9,7 @@
 //! - `endpoint`: endpoints, posting, tag matching, completing, waiting.
 //! - [`status`]: what endpoints tell about themselves, and reading it from outside.
 //! - [`route`]: the cost model, its calibration, the choice of path, receipts.
+//! - [`translate`]: translations and pins that are kept, and how they are given up.
 //! - `arena`: memory of this process that its peers can map.
 //! - [`blockmem`]: copying and zeroing blocks of memory, each by the algorithm that suits it.
 //! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`).
@@ -40,6 +41,7 @@ mod scoped;
 #[cfg(not(loom))]
 pub mod status;
 mod sync;
+pub mod translate;
 mod wire;
 
 #[cfg(not(loom))]
