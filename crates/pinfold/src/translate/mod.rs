@@ -5,10 +5,13 @@
 //!
 //! - [`tlb`]: pages to translations, two levels in a few nanoseconds (Welsh, Basu, von Eicken,
 //!   *Incorporating Memory Management into User-Level Network Interfaces*).
+//! - [`pincache`]: areas that stay pinned after their transfers, under hard budgets (Tezuka,
+//!   O'Carroll, Hori, Ishikawa, *Pin-down Cache*).
 //!
-//! It does not know whether a mapping still is what it was when it was translated or pinned. Whoever
+//! Neither knows whether a mapping still is what it was when it was translated or pinned. Whoever
 //! learns of a change invalidates; whoever cannot learn of changes must not keep anything here.
 
+pub mod pincache;
 pub mod tlb;
 
 use std::ops::BitOr;

@@ -1,0 +1,76 @@
+//! What pins: the back end of a pin-down cache.
+
+use thiserror::Error;
+
+use super::Area;
+
+/// What a back end has given for an area: the number of a slot, an address, whatever it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle(pub u64);
+
+/// Why a back end did not pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// No memory may be pinned any more. With less pinned it may work.
+    #[error("no more memory may be pinned")]
+    NoMemory,
+    /// No slot, descriptor or mapping is left. With less pinned it may work.
+    #[error("the back end has no slot left")]
+    NoSlots,
+    /// There is no memory at some of these addresses.
+    #[error("there is no memory at these addresses")]
+    NotMapped,
+    /// The memory may not be used so.
+    #[error("the memory may not be pinned")]
+    Denied,
+    /// Anything else, by its `errno`.
+    #[error("the back end failed with errno {0}")]
+    Other(i32),
+}
+
+impl Refused {
+    /// Whether it may work when something else was unpinned.
+    pub const fn is_shortage(self) -> bool {
+        matches!(self, Refused::NoMemory | Refused::NoSlots)
+    }
+}
+
+/// What pinning costs, for whoever chooses between it and other ways. In nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PinCost {
+    /// To pin, whatever the length.
+    pub pin_ns: u32,
+    /// To pin, for each page.
+    pub pin_page_ns: u32,
+    /// To unpin.
+    pub unpin_ns: u32,
+}
+
+/// Pins areas of memory, by whatever means.
+///
+/// The cache asks for whole pages, and never for more at a time than its budget has.
+pub trait Pinner {
+    /// Bytes of its pages: a power of two, always the same.
+    fn page_bytes(&self) -> u64;
+
+    /// Pins an area. What is pinned already, in parts or as a whole, may be pinned once more.
+    ///
+    /// # Errors
+    /// It was not pinned, and nothing has changed.
+    fn pin(&mut self, area: Area) -> Result<Handle, Refused>;
+
+    /// Unpins what [`Pinner::pin`] has pinned.
+    fn unpin(&mut self, handle: Handle, area: Area);
+
+    /// How many of its slots an area takes: at least 1, always the same for an area, and no fewer
+    /// for a longer one.
+    fn slots(&self, _area: Area) -> u32 {
+        1
+    }
+
+    /// What it costs.
+    fn cost(&self) -> PinCost {
+        PinCost::default()
+    }
+}
