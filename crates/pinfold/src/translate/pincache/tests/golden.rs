@@ -3,6 +3,9 @@
 
 use super::*;
 
+/// Calls what it is given with every step of it.
+type Trace = fn(&mut dyn FnMut(u64, u64));
+
 /// A small generator (Marsaglia, "Xorshift RNGs", 2003).
 struct Random(u64);
 
@@ -34,7 +37,7 @@ fn transform(send: &mut dyn FnMut(u64, u64)) {
 /// Hits, misses, merges, absorbed, evictions, and bytes at most.
 type Row = (u64, u64, u64, u64, u64, u64);
 
-fn run<E: Evict>(pages: u64, evict: E, trace: fn(&mut dyn FnMut(u64, u64))) -> Row {
+fn run<E: Evict>(pages: u64, evict: E, trace: Trace) -> Row {
     let budget = Budget { entries_max: 1024, slots_max: 1024, ..budget(pages) };
     let mut cache = PinCache::with_policy(Fake::new(budget), budget, evict).unwrap();
     trace(&mut |start, len| {
@@ -48,8 +51,7 @@ fn run<E: Evict>(pages: u64, evict: E, trace: fn(&mut dyn FnMut(u64, u64))) -> R
 #[test]
 fn the_table_stands() {
     let mut table = String::new();
-    let traces: [(&str, fn(&mut dyn FnMut(u64, u64))); 2] =
-        [("sort", sort), ("transform", transform)];
+    let traces: [(&str, Trace); 2] = [("sort", sort), ("transform", transform)];
     for (name, trace) in traces {
         for pages in [32, 128, 512, 4096] {
             let lru = run(pages, Lru::default(), trace);

@@ -3,6 +3,9 @@
 
 use super::*;
 
+/// Calls what it is given with every step of it.
+type Trace = fn(&mut dyn FnMut(u64, u64));
+
 /// A small generator (Marsaglia, "Xorshift RNGs", 2003), so that the traces are always the same.
 struct Random(u64);
 
@@ -45,7 +48,7 @@ fn sockets(touch: &mut dyn FnMut(u64, u64)) {
 /// Hits in the first level, in the victim list, compulsory misses, others, evictions.
 type Row = (u64, u64, u64, u64, u64);
 
-fn run(sets: usize, ways: usize, victims: usize, trace: fn(&mut dyn FnMut(u64, u64))) -> Row {
+fn run(sets: usize, ways: usize, victims: usize, trace: Trace) -> Row {
     let mut tlb = tlb(sets, ways, victims);
     trace(&mut |space, page| {
         if tlb.look_up(SpaceId(space), page * PAGE, Rights::READ) == Lookup::Miss {
@@ -59,7 +62,7 @@ fn run(sets: usize, ways: usize, victims: usize, trace: fn(&mut dyn FnMut(u64, u
 #[test]
 fn the_table_stands() {
     let shapes = [(1024, 1, 16), (256, 1, 16), (256, 1, 0), (64, 4, 16), (64, 1, 16)];
-    let traces: [(&str, fn(&mut dyn FnMut(u64, u64))); 3] =
+    let traces: [(&str, Trace); 3] =
         [("blocks", blocks), ("scatter", scatter), ("sockets", sockets)];
     let mut table = String::new();
     for (name, trace) in traces {
