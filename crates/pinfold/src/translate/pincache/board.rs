@@ -46,7 +46,8 @@ struct Slot {
     start: AtomicU64,
     end: AtomicU64,
     handle: AtomicU64,
-    /// The moment of the last begin or end.
+    /// The moment at which it was filled, or the last transfer ended. What is in flight is in use anyway,
+    /// so that a hit need not say so.
     used: AtomicU64,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct Board {
     /// A granule's bytes, as a power of two.
     granule_shift: AtomicU32,
     granule_shift_min: u32,
-    /// Counts on with every use while one thread has it all, else with every miss.
+    /// Counts on with every miss, and, while one thread has it all, with every end.
     moment: AtomicU64,
     /// How often a count of ended transfers has overflowed.
     overflows: AtomicU64,
@@ -112,12 +113,11 @@ impl Board {
         start: u64,
         last: u64,
     ) -> Option<Hold> {
-        let moment = if ALONE { self.tick() } else { self.moment() };
         let (key, first) = self.bucket(space, start);
         for place in self.table.get(first..first + WAYS)? {
             let found = place.load(Ordering::Relaxed);
             if found >> 32 == key
-                && let Some(hold) = self.hold::<ALONE>(found as u32, space, start, last, moment)
+                && let Some(hold) = self.hold::<ALONE>(found as u32, space, start, last)
             {
                 return Some(hold);
             }
@@ -133,7 +133,6 @@ impl Board {
         space: SpaceId,
         start: u64,
         last: u64,
-        moment: u64,
     ) -> Option<Hold> {
         let slot = self.slots.get(at as usize)?;
         // Pairs with the release in `fill`: who sees the state sees what it is the state of.
@@ -159,7 +158,6 @@ impl Board {
                 state = now;
                 continue;
             }
-            slot.used.store(moment, Ordering::Relaxed);
             return Some(Hold {
                 slot: at,
                 handle: Handle(slot.handle.load(Ordering::Relaxed)),

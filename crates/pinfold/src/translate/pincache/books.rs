@@ -77,9 +77,9 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         let Some(asked) = Area::around(space, start, last, self.pinner.page_bytes()) else {
             return Err(NoPin::Invalid);
         };
-        let moment = board.tick();
+        board.tick();
         if let Some(at) = self.having(board, space, start, last) {
-            if let Some(hold) = board.hold::<false>(at, space, start, last, moment) {
+            if let Some(hold) = board.hold::<false>(at, space, start, last) {
                 board.note(space, start, at);
                 return Ok(hold);
             }

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// What a policy can know of the areas, and how it takes one.
 pub trait Candidates {
-    /// When an area was last used: the moment at which its last transfer began or ended.
+    /// When an area was last used: the moment at which its last transfer ended.
     fn used(&self, area: u32) -> u64;
 
     /// The latest moment there is. What is in flight is as if it was used now.

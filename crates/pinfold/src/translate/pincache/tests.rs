@@ -278,6 +278,8 @@ fn what_is_invalidated_is_unpinned_or_waits() {
     cache.end(hold);
     assert_eq!(pinned(&cache), [(0, 2), (20, 21), (30, 32)]);
     assert_eq!(cache.invalidate(HERE, 0, 0), Invalidated::default());
+    // Neither what ends where it begins, nor what begins where it ends.
+    assert_eq!(cache.invalidate(HERE, 2 * PAGE, 18 * PAGE), Invalidated::default());
     assert_eq!(cache.invalidate(THERE, 0, u64::MAX), Invalidated::default());
     assert_eq!(cache.close(HERE), Invalidated { unpinned: 2, in_use: 1 });
     cache.end(new);
