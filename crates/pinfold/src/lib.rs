@@ -11,6 +11,8 @@
 //! - [`route`]: the cost model, its calibration, the choice of path, receipts.
 //! - [`translate`]: translations and pins that are kept, and how they are given up.
 //! - `arena`: memory of this process that its peers can map.
+//! - [`reassembly`]: messages that arrive in pieces: pages for them, addresses in a row, and what to
+//!   move, map or copy there.
 //! - [`blockmem`]: copying and zeroing blocks of memory, each by the algorithm that suits it.
 //! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`).
 //! - `wire`: the bytes two processes share; nothing else knows an offset.
@@ -34,6 +36,8 @@ pub mod failpoint;
 #[cfg(not(loom))]
 mod kept;
 mod link;
+#[cfg(not(loom))]
+pub mod reassembly;
 #[cfg(not(loom))]
 pub mod route;
 #[cfg(not(loom))]

@@ -1,0 +1,23 @@
+//! Messages that arrived in pieces become contiguous: the space that takes, the memory they arrive
+//! in, and what is done to which piece.
+//!
+//! After Womack, Mraz, Mendelson, *A Study of Virtual Memory MTU Reassembly within the PowerPC
+//! Architecture*: addresses out of a reserved segment (sections 2.3, 4.3), pages put there instead
+//! of their bytes.
+//!
+//! - [`window`]: which pages of a reserved range of addresses are free, by four organisations.
+//!
+//! Nothing here rewrites a page table: `window` and `gather` decide, and are handed numbers.
+
+mod bits;
+mod ledger;
+pub mod window;
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Pages of a huge page, which is 2 MiB.
+pub const HUGE_PAGES: u32 = 512;
+
+/// Bytes of a huge page.
+pub const HUGE_BYTES: usize = PAGE_BYTES * HUGE_PAGES as usize;
