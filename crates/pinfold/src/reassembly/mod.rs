@@ -6,10 +6,12 @@
 //! of their bytes.
 //!
 //! - [`window`]: which pages of a reserved range of addresses are free, by four organisations.
+//! - [`gather`]: what to move, to map and to copy, by what each costs.
 //!
 //! Nothing here rewrites a page table: `window` and `gather` decide, and are handed numbers.
 
 mod bits;
+pub mod gather;
 mod ledger;
 pub mod window;
 
