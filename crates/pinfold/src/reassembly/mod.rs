@@ -6,6 +6,7 @@
 //! of their bytes.
 //!
 //! - [`window`]: which pages of a reserved range of addresses are free, by four organisations.
+//! - [`pool`]: pages that messages arrive in; nothing that one left is ever seen by the next.
 //! - [`gather`]: what to move, to map and to copy, by what each costs.
 //!
 //! Nothing here rewrites a page table: `window` and `gather` decide, and are handed numbers.
@@ -13,6 +14,7 @@
 mod bits;
 pub mod gather;
 mod ledger;
+pub mod pool;
 pub mod window;
 
 /// Bytes of a page.
