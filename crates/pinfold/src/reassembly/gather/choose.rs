@@ -21,11 +21,9 @@ struct Options {
 }
 
 impl Options {
-    /// What mapping saves over what is cheapest else.
+    /// What mapping saves over copying. (What can be mapped cannot be moved.)
     fn saved_by_mapping(&self) -> f64 {
-        let Some(mapped) = &self.mapped else { return 0.0 };
-        let moved = self.moved.as_ref().map_or(f64::INFINITY, |moved| moved.cost_ns);
-        moved.min(self.copy_ns) - mapped.cost_ns
+        self.mapped.as_ref().map_or(0.0, |mapped| self.copy_ns - mapped.cost_ns)
     }
 }
 

@@ -341,6 +341,20 @@ fn a_class_without_room_uses_a_larger_one() {
 }
 
 #[test]
+fn a_full_block_has_room_again_at_once() {
+    let mut windows = SizeClasses::new(HUGE_PAGES);
+    for pages in [1, 4, 16, 64, 256] {
+        let count = HUGE_PAGES / pages;
+        let starts: Vec<u32> = (0..count).map(|_| windows.alloc(pages, 1).unwrap()).collect();
+        assert_eq!(windows.largest(1), 0);
+        let one = starts[count as usize / 2];
+        windows.free(one).unwrap();
+        assert_eq!(windows.alloc(pages, 1), Ok(one));
+        starts.into_iter().for_each(|start| assert_eq!(windows.free(start), Ok(pages)));
+    }
+}
+
+#[test]
 fn the_tree_takes_what_fits_best() {
     let mut windows = Tree::new(1000);
     let runs = [100, 20, 100, 10, 100, 30, 100].map(|len| windows.alloc(len, 1).unwrap());
