@@ -256,7 +256,7 @@ fn pages_come_back_from_other_threads() {
     let pool = heap(256);
     let (send, receive) = std::sync::mpsc::sync_channel::<(u8, Filled<HeapPages>)>(16);
     let receive = Mutex::new(receive);
-    let (taken, refused) = (AtomicU32::new(0), AtomicU32::new(0));
+    let [taken, refused, wrong] = [0; 3].map(AtomicU32::new);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -264,8 +264,10 @@ fn pages_come_back_from_other_threads() {
                     let Ok((tag, filled)) = receive.lock().recv() else { break };
                     let all = whole(&pool, &filled);
                     let (own, behind) = all.split_at(filled.bytes() as usize);
-                    assert!(own.iter().all(|byte| *byte == tag));
-                    assert!(behind.iter().all(|byte| *byte == 0));
+                    // To panic here would leave the senders waiting.
+                    let right =
+                        own.iter().all(|byte| *byte == tag) && behind.iter().all(|byte| *byte == 0);
+                    wrong.fetch_add(u32::from(!right), Ordering::Relaxed);
                 }
             });
         }
@@ -291,6 +293,7 @@ fn pages_come_back_from_other_threads() {
         }
         drop(send);
     });
+    assert_eq!(wrong.into_inner(), 0);
     let sum = taken.into_inner() + refused.into_inner();
     assert_eq!((sum, pool.count().taken, pool.count().owners), (4000, 0, 0));
     drop(pool.take(Owner(9), 256 * PAGE).unwrap());
