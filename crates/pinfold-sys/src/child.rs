@@ -34,10 +34,17 @@ pub unsafe fn spawn(work: impl FnOnce() -> i32) -> io::Result<Pid> {
     }
 }
 
+/// Waits for a child, and says what status it ended with. `None`: by a signal.
 #[cfg(test)]
-mod tests {
+pub(crate) fn status_of(pid: Pid) -> Option<i32> {
     use rustix::process::{WaitOptions, waitpid};
 
+    let (_, ended) = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap();
+    ended.exit_status()
+}
+
+#[cfg(test)]
+mod tests {
     use super::*;
 
     #[test]
@@ -45,8 +52,7 @@ mod tests {
         for status in [0, 7] {
             // SAFETY: the work touches neither locks nor the heap, so other threads do not matter.
             let pid = unsafe { spawn(|| status) }.unwrap();
-            let (_, ended) = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap();
-            assert_eq!(ended.exit_status(), Some(status));
+            assert_eq!(status_of(pid), Some(status));
         }
     }
 }

@@ -16,14 +16,30 @@ impl Lots {
         Lots(1)
     }
 
+    /// Others, but the same for each `seed`, which is not 0.
+    pub const fn of(seed: u64) -> Lots {
+        Lots(seed)
+    }
+
+    /// A number below `end`: any is as likely as any other, but for what does not go into 2^53 evenly.
+    #[inline]
+    pub fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 11) % end
+    }
+
     /// Brings `all` into an order: any is as likely as any other.
     pub fn shuffle(&mut self, all: &mut [usize]) {
         for at in (1..all.len()).rev() {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            all.swap(at, (self.0 % (at as u64 + 1)) as usize);
+            all.swap(at, (self.next() % (at as u64 + 1)) as usize);
         }
+    }
+
+    #[inline]
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
     }
 }
 

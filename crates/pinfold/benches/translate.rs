@@ -10,6 +10,7 @@ use pinfold::translate::{
     pincache::{Area, Budget, Handle, PinCache, Pinner, Refused, SharedPinCache},
     tlb::{Geometry, Lookup, Tlb},
 };
+use pinfold_sys::lots::Lots;
 
 const LOOK_UPS: usize = 10_000;
 const PAGE: u64 = 4096;
@@ -19,20 +20,8 @@ fn main() {
     divan::main();
 }
 
-/// A small generator (Marsaglia, "Xorshift RNGs", 2003).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-}
-
 fn any_of(many: u64) -> Vec<u64> {
-    let mut random = Random(0x5EED);
+    let mut random = Lots::of(0x5EED);
     (0..LOOK_UPS).map(|_| random.below(many)).collect()
 }
 
@@ -110,7 +99,7 @@ macro_rules! transfers {
 
 /// Addresses at the start of an area, or anywhere in it.
 fn addresses(areas: u64, anywhere: bool) -> Vec<u64> {
-    let mut random = Random(0xBEEF);
+    let mut random = Lots::of(0xBEEF);
     let mut within = || if anywhere { random.below(AREA - PAGE) } else { 0 };
     any_of(areas).iter().map(|area| area * STRIDE + within()).collect()
 }

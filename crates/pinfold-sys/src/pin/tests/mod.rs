@@ -240,10 +240,7 @@ fn a_child_has_no_pins() {
     };
     // SAFETY: the child makes and drops what it has; the C library keeps the allocator usable.
     let pid = unsafe { crate::child::spawn(child) }.unwrap();
-    let (_, ended) = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty())
-        .unwrap()
-        .unwrap();
-    assert_eq!(ended.exit_status(), Some(0));
+    assert_eq!(crate::child::status_of(pid), Some(0));
     assert_eq!(status("VmPin"), before + 16);
     ring.unwrap().unpin(slot.unwrap()).unwrap();
     assert_eq!(status("VmPin"), before);

@@ -132,7 +132,7 @@ fn pages_move_after_a_fork() {
     number(&mut source);
     // SAFETY: the child does nothing.
     let pid = unsafe { crate::child::spawn(|| 0) }.unwrap();
-    rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+    assert_eq!(crate::child::status_of(pid), Some(0));
     let mut window = mover.window(4 * PAGE, false).unwrap();
     let moved = mover.fold(&mut window, 0, &mut source, 0..4 * PAGE).unwrap();
     assert_eq!(moved, Moved { bytes: 4 * PAGE, stop: None });

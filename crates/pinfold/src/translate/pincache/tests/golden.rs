@@ -1,26 +1,16 @@
 //! Seeded traces and what budgets make of them: whole tables, so that any change of what is kept
 //! shows. The traces have the shape of the paper's two programs (section 6.2, table 3).
 
+use pinfold_sys::lots::Lots;
+
 use super::*;
 
 /// Calls what it is given with every step of it.
 type Trace = fn(&mut dyn FnMut(u64, u64));
 
-/// A small generator (Marsaglia, "Xorshift RNGs", 2003).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-}
-
 /// A sort: short messages out of 64 buckets that grow and shrink.
 fn sort(send: &mut dyn FnMut(u64, u64)) {
-    let mut random = Random(0x5EED);
+    let mut random = Lots::of(0x5EED);
     for _ in 0..20_000 {
         let bucket = random.below(64);
         send(bucket * 40 * PAGE + random.below(9) * 1000, 4000 + random.below(8000));

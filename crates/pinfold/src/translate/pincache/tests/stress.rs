@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use pinfold_sys::lots::Lots;
+
 use super::*;
 
 const THREADS: u64 = 4;
@@ -63,13 +65,8 @@ fn stress<E: Evict + Send + 'static>(evict: E) {
     let work = |seed: u64| {
         let (cache, flags) = (Arc::clone(&cache), Arc::clone(&flags));
         move || {
-            let mut random = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed);
-            let mut below = |end: u64| {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                (random >> 11) % end
-            };
+            let mut lots = Lots::of(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
+            let mut below = |end: u64| lots.below(end);
             let mut held: Vec<(Hold, u64)> = Vec::new();
             let (mut begun, mut busy) = (0, 0);
             for _ in 0..rounds {

@@ -1,22 +1,12 @@
 //! Seeded traces and what each shape of TLB makes of them, as in the paper's figure 3: whole tables,
 //! so that any change of what is kept shows.
 
+use pinfold_sys::lots::Lots;
+
 use super::*;
 
 /// Calls what it is given with every step of it.
 type Trace = fn(&mut dyn FnMut(u64, u64));
-
-/// A small generator (Marsaglia, "Xorshift RNGs", 2003), so that the traces are always the same.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-}
 
 /// A matrix multiplied by blocks: 82 pages, over and over, as many as the paper counts for its own.
 fn blocks(touch: &mut dyn FnMut(u64, u64)) {
@@ -27,7 +17,7 @@ fn blocks(touch: &mut dyn FnMut(u64, u64)) {
 
 /// A radix sort: writes scattered over 700 pages, reads in a row of 64.
 fn scatter(touch: &mut dyn FnMut(u64, u64)) {
-    let mut random = Random(0x5EED);
+    let mut random = Lots::of(0x5EED);
     for step in 0..30_000 {
         touch(0, 0x2000 + random.below(700));
         touch(0, 0x9000 + step / 100 % 64);
@@ -37,7 +27,7 @@ fn scatter(touch: &mut dyn FnMut(u64, u64)) {
 /// Sockets of 32 processes: each has 64 receive buffers at the same addresses, and is busy for a
 /// while.
 fn sockets(touch: &mut dyn FnMut(u64, u64)) {
-    let mut random = Random(0xBEEF);
+    let mut random = Lots::of(0xBEEF);
     for _ in 0..400 {
         let process = random.below(32);
         let (first, many) = (random.below(64), 20 + random.below(80));
