@@ -1,7 +1,8 @@
 //! What copies of one call site take by each algorithm, and which to use next.
 //!
 //! Time is counted in copies: there are no clocks here. Of each size class every so many-th copy is a
-//! *sample*, which its maker times. Nearly all samples are of the algorithm in use. The others are
+//! *sample*, which its maker times: as many as it takes for the clock to be a small part of them all,
+//! by what they were said to take ([`LOOK_NS`]). Nearly all samples are of the algorithm in use. The others are
 //! *visits* to the other candidates: two tries, of which the faster counts, so that an interruption
 //! must come twice to mislead.
 //!
@@ -26,11 +27,24 @@ const CLASS_MAX: u32 = 26;
 
 const CLASSES: usize = (CLASS_MAX - CLASS_MIN + 1) as usize;
 
-/// One sample in so many bytes. To read the clock twice takes some 50 ns, to copy this some 15 µs.
-const SAMPLE_BYTES_LOG: u32 = 18;
+/// Copies that take so many nanoseconds together have one sample among them. To read a clock twice takes
+/// 40 to 90 of them, and what a try of another algorithm finds unprepared, its code, its branches, about
+/// as long: all in all 0.5 %.
+const LOOK_NS: f32 = 25_600.0;
 
 /// Samples are at least so many copies apart, which is what bounds the tries.
 pub(super) const PERIOD_MIN: u32 = 4;
+
+/// And at most so many: copies of 1 KiB within the nearest cache take some 10 ns.
+const PERIOD_MAX: u32 = 1 << 12;
+
+/// As long as nobody has said what copies take, they are taken to be as slow as this.
+const UNKNOWN_NS_PER_KIB: f32 = 100.0;
+
+/// Copies from one sample to the next, of those that take `ns` each.
+pub(super) fn period_of(ns: f32) -> u32 {
+    ((LOOK_NS / ns) as u32).clamp(PERIOD_MIN, PERIOD_MAX)
+}
 
 /// Tries of other algorithms than the one in use that a class may have in store.
 pub(super) const TOKENS_MAX: u32 = 2 * (CANDIDATES_MAX as u32 - 1);
@@ -85,6 +99,8 @@ struct Cell<A> {
 
 /// One class of sizes.
 struct Class<A> {
+    /// The size of the shortest in it, KiB.
+    kib: f32,
     /// Copies before the next sample.
     left: u32,
     /// Copies that were to come before the next sample when tries got in between.
@@ -125,14 +141,14 @@ impl<A: Copy + PartialEq + Default> Class<A> {
                 count += 1;
             }
         }
-        let log = CLASS_MIN + at as u32;
-        let period = 1 << SAMPLE_BYTES_LOG.saturating_sub(log).max(PERIOD_MIN.ilog2());
+        let kib = (1u32 << at) as f32;
         Class {
+            kib,
             // With one candidate, or none, there is nothing to learn.
             left: if count > 1 { 0 } else { u32::MAX },
             put_off: 0,
             using: cells[0].algorithm,
-            period,
+            period: period_of(UNKNOWN_NS_PER_KIB * kib),
             samples: 0,
             tokens: TOKENS_MAX,
             best: 0,
@@ -225,6 +241,18 @@ impl<A: Copy + PartialEq + Default> Class<A> {
     }
 
     fn observe(&mut self, at: usize, cost: f32) {
+        self.weigh(at, cost);
+        let best = self.cells[self.best].cost;
+        if best.is_finite() {
+            self.period = period_of(best * self.kib);
+            // What was set before may have been for faster ones; and if this one took long, so may the
+            // next, which is to be known soon.
+            let soon = if at == self.best { best.max(cost) } else { best };
+            self.left = self.left.min(period_of(soon * self.kib) - 1);
+        }
+    }
+
+    fn weigh(&mut self, at: usize, cost: f32) {
         let is_try = at != self.best || self.visits(at);
         let cell = &mut self.cells[at];
         if is_try || cell.cost == f32::INFINITY {
@@ -307,7 +335,8 @@ fn class_of(len: usize) -> Option<usize> {
 ///
 /// A class of sizes that is used takes some 150 bytes. After the machine has changed so that what is
 /// in use has become 1.5 times as slow or fast, the best candidate is in use within 24 samples, if the
-/// change before was 100 samples ago. A sample is one copy in 256 KiB of them, and at most one in 4.
+/// change before was 100 samples ago. A sample is one copy of those that take 51 µs together, at most one
+/// in 4 and at least one in 4,096.
 /// That another candidate has become better, with the one in use as it was, is found out within
 /// `80 r²` samples, where `r` says how many times as slow it used to be, 8 at most.
 ///

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{
-    site::{PERIOD_MIN, TOKEN_SAMPLES, TOKENS_MAX, VISIT_SAMPLES},
+    site::{PERIOD_MIN, TOKEN_SAMPLES, TOKENS_MAX, VISIT_SAMPLES, period_of},
     *,
 };
 use pinfold_sys::block::Algorithm;
@@ -44,7 +44,8 @@ impl Machine {
 
     /// `samples` samples of copies of `len` bytes: how many copies were by the best.
     fn run(&mut self, site: &mut Site, len: usize, samples: u32) -> Ran {
-        let copies = (samples * period(len)) as usize;
+        let least = self.ns_per_kib.into_iter().fold(f64::INFINITY, f64::min);
+        let copies = (samples * period(len, least)) as usize;
         let mut ran = Ran { copies, ..Ran::default() };
         let best = self.best();
         for _ in 0..copies {
@@ -70,9 +71,10 @@ struct Ran {
     tries: usize,
 }
 
-/// Copies from one sample to the next.
-fn period(len: usize) -> u32 {
-    ((1 << 18) / len.next_power_of_two() as u32).max(PERIOD_MIN)
+/// Copies from one sample to the next, where a KiB takes so long.
+fn period(len: usize, ns_per_kib: f64) -> u32 {
+    let shortest = 1 << len.ilog2();
+    period_of((ns_per_kib * shortest as f64 / 1024.0) as f32)
 }
 
 /// How many of `all` must be by the best, for it to be in use all the time: some are tries.
@@ -142,11 +144,46 @@ fn few_copies_are_timed() {
         let len = 1usize << log;
         let mut site = Site::new();
         let ran = Machine::new([100.0, 80.0, 120.0, 130.0], 5).run(&mut site, len, 500);
-        // One in 256 KiB, and at most one in four; and two for each try.
-        let samples = ran.copies / period(len) as usize;
-        assert!(ran.timed <= samples + 2 * ran.tries + 8, "{len} {ran:?}");
+        // As many as their time has room for, and at most one in four; and two for each try.
+        let samples = ran.copies / period(len, 80.0) as usize;
+        assert!(ran.timed <= samples * 5 / 4 + 2 * ran.tries + 8, "{len} {ran:?}");
         assert!(ran.timed >= samples / 2, "{len} {ran:?}");
     }
+}
+
+/// However fast or slow copies are: what it takes to time some of them is little beside them all.
+#[test]
+fn clocks_take_little_of_the_time() {
+    for ns in [8.0, 40.0, 250.0, 3000.0, 50_000.0, 2_000_000.0] {
+        let len = 4 << 10;
+        let mut site = Site::new();
+        let mut machine = Machine::new([1.0, 1.5, 2.0, 3.0].map(|times| times * ns / 4.0), 3);
+        machine.run(&mut site, len, 40);
+        let ran = machine.run(&mut site, len, 400);
+        // 100 ns each: to read a clock twice, and what comes with it.
+        let part = ran.timed as f64 * 100.0 / (ran.copies as f64 * ns);
+        assert!(part < 0.005, "{part} of copies that take {ns} ns");
+        assert!(ran.timed >= 200, "{ran:?} of copies that take {ns} ns");
+    }
+}
+
+/// What was fast is slow now: the next look is not as far away as it would have been.
+#[test]
+fn what_becomes_slow_is_looked_at_as_often_as_slow_copies_are() {
+    let mut site = Site::new();
+    Machine::new([4.0, 5.0, 6.0, 9.0], 1).run(&mut site, 4 << 10, 100);
+    let mut machine = Machine::new([4000.0, 5000.0, 6000.0, 9000.0], 2);
+    // By one sample it is known.
+    let apart = period(4 << 10, 4.0) as usize;
+    let mut timed = Vec::new();
+    for at in 0..4 * apart {
+        let choice = site.next(4 << 10, four).unwrap();
+        if choice.timed {
+            site.observe(4 << 10, choice.algorithm, machine.copy(4 << 10, choice.algorithm));
+            timed.push(at);
+        }
+    }
+    assert!(timed[0] < apart && timed.len() > 2 * apart / 4, "{} of {}", timed.len(), 4 * apart);
 }
 
 #[test]
@@ -218,8 +255,8 @@ struct Exact {
 
 impl Exact {
     const LEN: usize = 4 << 10;
-    /// Copies between two samples.
-    const BETWEEN: u32 = (1 << 18) / Exact::LEN as u32 - 1;
+    /// Copies between two samples: these are slow.
+    const BETWEEN: u32 = PERIOD_MIN - 1;
 
     /// One that has tried all candidates.
     fn new(ns: [u64; 4]) -> Exact {
@@ -303,7 +340,7 @@ fn much_change_is_looked_into_at_once_and_less_of_it_soon() {
 
 #[test]
 fn an_interruption_is_not_looked_into_and_two_of_them_only_once() {
-    let mut exact = Exact::new([1000, 3000, 3000, 3000]);
+    let mut exact = Exact::new([100_000, 300_000, 300_000, 300_000]);
     for _ in 0..3 {
         exact.goes_on(3, 0);
         assert_eq!(exact.stalled(100), (Exact::BETWEEN, 0));
@@ -319,20 +356,20 @@ fn an_interruption_is_not_looked_into_and_two_of_them_only_once() {
 
 #[test]
 fn what_is_heard_late_of_a_change_is_still_looked_into_at_once() {
-    let mut exact = Exact::new([1000, 3000, 3000, 3000]);
+    let mut exact = Exact::new([100_000, 300_000, 300_000, 300_000]);
     exact.goes_on(EARNT, 0);
-    exact.ns[0] = 2000;
+    exact.ns[0] = 200_000;
     exact.goes_on(2, 0);
     assert_eq!(exact.sample(), (0, 0));
     assert_eq!(exact.copy(), Choice { algorithm: 0, timed: true });
-    for _ in 0..10 {
+    for _ in 0..2 {
         assert!(!exact.copy().timed);
     }
-    exact.tell(0, 2000);
+    exact.tell(0, 200_000);
     for at in [1, 1, 2, 2, 3, 3] {
         assert_eq!(exact.sample(), (0, at));
     }
-    assert_eq!(exact.sample(), (Exact::BETWEEN - 10, 0));
+    assert_eq!(exact.sample(), (Exact::BETWEEN - 2, 0));
 }
 
 #[test]
@@ -427,7 +464,7 @@ proptest! {
             let (ns, other, honest) = seen[round % seen.len()];
             site.observe(len, if honest { choice.algorithm } else { all[other] }, ns);
         }
-        let bound = TOKENS_MAX + rounds as u32 / (TOKEN_SAMPLES * period(len));
+        let bound = TOKENS_MAX + rounds as u32 / (TOKEN_SAMPLES * PERIOD_MIN);
         prop_assert!(tries as u32 <= bound, "{} of {}: {}", tries, rounds, bound);
         prop_assert!(site.using(len).is_some_and(|using| four().contains(&using)));
     }
@@ -445,7 +482,7 @@ proptest! {
         // Without noise and interruptions, which are nobody's fault; and long enough for the visits
         // to come at their rates.
         let (mut took, mut needed) = (0.0, 0.0);
-        for round in 0..VISIT_SAMPLES * 64 * period(len).min(16) {
+        for round in 0..VISIT_SAMPLES * 64 * period(len, 100.0).min(16) {
             let choice = site.next(len, four).unwrap();
             let at = four().iter().position(|other| *other == choice.algorithm).unwrap();
             let ns = machine.ns_per_kib[at] * len as f64 / 1024.0;
