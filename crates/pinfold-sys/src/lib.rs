@@ -11,6 +11,7 @@
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
 //! - [`block`]: memory copied and zeroed, by every algorithm there is.
 //! - [`partner`]: another core that reads, where it is measured what that costs.
+//! - [`careful`]: copies where there may be no memory.
 //! - [`poll`]: sleeping until something happens.
 //! - [`trial`], [`child`], [`cpu`]: finding out what is allowed here, without coming to harm.
 //!
@@ -20,6 +21,7 @@
 pub mod affinity;
 pub mod barrier;
 pub mod block;
+pub mod careful;
 pub mod child;
 pub mod clock;
 pub mod cpu;

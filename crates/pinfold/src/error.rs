@@ -218,6 +218,24 @@ pub enum Error {
     /// The region was revoked by its owner.
     #[error("the region was revoked by its owner; the operation may have had its effect or not")]
     Revoked,
+    /// There is no memory at an address of a peer, or none that may be used so.
+    #[error("the peer has no memory for {len} bytes at {address:#x}, or none that may be used so")]
+    NotMapped {
+        /// The first byte named.
+        address: u64,
+        /// How many. Some of them may have been read or written.
+        len: u64,
+    },
+    /// Memory is exposed no more, but peers have not left it.
+    #[error(
+        "{visitors} peers or copies are still at memory that is exposed no more, after {patience:?}: leave it as it is until they have ended"
+    )]
+    StillVisited {
+        /// How many.
+        visitors: usize,
+        /// How long was waited.
+        patience: Duration,
+    },
     /// The word of an atomic operation does not lie at a multiple of its size.
     #[error("an atomic operation on {size} bytes at {offset}: choose a multiple of {size}")]
     Misaligned {

@@ -52,9 +52,9 @@ mod wire;
 pub use self::{
     arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},
     endpoint::{
-        Active, Answer, AtomicWord, Builder, Endpoint, Envelope, Gift, Handoff, Message,
+        Active, Answer, AtomicWord, Builder, Endpoint, Envelope, Exposed, Gift, Handoff, Message,
         MessageRequest, OwnedBuf, OwnedBufMut, PeerInfo, Progress, Received, RecvRequest, Region,
-        RegionKey, RegionRequest, RemoteRegion, Reply, Rights, Scope, ScopedRecv, ScopedSend,
+        RegionKey, RegionRequest, RemoteRegion, RemoteSpace, Reply, Rights, Scope, ScopedRecv, ScopedSend,
         SendRequest, Source, TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Result},

@@ -66,6 +66,6 @@ pub use self::{
 };
 pub(crate) use self::{
     cells::Cells,
-    registry::{ArenaRef, find, gone, is_live, wake_when_gone},
+    registry::{ArenaRef, find, gap_at, gone, is_live, wake_when_gone},
     remote::Mapping,
 };

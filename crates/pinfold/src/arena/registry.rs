@@ -6,6 +6,7 @@
 
 use std::{
     io,
+    ops::Range,
     os::fd::BorrowedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -102,6 +103,15 @@ fn look_up(start: usize, len: usize) -> Option<(ArenaRef, u64)> {
     }
     let extent = entry.extent.upgrade().filter(|extent| !extent.is_forked())?;
     Some((ArenaRef { extent }, (start - entry.start) as u64))
+}
+
+/// The addresses around `address`, in no extent, up to the next extents below and above.
+pub(crate) fn gap_at(address: usize) -> Range<usize> {
+    let table = TABLE.load();
+    let extents = || table.iter().flat_map(|table| table.iter());
+    let below = extents().map(|entry| entry.end).filter(|end| *end <= address).max();
+    let above = extents().map(|entry| entry.start).filter(|start| *start > address).min();
+    below.unwrap_or(0)..above.unwrap_or(usize::MAX)
 }
 
 /// Extents of this process that are gone. As long as the number stays, whatever

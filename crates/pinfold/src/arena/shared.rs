@@ -92,6 +92,13 @@ impl SharedBuf {
         self.arena.heap.locate(self.block)
     }
 
+    /// Where its bytes are in this process: to be [exposed](crate::Endpoint::expose), say. They are
+    /// reached by the methods of this, or by peers; a pointer made of an address is not for them.
+    pub fn addresses(&self) -> std::ops::Range<usize> {
+        let start = self.as_ptr().expose_provenance();
+        start..start + self.len()
+    }
+
     /// Its first byte.
     pub(crate) fn as_ptr(&self) -> *mut u8 {
         self.cells.as_ptr()

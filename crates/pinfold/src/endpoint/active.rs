@@ -178,7 +178,7 @@ impl<'a> Active<'a> {
 
     /// Whether its sender waits for an answer.
     pub fn is_request(&self) -> bool {
-        self.label.verb == Verb::Request
+        self.label.verb.is_asking()
     }
 
     /// Answers a request; to a call it does nothing. Never waits: what does not go at once is

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     PeerId,
     failpoint::{self, Point},
-    wire::active::{Failure, Verb},
+    wire::active::Failure,
 };
 
 /// Messages that go to their handlers before the thread sees to its own affairs again.
@@ -156,7 +156,7 @@ impl Shared {
 /// Has a handler see to its message.
 fn run(endpoint: &Endpoint, job: Job) -> Spent {
     let Job { peer, label, bytes, receipt, handler, cost, room } = job;
-    let is_request = label.verb == Verb::Request;
+    let is_request = label.verb.is_asking();
     let debt = Cell::new(if is_request { Debt::Open } else { Debt::None });
     let active = Active::new(endpoint, peer, label, &bytes, receipt, &debt);
     // What a panic left half done is the handler's own: nothing of the endpoint's is in its hands.

@@ -26,6 +26,7 @@ mod scatter;
 mod scope;
 mod segments;
 mod shared;
+mod space;
 mod spin;
 mod view;
 mod wait;
@@ -45,4 +46,5 @@ pub use region::{AtomicWord, Region, RegionKey, RegionRequest, RemoteRegion, Rig
 pub use reply::Reply;
 pub use request::{MessageRequest, RecvRequest, SendRequest};
 pub use scope::{Scope, ScopedRecv, ScopedSend};
+pub use space::{Exposed, RemoteSpace};
 pub use view::View;

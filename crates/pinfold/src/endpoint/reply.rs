@@ -38,7 +38,14 @@ pub struct Reply {
 impl Reply {
     /// Asks.
     pub(super) fn ask(shared: &Arc<Shared>, peer: PeerId, id: u32, payload: impl Payload) -> Reply {
-        Reply { inner: Request::of(shared, post_request(shared, peer, id, payload), ()) }
+        let label = Label { verb: Verb::Request, id, token: 0 };
+        Reply { inner: Request::of(shared, post_request(shared, peer, label, payload), ()) }
+    }
+
+    /// Asks the agent.
+    pub(super) fn ask_agent(shared: &Arc<Shared>, peer: PeerId, payload: impl Payload) -> Reply {
+        let label = Label { verb: Verb::Serve, id: 0, token: 0 };
+        Reply { inner: Request::of(shared, post_request(shared, peer, label, payload), ()) }
     }
 
     fn output((done, ()): (Result<Done>, ())) -> Result<Message> {
@@ -77,7 +84,7 @@ impl Reply {
 fn post_request(
     shared: &Arc<Shared>,
     peer: PeerId,
-    id: u32,
+    label: Label,
     payload: impl Payload,
 ) -> Result<OpKey> {
     // A handler's requests are charged as its answers are, or peers that never answer could have
@@ -85,8 +92,8 @@ fn post_request(
     let origin = shared.origin_here();
     let short = payload.short();
     let mut engine = shared.enter()?;
-    let answer = engine.expect_answer(peer, id, origin)?;
-    let label = Label { verb: Verb::Request, id, token: answer.index };
+    let answer = engine.expect_answer(peer, label.id, origin)?;
+    let label = Label { token: answer.index, ..label };
     if short.is_some_and(|short| engine.call_at_once(peer, label, short)) {
         return Ok(answer);
     }

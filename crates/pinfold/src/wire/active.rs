@@ -24,6 +24,8 @@ pub(crate) enum Verb {
     Reply = 3,
     /// A request has no answer; the number says [why](Failure).
     Failed = 4,
+    /// For the agent, which is to answer: a [question](super::space::Ask).
+    Serve = 5,
 }
 
 impl Verb {
@@ -34,8 +36,14 @@ impl Verb {
             2 => Verb::Request,
             3 => Verb::Reply,
             4 => Verb::Failed,
+            5 => Verb::Serve,
             _ => return None,
         })
+    }
+
+    /// Whether it is to be answered.
+    pub(crate) const fn is_asking(self) -> bool {
+        matches!(self, Verb::Request | Verb::Serve)
     }
 
     /// Whether it ends a request: its receiver has set a place aside for it.
@@ -107,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn labels_survive(verb in 1u64..=4, id: u32, token: u32, rest: [u64; 6]) {
+        fn labels_survive(verb in 1u64..=5, id: u32, token: u32, rest: [u64; 6]) {
             let verb = Verb::from_bits(verb).unwrap();
             let label = Label { verb, id, token };
             let mut body = [0; 7];

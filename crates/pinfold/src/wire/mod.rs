@@ -9,6 +9,7 @@ pub(crate) mod descriptor;
 pub(crate) mod hello;
 pub(crate) mod layout;
 pub(crate) mod region;
+pub(crate) mod space;
 pub(crate) mod took;
 pub(crate) mod waiting;
 

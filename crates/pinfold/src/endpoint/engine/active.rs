@@ -75,7 +75,7 @@ impl Core {
         let label = label.ok_or(Violation("it wrote a message of no known use"))?;
         let bytes = &bytes_of(&body[1..])[..len];
         match label.verb {
-            Verb::Call | Verb::Request => {
+            Verb::Call | Verb::Request | Verb::Serve => {
                 let cost = self.hold(peer, len as u64)?;
                 let mut receipt = Receipt::new(Path::Inline, len as u64);
                 receipt.copied_user = len as u64;
@@ -142,7 +142,7 @@ impl Core {
         let Eager { tag, len, piece } = eager;
         let label = Label::from_tag(verb, tag);
         let (key, id) = match verb {
-            Verb::Call | Verb::Request => {
+            Verb::Call | Verb::Request | Verb::Serve => {
                 let cost = self.hold(peer, len)?;
                 let key = self.land(peer.id, 0, RecvStage::Streaming { peer: peer.id });
                 let item = Item { label, what: What::Coming(key), cost, room: 0 };
@@ -188,12 +188,12 @@ impl Core {
     ) -> Result<(), Violation> {
         let label = Label::from_tag(verb, rts.tag);
         match verb {
-            Verb::Call | Verb::Request if rts.len > self.active.len_max() => {
+            Verb::Call | Verb::Request | Verb::Serve if rts.len > self.active.len_max() => {
                 self.status.unhandled.add(1);
                 self.fin(peer, sid, TOO_LONG.unsigned_abs(), 0, By::Kernel);
                 Ok(())
             }
-            Verb::Call | Verb::Request => {
+            Verb::Call | Verb::Request | Verb::Serve => {
                 if peer.announced.len() >= peer.announced_max as usize {
                     return Err(Violation("it announced more messages than it may"));
                 }

@@ -8,6 +8,7 @@ use super::{
     peer::{Control, Peer},
     queues::Queues,
     regions::Regions,
+    spaces::Spaces,
 };
 use crate::{
     PeerId, Result,
@@ -52,6 +53,8 @@ pub(crate) struct Core {
     pub gifts_out: usize,
     /// What peers can ask for.
     pub regions: Regions,
+    /// What they can use by address.
+    pub spaces: Spaces,
     /// The counters, and what others may see.
     pub status: Status,
     /// Messages for handlers.

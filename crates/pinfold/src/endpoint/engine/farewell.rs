@@ -116,6 +116,7 @@ impl Engine {
         self.links.forget(&peer);
         self.core.maps.drop_peer(id);
         self.core.regions.forget_gone();
+        self.core.spaces.forget_gone();
         self.core.gifts_out -= peer.given.len();
         self.core.lane_budget.give(peer.tx.budgeted());
         self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
@@ -201,6 +202,7 @@ impl Engine {
         // in the file system is the parent's.
         std::mem::forget(std::mem::take(&mut self.peers));
         self.core.regions.forsake();
+        self.core.spaces.forsake();
         self.links.forsake();
         self.core.status.forsake();
     }

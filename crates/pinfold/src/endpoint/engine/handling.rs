@@ -11,7 +11,7 @@ use crate::{
     endpoint::handlers::Handler,
     status::Tally,
     wire::{
-        active::{Failure, Label, Verb},
+        active::{Failure, Label},
         waiting::By,
     },
 };
@@ -48,7 +48,7 @@ impl Engine {
             let Some(peer) = self.peers.get_mut(id) else { continue };
             let core = &mut self.core;
             peer.announced.remove(&sid);
-            if !core.active.has_handler(label.id) {
+            if !core.active.has_handler(label) {
                 core.status.unhandled.add(1);
                 core.active.skip(id);
                 core.fin(peer, sid, NO_HANDLER.unsigned_abs(), 0, By::Kernel);
@@ -70,7 +70,7 @@ impl Engine {
         }
         while let Some((peer, item)) = self.core.active.next() {
             let Item { label, what, cost, room } = item;
-            let handler = self.core.active.handler(label.id);
+            let handler = self.core.active.handler(label);
             let failure = match (what, handler) {
                 (What::Whole { bytes, receipt }, Some(handler)) => {
                     return Some(Job { peer, label, bytes, receipt, handler, cost, room });
@@ -80,7 +80,7 @@ impl Engine {
             };
             self.core.status.unhandled.add(1);
             tracing::debug!(handler = label.id, ?failure, "an active message is dropped");
-            let failed = (label.verb == Verb::Request).then_some(failure);
+            let failed = label.verb.is_asking().then_some(failure);
             self.leave_job(Spent { peer, token: label.token, failed, panicked: false, cost, room });
         }
         None

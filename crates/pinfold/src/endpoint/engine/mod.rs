@@ -43,6 +43,7 @@ pub(crate) mod queues;
 pub(crate) mod quick;
 pub(crate) mod reach;
 pub(crate) mod regions;
+pub(crate) mod spaces;
 mod returns;
 mod sleep;
 mod table;
@@ -60,6 +61,7 @@ use self::{
     peer::{Peer, PeerInfo},
     queues::Queues,
     regions::Regions,
+    spaces::Spaces,
     table::PeerTable,
 };
 use super::{aside::Aside, config::Config, matching::Matcher, spin::SpinPolicy};
@@ -145,6 +147,7 @@ impl Engine {
             maps: Maps::new(config.mapped_bytes_max),
             gifts_out: 0,
             regions: Regions::default(),
+            spaces: Spaces::default(),
             active: Queues::new(config.active_bytes_max, std::mem::take(&mut config.handlers)),
             store: Copier::new(Reader::Me, &copies),
             copies,

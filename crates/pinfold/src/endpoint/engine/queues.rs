@@ -18,7 +18,10 @@ use crate::{
     PeerId, Receipt,
     endpoint::handlers::{Handler, Handlers},
     link::shm::budget::Budget,
-    wire::{active::Label, waiting::Rts},
+    wire::{
+        active::{Label, Verb},
+        waiting::Rts,
+    },
 };
 
 /// Bytes that the handlers of one peer's messages have sent and that have not gone, at which its
@@ -86,6 +89,7 @@ pub(crate) struct Queues {
     budget: Budget,
     budget_max: usize,
     handlers: Handlers,
+    agent: Option<Handler>,
     /// Whether a queue has become ready since a thread was last told.
     news: bool,
 }
@@ -100,6 +104,7 @@ impl Queues {
             budget: Budget::new(budget_max),
             budget_max,
             handlers,
+            agent: None,
             news: false,
         }
     }
@@ -109,12 +114,23 @@ impl Queues {
         self.budget_max as u64
     }
 
-    pub(crate) fn handler(&self, id: u32) -> Option<Handler> {
-        self.handlers.get(id)
+    pub(crate) fn handler(&self, label: Label) -> Option<Handler> {
+        match label.verb {
+            Verb::Serve => self.agent.clone(),
+            _ => self.handlers.get(label.id),
+        }
     }
 
-    pub(crate) fn has_handler(&self, id: u32) -> bool {
-        self.handlers.has(id)
+    pub(crate) fn has_handler(&self, label: Label) -> bool {
+        match label.verb {
+            Verb::Serve => self.agent.is_some(),
+            _ => self.handlers.has(label.id),
+        }
+    }
+
+    /// Sets what answers peers that ask for memory by address, if nothing does yet.
+    pub(crate) fn set_agent(&mut self, agent: impl FnOnce() -> Handler) {
+        self.agent.get_or_insert_with(agent);
     }
 
     /// Sets or removes a handler. What was there is the caller's to drop, outside the engine.

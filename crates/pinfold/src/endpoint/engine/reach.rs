@@ -3,11 +3,14 @@
 //! It outlives the [`Peer`](super::peer::Peer): operations on a region go on without the engine, and
 //! what they may still be at has to stay.
 
-use std::os::fd::OwnedFd;
+use std::{os::fd::OwnedFd, thread};
 
 use pinfold_sys::process;
 
-use crate::{Refusal, link::shm::visits::Visits};
+use crate::{
+    Error, Refusal, Result,
+    link::shm::visits::{Visit, Visits},
+};
 
 pub(crate) struct Reach {
     /// The peer's process, and what tells it from a later one with that number.
@@ -30,6 +33,22 @@ impl Reach {
     /// Whether the peer can use a region of ours.
     pub(crate) fn here(&self, writable: bool) -> Result<(), Refusal> {
         self.peer_reads.and(if writable { self.peer_writes } else { Ok(()) })
+    }
+
+    /// Lets the peer know that this thread comes to what it has lent by that number.
+    ///
+    /// # Errors
+    /// [`Error::Withdrawn`] once either side has ended the connection.
+    pub(crate) fn visit(&self, number: u64) -> Result<Visit<'_>> {
+        loop {
+            if self.visits.is_over() {
+                return Err(Error::Withdrawn);
+            }
+            match self.visits.begin(number) {
+                Some(visit) => return Ok(visit),
+                None => thread::yield_now(),
+            }
+        }
     }
 
     /// Whether the peer's process has yet to end.

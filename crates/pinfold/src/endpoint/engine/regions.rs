@@ -36,14 +36,21 @@ const FLAGS_BYTES: usize = 64 << 20;
 const ANSWERS_MAX: usize = 4096;
 
 /// A part of an extent of ours.
-struct Place {
-    extent: ArenaRef,
-    offset: u64,
-    address: u64,
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) extent: ArenaRef,
+    pub(super) offset: u64,
+    pub(super) address: u64,
+}
+
+/// Whether it is the secret. Takes as long for a wrong one as for the right one.
+pub(super) fn is_secret(secret: [u64; 2], said: [u64; 2]) -> bool {
+    let wrong = (secret[0] ^ said[0]) | (secret[1] ^ said[1]);
+    std::hint::black_box(wrong) == 0
 }
 
 impl Place {
-    fn of(buf: &SharedBuf) -> Place {
+    pub(super) fn of(buf: &SharedBuf) -> Place {
         let (extent, offset) = buf.locate();
         Place { extent, offset, address: buf.as_ptr().addr() as u64 }
     }
@@ -100,17 +107,22 @@ impl Regions {
         rights: Rights,
         flag: &SharedBuf,
     ) -> Result<(RegionKey, u64)> {
-        let random: [u8; 24] = super::random()?;
-        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|b| random[8 * at + b]));
-        let secret = [word(0), word(1)];
-        // Guests look for it at an address that may have come to mean anything.
-        let stamp = word(2) | 1;
-        self.last += 1;
+        let (key, stamp) = self.new_key()?;
+        let RegionKey { id, secret } = key;
         let (len, guests) = (memory.len() as u64, Vec::new());
         let (memory, flag) = (Place::of(memory), Place::of(flag));
         let entry = Entry { secret, memory, len, rights, flag, stamp, guests };
-        self.entries.insert(self.last, entry);
-        Ok((RegionKey { id: self.last, secret }, stamp))
+        self.entries.insert(id, entry);
+        Ok((key, stamp))
+    }
+
+    /// A key that nothing else has, and a number for a flag.
+    pub(super) fn new_key(&mut self) -> Result<(RegionKey, u64)> {
+        let random: [u8; 24] = super::random()?;
+        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|b| random[8 * at + b]));
+        self.last += 1;
+        // Guests look for it at an address that may have come to mean anything.
+        Ok((RegionKey { id: self.last, secret: [word(0), word(1)] }, word(2) | 1))
     }
 
     /// The region cannot be asked for any more. What there was of it, if anybody was told its address.
@@ -127,8 +139,7 @@ impl Regions {
     /// The region with this key. Takes as long for a wrong secret as for the right one.
     fn find(&mut self, open: &Open) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(&open.id)?;
-        let wrong = (entry.secret[0] ^ open.secret[0]) | (entry.secret[1] ^ open.secret[1]);
-        (std::hint::black_box(wrong) == 0).then_some(entry)
+        is_secret(entry.secret, open.secret).then_some(entry)
     }
 
     /// In a forked child: what guests share with this process did not come along.
@@ -337,7 +348,7 @@ impl Core {
         Ok(())
     }
 
-    fn lend_region(&mut self, peer: &Peer, site: Site) -> Option<Lent> {
+    pub(super) fn lend_region(&mut self, peer: &Peer, site: Site) -> Option<Lent> {
         let Site { memory, len, flag, writable, .. } = site;
         if !flag.offset.is_multiple_of(8) || !memory.offset.is_multiple_of(64) {
             return None;

@@ -13,7 +13,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering, fence},
     },
-    thread,
 };
 
 use pinfold_sys::process::{RemoteSegment, Segment, read_remote, read_remote_into, write_remote};
@@ -35,7 +34,7 @@ use crate::{
 /// is kept.
 const BYTES_A_CALL: usize = 1 << 20;
 
-pub(super) struct ByKernel {
+pub(in crate::endpoint) struct ByKernel {
     reached: Reached,
     id: u64,
     pub peer: PeerId,
@@ -54,44 +53,44 @@ struct Part {
 type Call = unsafe fn(u32, &[Segment], &[RemoteSegment]) -> io::Result<usize>;
 
 impl ByKernel {
-    pub(super) fn new(reached: Reached, id: u64, peer: PeerId, shared: Arc<Shared>) -> ByKernel {
+    pub(in crate::endpoint) fn new(reached: Reached, id: u64, peer: PeerId, shared: Arc<Shared>) -> ByKernel {
         // Nothing has been seen yet.
         ByKernel { reached, id, peer, shared, known: AtomicU64::new(u64::MAX) }
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::endpoint) fn len(&self) -> u64 {
         self.reached.spot.len
     }
 
-    pub(super) fn is_writable(&self) -> bool {
+    pub(in crate::endpoint) fn is_writable(&self) -> bool {
         self.reached.spot.writable
     }
 
     /// The error of what can be done with mapped memory only.
     #[cold]
     #[inline(never)]
-    pub(super) fn not_mapped(&self) -> Error {
+    pub(in crate::endpoint) fn not_mapped(&self) -> Error {
         Error::PathRefused { path: Path::Mapped, why: self.why_not_mapped() }
     }
 
-    pub(super) fn why_not_mapped(&self) -> Refusal {
+    pub(in crate::endpoint) fn why_not_mapped(&self) -> Refusal {
         self.reached.why_not_mapped
     }
 
     // Out of the way of those that are mapped.
     #[cold]
     #[inline(never)]
-    pub(super) fn write_one(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
+    pub(in crate::endpoint) fn write_one(&self, offset: u64, data: &[u8]) -> Result<Receipt> {
         self.write(&[(offset, data)])
     }
 
     #[cold]
     #[inline(never)]
-    pub(super) fn read_one(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
+    pub(in crate::endpoint) fn read_one(&self, offset: u64, into: &mut [u8]) -> Result<Receipt> {
         self.read(&mut [(offset, into)])
     }
 
-    pub(super) fn write(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {
+    pub(in crate::endpoint) fn write(&self, parts: &[(u64, &[u8])]) -> Result<Receipt> {
         if !self.is_writable() {
             return Err(Error::ReadOnly);
         }
@@ -108,7 +107,7 @@ impl ByKernel {
         Ok(self.receipt(&parts))
     }
 
-    pub(super) fn read(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Receipt> {
+    pub(in crate::endpoint) fn read(&self, parts: &mut [(u64, &mut [u8])]) -> Result<Receipt> {
         let parts = parts.iter_mut().map(|(at, into)| (*at, into.as_mut_ptr(), into.len()));
         let parts = self.locate(parts)?;
         let visit = self.visit()?;
@@ -119,7 +118,7 @@ impl ByKernel {
         Ok(self.receipt(&parts))
     }
 
-    pub(super) fn flush(&self) -> Result<()> {
+    pub(in crate::endpoint) fn flush(&self) -> Result<()> {
         if self.shared.is_forked() {
             return Err(Error::Forked);
         }
@@ -144,16 +143,7 @@ impl ByKernel {
         if self.shared.is_forked() {
             return Err(Error::Forked);
         }
-        let visits = &self.reached.reach.visits;
-        let visit = loop {
-            if visits.is_over() {
-                return Err(Error::Withdrawn);
-            }
-            match visits.begin(self.id) {
-                Some(visit) => break visit,
-                None => thread::yield_now(),
-            }
-        };
+        let visit = self.reached.reach.visit(self.id)?;
         self.stay(visit.withdrawals)?;
         Ok(visit)
     }

@@ -29,7 +29,7 @@ use crate::{
     route::Why,
 };
 
-pub(super) struct Mapped {
+pub(in crate::endpoint) struct Mapped {
     pub lent: Lent,
     pub stamp: u64,
     pub peer: PeerId,
@@ -40,13 +40,13 @@ pub(super) struct Mapped {
 
 /// Of what was done by this processor, in one copy.
 #[inline(always)]
-pub(super) fn receipt(len: usize, by: Largest) -> Receipt {
+pub(in crate::endpoint) fn receipt(len: usize, by: Largest) -> Receipt {
     Receipt::copied(Path::Mapped, len as u64, Why::NOT_ASKED, by)
 }
 
 impl Mapped {
     #[inline(always)]
-    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<Largest> {
+    pub(in crate::endpoint) fn write(&self, offset: u64, data: &[u8]) -> Result<Largest> {
         let at = self.writable(offset, data.len())?;
         let by = self.put(at, data);
         self.confirm()?;
@@ -54,7 +54,7 @@ impl Mapped {
     }
 
     #[inline(always)]
-    pub(super) fn read(&self, offset: u64, into: &mut [u8]) -> Result<Largest> {
+    pub(in crate::endpoint) fn read(&self, offset: u64, into: &mut [u8]) -> Result<Largest> {
         let at = self.readable(offset, into.len())?;
         let by = self.get(at, into);
         // What was read before the look.
@@ -64,7 +64,7 @@ impl Mapped {
     }
 
     /// Returns how many bytes, and how the largest part of them was copied.
-    pub(super) fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<(usize, Largest)> {
+    pub(in crate::endpoint) fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<(usize, Largest)> {
         let (mut bytes, mut by) = (0, Largest::NONE);
         for (offset, data) in parts {
             self.writable(*offset, data.len())?;
@@ -79,7 +79,7 @@ impl Mapped {
     }
 
     /// Returns how many bytes, and how the largest part of them was copied.
-    pub(super) fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<(usize, Largest)> {
+    pub(in crate::endpoint) fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<(usize, Largest)> {
         let (mut bytes, mut by) = (0, Largest::NONE);
         for (offset, into) in parts.iter() {
             self.readable(*offset, into.len())?;
@@ -94,7 +94,7 @@ impl Mapped {
         Ok((bytes, by))
     }
 
-    pub(super) fn flush(&self) -> Result<()> {
+    pub(in crate::endpoint) fn flush(&self) -> Result<()> {
         if self.shared.is_forked() {
             return Err(Error::Forked);
         }
@@ -140,13 +140,13 @@ impl Mapped {
     }
 
     /// Where `len` bytes at `offset` are, for a copy by others.
-    pub(super) fn to_write(&self, offset: u64, len: usize) -> Result<*mut u8> {
+    pub(in crate::endpoint) fn to_write(&self, offset: u64, len: usize) -> Result<*mut u8> {
         let at = self.writable(offset, len)?;
         self.memory().mapping.get_mut(at, len as u64).ok_or(Error::ReadOnly)
     }
 
     /// The same, to be read.
-    pub(super) fn to_read(&self, offset: u64, len: usize) -> Result<*const u8> {
+    pub(in crate::endpoint) fn to_read(&self, offset: u64, len: usize) -> Result<*const u8> {
         let at = self.readable(offset, len)?;
         self.memory().mapping.get(at, len as u64).ok_or(Error::Withdrawn)
     }
@@ -189,7 +189,7 @@ impl Mapped {
 
     /// The word at `offset` of the region, for atomic operations of `size` bytes.
     #[inline]
-    pub(super) fn word(&self, offset: u64, size: usize) -> Result<*mut u8> {
+    pub(in crate::endpoint) fn word(&self, offset: u64, size: usize) -> Result<*mut u8> {
         if !offset.is_multiple_of(size as u64) {
             return Err(Error::Misaligned { offset, size: size as u64 });
         }
@@ -199,7 +199,7 @@ impl Mapped {
 
     /// Whether the region still stood after what was done before.
     #[inline]
-    pub(super) fn confirm(&self) -> Result<()> {
+    pub(in crate::endpoint) fn confirm(&self) -> Result<()> {
         failpoint::hit(Point::InOperation);
         // SAFETY: as in `memory`.
         let flag = unsafe { self.lent.flag.held() };

@@ -28,8 +28,8 @@
 //! (`engine/parked.rs`, `link/shm/visit.rs`).
 
 mod atomics;
-mod by_kernel;
-mod mapped;
+pub(super) mod by_kernel;
+pub(super) mod mapped;
 mod owner;
 mod remote;
 mod request;

@@ -1,0 +1,179 @@
+//! Copies from and to addresses of this process where there may be no memory: the kernel looks, and
+//! says so, where a load or a store would end the process.
+#![allow(unsafe_code)]
+// Invariant: what lies at a foreign address is reached by system calls alone.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    ptr,
+};
+
+use rustix::{
+    io::Errno,
+    pipe::{PipeFlags, pipe_with},
+};
+
+use crate::process;
+
+/// Bytes that go through a pipe at a time: what one holds.
+const PIPE_BYTES: usize = 64 << 10;
+
+/// Copies the bytes at `addr` into `into`. Returns how many there were: fewer where memory ends.
+///
+/// The memory may change meanwhile; what arrives is then any mixture. One `process_vm_readv(2)`, or where
+/// that is forbidden two system calls for each 64 KiB.
+///
+/// # Errors
+/// `EFAULT` if there is no memory at `addr`, or none that may be read.
+pub fn read_own(addr: u64, into: &mut [u8]) -> io::Result<usize> {
+    match process::read_remote_into(std::process::id(), addr, into) {
+        Err(error) if is_denied(&error) => in_parts(into.len(), |at, len| {
+            // SAFETY: the kernel only reads at the address, or says that it cannot; the rest is borrowed.
+            unsafe { through_pipe(addr + at as u64, into.as_mut_ptr().addr() as u64 + at as u64, len) }
+        }),
+        done => done,
+    }
+}
+
+/// Copies `from` to `addr`. Returns how many bytes: fewer where memory ends that may be written.
+/// Costs what [`read_own`] does.
+///
+/// # Errors
+/// `EFAULT` if there is no memory at `addr` that may be written.
+///
+/// # Safety
+/// Whatever memory is there may be overwritten: no references to it, and nothing may go wrong by that.
+pub unsafe fn write_own(addr: u64, from: &[u8]) -> io::Result<usize> {
+    // SAFETY: as the caller promised, and the kernel looks whether there is memory.
+    match unsafe { process::write_remote_from(std::process::id(), addr, from) } {
+        Err(error) if is_denied(&error) => in_parts(from.len(), |at, len| {
+            // SAFETY: as the caller promised.
+            unsafe { through_pipe(from.as_ptr().addr() as u64 + at as u64, addr + at as u64, len) }
+        }),
+        done => done,
+    }
+}
+
+/// Whether all of `len` bytes at `addr` are there and in memory, so that nobody who touches them waits for
+/// a disk. `mincore(2)`; of 1 MiB at most, more are said not to be.
+pub fn is_resident(addr: u64, len: u64) -> bool {
+    const PAGE: u64 = 4096;
+    const PAGES_MAX: usize = 257;
+    let start = addr / PAGE * PAGE;
+    let Some(bytes) = addr.checked_add(len).map(|end| end - start) else { return false };
+    let pages = bytes.div_ceil(PAGE);
+    if pages > PAGES_MAX as u64 {
+        return false;
+    }
+    let mut there = [0u8; PAGES_MAX];
+    let at = ptr::with_exposed_provenance_mut::<libc::c_void>(start as usize);
+    // SAFETY: touches nothing at the address, and writes a byte for each page.
+    let said = unsafe { libc::mincore(at, bytes as usize, there.as_mut_ptr()) };
+    said == 0 && there[..pages as usize].iter().all(|page| page & 1 == 1)
+}
+
+fn is_denied(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::PERM | Errno::NOSYS | Errno::ACCESS))
+}
+
+/// Does `part` to one part after the other until one is cut short.
+fn in_parts(
+    len: usize,
+    mut part: impl FnMut(usize, usize) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while done < len {
+        let wanted = (len - done).min(PIPE_BYTES);
+        match part(done, wanted) {
+            Ok(copied) if copied == wanted => done += copied,
+            Ok(copied) => return Ok(done + copied),
+            Err(_) if done > 0 => return Ok(done),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Copies up to [`PIPE_BYTES`] from one address to another, neither of which is touched but by the kernel.
+///
+/// # Safety
+/// Whatever is at `to` may be overwritten.
+unsafe fn through_pipe(from: u64, to: u64, len: usize) -> io::Result<usize> {
+    let (out, into): (OwnedFd, OwnedFd) =
+        pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
+    let from = ptr::with_exposed_provenance::<libc::c_void>(from as usize);
+    let to = ptr::with_exposed_provenance_mut::<libc::c_void>(to as usize);
+    // SAFETY: the kernel reads what is there, or says that it cannot.
+    let written = counted(unsafe { libc::write(into.as_raw_fd(), from, len) })?;
+    // SAFETY: as the caller promised.
+    counted(unsafe { libc::read(out.as_raw_fd(), to, written) })
+}
+
+fn counted(copied: isize) -> io::Result<usize> {
+    usize::try_from(copied).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::userfault::Pages;
+
+    /// Three pages, of which the middle one is gone.
+    fn with_hole() -> (Pages, u64) {
+        let pages = Pages::new(3 * 4096, false).unwrap();
+        let at = pages.addr() as u64;
+        // SAFETY: nobody uses the page.
+        unsafe { libc::munmap((at + 4096) as *mut _, 4096) };
+        (pages, at)
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error() {
+        let (_pages, at) = with_hole();
+        let mut into = [1u8; 100];
+        assert_eq!(read_own(at + 4096 - 50, &mut into).unwrap(), 50);
+        assert_eq!((into[49], into[50]), (0, 1));
+        assert_eq!(read_own(at + 4096, &mut into).unwrap_err().raw_os_error(), Some(libc::EFAULT));
+        // SAFETY: nobody uses the pages.
+        unsafe {
+            assert_eq!(write_own(at + 4096 - 50, &[7; 100]).unwrap(), 50);
+            assert_eq!(write_own(at + 8191, &[7; 100]).unwrap_err().raw_os_error(), Some(libc::EFAULT));
+            assert_eq!(write_own(at + 8192, &[9; 100]).unwrap(), 100);
+        }
+        assert_eq!(read_own(at + 8192 + 99, &mut into[..2]).unwrap(), 2);
+        assert_eq!(into[..2], [9, 0]);
+    }
+
+    #[test]
+    fn a_pipe_does_as_well() {
+        let from: Vec<u8> = (0..200_000).map(|at| (at % 251) as u8).collect();
+        let mut to = vec![0u8; from.len()];
+        let (source, target) = (from.as_ptr().addr() as u64, to.as_mut_ptr().addr() as u64);
+        let copied = in_parts(from.len(), |at, len| {
+            // SAFETY: `to` is not looked at meanwhile.
+            unsafe { through_pipe(source + at as u64, target + at as u64, len) }
+        });
+        assert_eq!(copied.unwrap(), from.len());
+        assert_eq!(to, from);
+        let (_pages, at) = with_hole();
+        // SAFETY: nobody uses the pages.
+        unsafe {
+            assert_eq!(through_pipe(at + 4090, target, 100).unwrap(), 6);
+            assert_eq!(through_pipe(source, at + 4090, 100).unwrap(), 6);
+            assert!(through_pipe(at + 4096, target, 100).is_err());
+            assert!(through_pipe(source, at + 4096, 100).is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_resident_is_known() {
+        let (_pages, at) = with_hole();
+        assert!(!is_resident(at, 4096), "never touched");
+        // SAFETY: nobody uses the page.
+        unsafe { write_own(at, &[1]).unwrap() };
+        assert!(is_resident(at, 1) && is_resident(at + 4095, 1));
+        assert!(!is_resident(at, 4097) && !is_resident(at + 4096, 1));
+        assert!(!is_resident(at, 4 << 20) && !is_resident(u64::MAX, 1));
+    }
+}

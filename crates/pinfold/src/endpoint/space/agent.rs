@@ -1,0 +1,132 @@
+#![allow(unsafe_code)]
+//! The agent: it answers peers that ask for exposed memory by its addresses (U-Net/MM's kernel agent, Welsh
+//! and others, section 4, for what takes no kernel).
+//!
+//! It runs where handlers of active messages run. What it is asked to copy it copies at once if the memory is
+//! there; what would have to be paged in, or made first, its crew copies, and answers later.
+//!
+//! **Invariant.** The program's memory is touched by system calls alone, at addresses that are exposed for
+//! that, and an exposure does not end while a copy is under way (`Spaces::serve`).
+
+use std::sync::Arc;
+
+use pinfold_sys::careful;
+
+use super::crew::Crew;
+use crate::{
+    Active,
+    endpoint::handlers::Handler,
+    wire::space::{ANSWER_HEAD, Answered, Ask, Claim, Refused, bytes_of},
+};
+
+/// Bytes that are read or written at a time, at most.
+pub(super) const PART_MAX: usize = 64 << 10;
+
+/// The agent of an endpoint.
+pub(super) fn handler() -> Handler {
+    let crew = Crew::default();
+    Arc::new(move |active| serve(&crew, &active))
+}
+
+fn serve(crew: &Crew, active: &Active<'_>) {
+    let answer = match Ask::read(active.payload()) {
+        Some((Ask::Open, claim, _)) => {
+            let engine = active.endpoint().shared().enter();
+            engine.map(|mut engine| engine.tell_of_space(active.peer(), &claim))
+        }
+        Some((Ask::Translate { address, writes }, claim, _)) => {
+            let engine = active.endpoint().shared().enter();
+            engine.map(|mut engine| engine.translate_for(active.peer(), &claim, address, writes))
+        }
+        Some((Ask::Read { address, len }, claim, _)) if len <= PART_MAX as u64 => {
+            return copy(crew, active, &claim, address, What::Read(len as usize));
+        }
+        Some((Ask::Write { address }, claim, bytes)) if bytes.len() <= PART_MAX => {
+            return copy(crew, active, &claim, address, What::Write(bytes));
+        }
+        _ => Ok(Answered::Refused(Refused::Senseless)),
+    };
+    // In a child of this process there is nobody to answer.
+    if let Ok(answer) = answer {
+        say(active, bytes_of(&answer.words()));
+    }
+}
+
+fn say(active: &Active<'_>, answer: Vec<u8>) {
+    if let Err(error) = active.reply_owned(answer) {
+        tracing::debug!(%error, "a peer is gone that asked for memory");
+    }
+}
+
+/// What is to be copied.
+#[derive(Clone, Copy)]
+enum What<'a> {
+    Read(usize),
+    Write(&'a [u8]),
+}
+
+impl What<'_> {
+    fn len(self) -> usize {
+        match self {
+            What::Read(len) => len,
+            What::Write(bytes) => bytes.len(),
+        }
+    }
+
+    /// Copies, and says what came of it.
+    ///
+    /// # Safety
+    /// The memory at `address` is exposed to that.
+    unsafe fn copy(self, address: u64) -> Vec<u8> {
+        let done = bytes_of(&Answered::Done.words());
+        let (answer, copied) = match self {
+            What::Read(len) => {
+                let mut answer = done;
+                answer.resize(ANSWER_HEAD + len, 0);
+                let read = careful::read_own(address, &mut answer[ANSWER_HEAD..]);
+                (answer, read)
+            }
+            // SAFETY: as the caller promised.
+            What::Write(bytes) => (done, unsafe { careful::write_own(address, bytes) }),
+        };
+        match copied {
+            Ok(copied) if copied == self.len() => answer,
+            _ => bytes_of(&Answered::Refused(Refused::NotMapped).words()),
+        }
+    }
+}
+
+fn copy(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: What<'_>) {
+    let writes = matches!(what, What::Write(_));
+    let Ok(mut engine) = active.endpoint().shared().enter() else { return };
+    let served = engine.core.spaces.serve(claim, address, what.len() as u64, writes);
+    drop(engine);
+    let serving = match served {
+        Ok(serving) => serving,
+        Err(why) => return say(active, bytes_of(&Answered::Refused(why).words())),
+    };
+    if careful::is_resident(address, what.len() as u64) {
+        // SAFETY: exposed, as was found; it stays so while `serving` lives.
+        let answer = unsafe { what.copy(address) };
+        drop(serving);
+        return say(active, answer);
+    }
+    // To wait for a disk here would keep everybody waiting.
+    let Some(later) = active.answer_later() else { return };
+    let kept = match what {
+        What::Read(len) => Err(len),
+        What::Write(bytes) => Ok(bytes.to_vec()),
+    };
+    crew.hand(Box::new(move || {
+        let what = match &kept {
+            Err(len) => What::Read(*len),
+            Ok(bytes) => What::Write(bytes),
+        };
+        // SAFETY: as above.
+        let answer = unsafe { what.copy(address) };
+        drop(serving);
+        if let Err(error) = later.send_owned(answer) {
+            tracing::debug!(%error, "a peer is gone that asked for memory");
+        }
+    }));
+}

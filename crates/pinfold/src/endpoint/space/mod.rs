@@ -1,0 +1,36 @@
+//! Memory by address: a peer reads and writes what a process has exposed of its own, wherever that lies:
+//! heap, stacks, globals, mapped files (the remote memory write of PM 1.2, Tezuka and others, *Pin-down
+//! Cache*, section 2).
+//!
+//! - `owner`: [`Exposed`], what is exposed, and the right to end that. `agent`: what answers peers that
+//!   need the owner: it translates addresses, and copies where nobody else can. `crew`: its threads.
+//! - `remote`: [`RemoteSpace`], what a peer has of it. `lookaside`: what it knows of addresses.
+//!   `served`: reads and writes by the agent.
+//!
+//! # Which way
+//!
+//! 1. *Mapped*: the address lies in an arena of the owner's. Its agent said so, when this side asked for
+//!    the page, and handed the memory over. Loads and stores.
+//! 2. *By the kernel*: `process_vm_readv(2)`, `process_vm_writev(2)`. The kernel looks up what is behind
+//!    the address when it copies, so it finds what is there then. It also breaks copy-on-write and pages in,
+//!    on the time of who copies.
+//! 3. *Served*: where the kernel denies that, the agent copies, and the bytes go through the ring. What is not
+//!    in memory, the agent has a thread of its own page in; others are served meanwhile.
+//!
+//! The first access to a page goes by 2 or 3, whatever it is; nobody waits for a translation.
+//!
+//! # Never stale
+//!
+//! Ways 2 and 3 keep nothing. What is mapped stays what it was: the owner keeps an extent of an arena from
+//! when it was handed over until the exposure ends, so its addresses cannot come to mean anything else. The
+//! end is seen by all: who is at the memory, by whichever way, says so before it looks whether the exposure
+//! stands ([`visit`](crate::link::shm::visit)), and the owner waits for those.
+
+mod agent;
+mod crew;
+mod lookaside;
+mod owner;
+mod remote;
+mod served;
+
+pub use self::{owner::Exposed, remote::RemoteSpace};

@@ -1,0 +1,163 @@
+#![allow(unsafe_code)]
+//! Exposed memory as its owner has it.
+//!
+//! **Invariant.** What is exposed is what the caller of [`Endpoint::expose`] has answered for; this module
+//! touches none of it, and has only [`agent`] do so until the exposure ends.
+
+use std::{
+    fmt,
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::agent;
+use crate::{
+    Endpoint, Error, Result, SharedBuf,
+    endpoint::{
+        region::{RegionKey, Rights},
+        shared::Shared,
+    },
+    link::shm::standing,
+};
+
+/// How long the end of an exposure waits for those who are at the memory. A peer that keeps to the rules
+/// is there as long as it takes to copy 1 MiB; one that was ended by force leaves at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between looks whether they have left.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// Memory of this process that peers may use by its addresses
+/// ([`RemoteSpace`](crate::RemoteSpace)), until this is revoked or dropped.
+#[must_use = "dropped, it is exposed no more"]
+pub struct Exposed {
+    addresses: Range<usize>,
+    rights: Rights,
+    key: RegionKey,
+    /// Holds a number of its own as long as it stands.
+    flag: SharedBuf,
+    shared: Arc<Shared>,
+    ended: bool,
+}
+
+impl Endpoint {
+    /// Lets peers that show the key read, or read and write, this process's memory at `addresses`,
+    /// whatever is there: a buffer, the heap, a stack, globals, a mapped file, or all there is
+    /// (`0..1 << 47`). There need not be memory at all of them, and it may come and go: who uses an address
+    /// uses what is there then, or hears [`Error::NotMapped`]. Nothing is pinned, and nothing is copied.
+    ///
+    /// Peers that may read and write this process's memory by the kernel do so, without this process's
+    /// help; what lies in an arena they map; for others the endpoint's agent copies, while the endpoint
+    /// makes progress.
+    ///
+    /// Some µs. What peers have mapped of an arena stays until the exposure ends.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] for a range that ends before it begins, or beyond the addresses that programs
+    /// can have; [`Error::Closed`], [`Error::Forked`]; as for [`Endpoint::region`] if there is no memory for
+    /// a word of its own.
+    ///
+    /// # Safety
+    /// Until [`Exposed::revoke`] has returned `Ok`, or its drop has returned, peers may at any moment read
+    /// any bytes of it, and with [`Rights::ReadWrite`] write any to it. So there must be no reference to
+    /// what they may write but to cells that tolerate it (atomics, `UnsafeCell` behind raw pointers), and
+    /// what they may read must be theirs to know. With the stack or the heap as a whole exposed for writing,
+    /// whoever has the key can do with this process what it likes.
+    pub unsafe fn expose(&self, addresses: Range<usize>, rights: Rights) -> Result<Exposed> {
+        let Range { start, end } = addresses.clone();
+        if start > end || end > ADDRESSES {
+            let (offset, len) = (start as u64, end.saturating_sub(start) as u64);
+            return Err(Error::OutOfBounds { offset, len, size: ADDRESSES as u64 });
+        }
+        let shared = self.shared();
+        let mut engine = shared.enter()?;
+        engine.check()?;
+        let flag = engine.core.regions.flag()?;
+        let (key, stamp) = engine.core.expose(start as u64..end as u64, rights, &flag)?;
+        // Before anybody can be told where it is.
+        if let Some(word) = flag.word64(0) {
+            word.store(stamp, Ordering::SeqCst);
+        }
+        engine.core.active.set_agent(agent::handler);
+        drop(engine);
+        let shared = Arc::clone(shared);
+        Ok(Exposed { addresses, rights, key, flag, shared, ended: false })
+    }
+}
+
+/// Programs have addresses below this.
+const ADDRESSES: usize = 1 << 47;
+
+impl Exposed {
+    /// What peers need to use it: to be sent to them in a message, say.
+    pub fn key(&self) -> RegionKey {
+        self.key
+    }
+
+    /// The addresses.
+    pub fn addresses(&self) -> Range<usize> {
+        self.addresses.clone()
+    }
+
+    /// What peers may do.
+    pub fn rights(&self) -> Rights {
+        self.rights
+    }
+
+    /// Ends all use by peers, and waits for those who are at it, 10 s at most: mostly some µs. When this
+    /// has returned `Ok`, no peer that keeps to the rules reads or writes the memory any more. (Peers that
+    /// may do so by the kernel may do so without a key, too.) Operations that had succeeded before have had
+    /// their effect.
+    ///
+    /// # Errors
+    /// [`Error::StillVisited`]: somebody has not left. [`Error::Forked`]: it is the parent's.
+    pub fn revoke(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
+        let id = self.key.id;
+        let mut engine = self.shared.enter()?;
+        let entry = engine.core.spaces.remove(id);
+        drop(engine);
+        if let Some(word) = self.flag.word64(0) {
+            standing::take_down(word);
+        }
+        let Some(mut entry) = entry else { return Ok(()) };
+        entry.turn_away();
+        let begun = Instant::now();
+        loop {
+            match entry.visitors(id) {
+                0 => return Ok(()),
+                visitors if begun.elapsed() > PATIENCE => {
+                    // Arenas that they may be at are never given back.
+                    std::mem::forget(entry);
+                    return Err(Error::StillVisited { visitors, patience: PATIENCE });
+                }
+                _ => thread::sleep(LOOK),
+            }
+        }
+    }
+}
+
+impl Drop for Exposed {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::warn!(%error, "memory is exposed no more, and may still be in use");
+        }
+    }
+}
+
+impl fmt::Debug for Exposed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exposed")
+            .field("addresses", &self.addresses)
+            .field("rights", &self.rights)
+            .finish_non_exhaustive()
+    }
+}

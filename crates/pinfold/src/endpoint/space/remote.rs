@@ -1,0 +1,343 @@
+//! Exposed memory as a peer of its owner has it.
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{
+    lookaside::{Known, Lookaside, Piece},
+    served::{self, Served},
+};
+use crate::{
+    Endpoint, Error, Path, PeerId, Receipt, Refusal, RegionKey, Result, Rights,
+    blockmem::Largest,
+    endpoint::{
+        engine::{reach::Reach, regions::Reached},
+        region::{
+            by_kernel::ByKernel,
+            mapped::{self, Mapped},
+        },
+        reply::Reply,
+        shared::Shared,
+    },
+    status::Tallies,
+    wire::{
+        region::Spot,
+        space::{Answered, Ask, Claim, Exposure, Refused},
+    },
+};
+
+/// Memory of a peer that it has [exposed](Endpoint::expose), by its addresses there. A handle: clones are
+/// the same memory, and can be used from many threads.
+///
+/// Reads and writes go the cheapest way that there is to an address; receipts say which
+/// ([module](crate) documentation of paths): [`Path::Mapped`] for what lies in an arena of the peer's, some
+/// 50 ns; [`Path::Cma`] for all else, 1 to 2 µs; [`Path::Eager`] where the kernel denies that: then the
+/// peer's endpoint has to make progress.
+///
+/// One that succeeds came before the exposure ended, and used the memory that was at the address then,
+/// however often the peer has mapped something else there before.
+#[derive(Clone)]
+pub struct RemoteSpace(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    peer: PeerId,
+    claim: Claim,
+    exposure: Exposure,
+    reach: Arc<Reach>,
+    otherwise: Otherwise,
+    /// Why nothing is mapped.
+    why_not_mapped: Option<Refusal>,
+    /// Whether the owner is this very process.
+    own: bool,
+    known: Mutex<Lookaside<Mapped>>,
+    /// A question that is out, and for what.
+    asked: Mutex<Option<(Reply, u64)>>,
+    tallies: Tallies,
+}
+
+/// How memory is reached that is not mapped.
+enum Otherwise {
+    ByKernel(ByKernel),
+    Served(Served),
+}
+
+impl Endpoint {
+    /// The memory that a peer exposes by this key. Asks its owner, which answers while it makes progress.
+    ///
+    /// # Errors
+    /// [`Error::BadKey`]; [`Error::PathRefused`] if the kernel denies reading or writing it and the
+    /// endpoint is [`strict`](crate::Builder::strict); [`Error::LimitReached`] if too much that the peer
+    /// has withdrawn is still in use by this process; [`Error::PeerGone`], [`Error::UnknownPeer`],
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn open_space(&self, peer: PeerId, key: &RegionKey) -> Result<RemoteSpace> {
+        RemoteSpace::open(self.shared(), peer, key)
+    }
+}
+
+impl RemoteSpace {
+    fn open(shared: &Arc<Shared>, peer: PeerId, key: &RegionKey) -> Result<RemoteSpace> {
+        let claim = Claim { id: key.id, secret: key.secret };
+        let message = served::ask(shared, peer, claim, Ask::Open).wait().map_err(served::failed)?;
+        let exposure = match Answered::read(&message) {
+            Some(Answered::Exposed(exposure)) => exposure,
+            Some(Answered::Refused(Refused::Full)) => {
+                return Err(Error::LimitReached {
+                    what: "what a peer has withdrawn and this process still uses",
+                    limit: 16,
+                    remedy: "let the operations on it end",
+                });
+            }
+            _ => return Err(Error::BadKey),
+        };
+        let Exposure { start, len, writable, flag, stamp, cma } = exposure;
+        let fits = |at: u64, len: u64| {
+            at.checked_add(len).is_some_and(|end| end <= i64::MAX as u64)
+        };
+        if !fits(start, len) || !fits(flag, 8) || stamp == 0 {
+            return Err(Error::BadKey);
+        }
+        let mut engine = shared.enter()?;
+        let strict = engine.core.strict;
+        let (found, core) = engine.peer_mut(peer)?;
+        let own = found.info.pid == std::process::id();
+        let reach = Arc::clone(&found.reach);
+        let why_not_mapped = found.permissions.refusal(Path::Mapped);
+        let tallies = core.status.tallies(peer).ok_or(Error::UnknownPeer { peer })?;
+        drop(engine);
+        let denied = match Refusal::from_code(cma) {
+            Some(why) if cma != 0 => Err(why.mirrored()),
+            _ => reach.there(writable),
+        };
+        let otherwise = match denied {
+            Ok(()) => {
+                let spot = Spot { memory: start, len, flag, stamp, writable };
+                let why_not_mapped = why_not_mapped.unwrap_or(Refusal::NotShareable);
+                let reached = Reached { spot, reach: Arc::clone(&reach), why_not_mapped };
+                Otherwise::ByKernel(ByKernel::new(reached, key.id, peer, Arc::clone(shared)))
+            }
+            Err(why) => {
+                let by_choice = [Refusal::SwitchedOff, Refusal::SwitchedOffByPeer].contains(&why);
+                if strict && !by_choice {
+                    return Err(Error::PathRefused { path: Path::Cma, why });
+                }
+                let shared = Arc::clone(shared);
+                Otherwise::Served(Served { shared, peer, claim, why_not_cma: why })
+            }
+        };
+        let known = Lookaside::new().map_err(|_| Error::BadKey)?;
+        Ok(RemoteSpace(Arc::new(Inner {
+            shared: Arc::clone(shared),
+            peer,
+            claim,
+            exposure,
+            reach,
+            otherwise,
+            why_not_mapped,
+            own,
+            known: Mutex::new(known),
+            asked: Mutex::new(None),
+            tallies,
+        })))
+    }
+
+    /// Whose it is.
+    pub fn peer(&self) -> PeerId {
+        self.0.peer
+    }
+
+    /// The addresses, in the peer's process.
+    pub fn addresses(&self) -> Range<u64> {
+        let Exposure { start, len, .. } = self.0.exposure;
+        start..start + len
+    }
+
+    /// What can be done with it.
+    pub fn rights(&self) -> Rights {
+        if self.0.exposure.writable { Rights::ReadWrite } else { Rights::Read }
+    }
+
+    /// How memory is used that is not mapped here: [`Path::Cma`] or [`Path::Eager`].
+    pub fn path(&self) -> Path {
+        match self.0.otherwise {
+            Otherwise::ByKernel(_) => Path::Cma,
+            Otherwise::Served(_) => Path::Eager,
+        }
+    }
+
+    /// Writes `data` at an address of the peer's.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::ReadOnly`]: nothing was written. [`Error::NotMapped`]: there is no
+    /// memory, or it may not be written, at least at some of the addresses. [`Error::Revoked`],
+    /// [`Error::Withdrawn`] or [`Error::PeerGone`] if the peer is gone: it may or may not have been.
+    /// [`Error::Os`] if the kernel now denies what it allowed when the pair met; [`Error::Forked`].
+    pub fn write(&self, address: u64, data: &[u8]) -> Result<Receipt> {
+        if !self.0.exposure.writable {
+            return Err(Error::ReadOnly);
+        }
+        let len = data.len() as u64;
+        let receipt = match self.0.find(address, len, true)? {
+            Some(piece) => self.0.at(&piece, len, |memory| {
+                memory.write(address - piece.addresses.start, data)
+            }),
+            None => self.0.write_plain(address, data),
+        };
+        let receipt = receipt?;
+        self.0.tallies.wrote(receipt.bytes);
+        Ok(receipt)
+    }
+
+    /// Reads the bytes at an address of the peer's.
+    ///
+    /// # Errors
+    /// As [`RemoteSpace::write`], but for `ReadOnly`; what was read means nothing then.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> Result<Receipt> {
+        let len = into.len() as u64;
+        let receipt = match self.0.find(address, len, false)? {
+            Some(piece) => self.0.at(&piece, len, |memory| {
+                memory.read(address - piece.addresses.start, into)
+            }),
+            None => self.0.read_plain(address, into),
+        };
+        let receipt = receipt?;
+        self.0.tallies.read(receipt.bytes);
+        Ok(receipt)
+    }
+}
+
+impl Inner {
+    /// Where addresses are mapped here; `None` if they are not, or nobody knows yet.
+    fn find(&self, address: u64, len: u64, writes: bool) -> Result<Option<Arc<Piece<Mapped>>>> {
+        let Exposure { start, len: size, .. } = self.exposure;
+        if address < start || address - start > size || len > size - (address - start) {
+            return Err(Error::OutOfBounds { offset: address, len, size });
+        }
+        if self.shared.is_forked() {
+            return Err(Error::Forked);
+        }
+        if self.why_not_mapped.is_some() || len == 0 {
+            return Ok(None);
+        }
+        // Here and below: handlers may run in there, and use this.
+        let asked = self.asked.lock().take();
+        if let Some((mut reply, of)) = asked {
+            match reply.try_wait() {
+                Some(answer) => self.learn(answer.ok().and_then(|it| Answered::read(&it)), of),
+                None => *self.asked.lock() = Some((reply, of)),
+            }
+        }
+        let known = self.known.lock().find(address, len, writes);
+        match known {
+            Known::Mapped(piece) => return Ok(Some(piece)),
+            Known::Plain => {}
+            Known::Nothing => {
+                let question = Ask::Translate { address, writes };
+                let reply = served::ask(&self.shared, self.peer, self.claim, question);
+                *self.asked.lock() = Some((reply, address));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What was asked about `address` is answered, or will not be.
+    fn learn(&self, answer: Option<Answered>, address: u64) {
+        match answer {
+            Some(Answered::Mapped(behind)) => {
+                let (start, len, writable) = (behind.start, behind.len, behind.writable);
+                let lent = self.shared.enter().ok().and_then(|mut engine| {
+                    engine.lend_translated(self.peer, behind, self.exposure.stamp)
+                });
+                let end = start.checked_add(len).filter(|end| (start..*end).contains(&address));
+                let Some(lent) = lent else {
+                    return self.known.lock().learn_nothing(address);
+                };
+                let memory = Mapped {
+                    lent,
+                    stamp: self.exposure.stamp,
+                    peer: self.peer,
+                    shared: Arc::clone(&self.shared),
+                    own: self.own,
+                };
+                let Some(end) = end else {
+                    // It speaks of something else; what it lent goes back.
+                    drop(memory);
+                    return self.known.lock().learn_nothing(address);
+                };
+                let piece = Piece { addresses: start..end, writable, memory };
+                let out = self.known.lock().learn(piece);
+                drop(out);
+            }
+            Some(Answered::Plain { start, len }) => {
+                let end = start.saturating_add(len);
+                self.known.lock().learn_plain(start..end);
+            }
+            _ => self.known.lock().learn_nothing(address),
+        }
+    }
+
+    /// Uses what is mapped, as long as the exposure stands.
+    fn at(
+        &self,
+        piece: &Piece<Mapped>,
+        len: u64,
+        copy: impl FnOnce(&Mapped) -> Result<Largest>,
+    ) -> Result<Receipt> {
+        // From here on the owner waits for this, or is seen to have ended it.
+        let visit = self.reach.visit(self.claim.id)?;
+        piece.memory.confirm()?;
+        let by = copy(&piece.memory)?;
+        drop(visit);
+        Ok(mapped::receipt(len as usize, by))
+    }
+
+    fn write_plain(&self, address: u64, data: &[u8]) -> Result<Receipt> {
+        match &self.otherwise {
+            Otherwise::ByKernel(kernel) => {
+                let done = kernel.write(&[(address - self.exposure.start, data)]);
+                done.map_err(|error| not_mapped(error, address, data.len()))
+            }
+            Otherwise::Served(agent) => agent.write(address, data).map(|it| self.explain(it)),
+        }
+    }
+
+    fn read_plain(&self, address: u64, into: &mut [u8]) -> Result<Receipt> {
+        let len = into.len();
+        match &self.otherwise {
+            Otherwise::ByKernel(kernel) => {
+                let done = kernel.read(&mut [(address - self.exposure.start, into)]);
+                done.map_err(|error| not_mapped(error, address, len))
+            }
+            Otherwise::Served(agent) => agent.read(address, into).map(|it| self.explain(it)),
+        }
+    }
+
+    /// Says in a receipt why the memory was not mapped.
+    fn explain(&self, mut receipt: Receipt) -> Receipt {
+        receipt.refuse(Path::Mapped, self.why_not_mapped.unwrap_or(Refusal::NotShareable));
+        receipt
+    }
+}
+
+/// What the kernel says where there is no memory, by name.
+fn not_mapped(error: Error, address: u64, len: usize) -> Error {
+    const FAULT: i32 = rustix::io::Errno::FAULT.raw_os_error();
+    match error {
+        Error::Os { source, .. } if source.raw_os_error() == Some(FAULT) => {
+            Error::NotMapped { address, len: len as u64 }
+        }
+        other => other,
+    }
+}
+
+impl fmt::Debug for RemoteSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteSpace")
+            .field("peer", &self.peer())
+            .field("addresses", &self.addresses())
+            .field("rights", &self.rights())
+            .field("path", &self.path())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,236 @@
+//! What a peer asks the agent of a process for, and what it is answered: the payloads of requests and
+//! answers, words in the order of this machine. Bytes of memory follow the words.
+
+use super::waiting::Shelf;
+
+/// Which exposed memory, and who may ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub id: u64,
+    pub secret: [u64; 2],
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// What is exposed, and how it is reached.
+    Open,
+    /// What is behind an address, to be mapped. `writes`: it is to be written, too.
+    Translate { address: u64, writes: bool },
+    /// Bytes.
+    Read { address: u64, len: u64 },
+    /// To write the bytes that follow.
+    Write { address: u64 },
+}
+
+/// Words before the bytes of a question.
+pub(crate) const ASK_WORDS: usize = 6;
+
+/// Bytes before those of an answer to [`Ask::Read`].
+pub(crate) const ANSWER_HEAD: usize = 8;
+
+impl Ask {
+    pub(crate) fn words(self, claim: Claim) -> [u64; ASK_WORDS] {
+        let (verb, address, more) = match self {
+            Ask::Open => (1, 0, 0),
+            Ask::Translate { address, writes } => (2, address, writes.into()),
+            Ask::Read { address, len } => (3, address, len),
+            Ask::Write { address } => (4, address, 0),
+        };
+        [verb, claim.id, claim.secret[0], claim.secret[1], address, more]
+    }
+
+    /// What a request asks, and the bytes that follow.
+    pub(crate) fn read(payload: &[u8]) -> Option<(Ask, Claim, &[u8])> {
+        let (words, bytes) = words_of::<ASK_WORDS>(payload)?;
+        let [verb, id, one, two, address, more] = words;
+        let ask = match (verb, more) {
+            (1, _) => Ask::Open,
+            (2, 0 | 1) => Ask::Translate { address, writes: more == 1 },
+            (3, len) => Ask::Read { address, len },
+            (4, _) => Ask::Write { address },
+            _ => return None,
+        };
+        Some((ask, Claim { id, secret: [one, two] }, bytes))
+    }
+}
+
+/// Why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Nothing is exposed by that key, or no longer.
+    Unknown,
+    /// It may only be read.
+    ReadOnly,
+    /// It is not inside what is exposed.
+    Outside,
+    /// There is no memory, or none that may be used so.
+    NotMapped,
+    /// This peer is at too much that was withdrawn.
+    Full,
+    /// The question makes no sense, or the answer would be too long.
+    Senseless,
+}
+
+impl Refused {
+    const ALL: [Refused; 6] = [
+        Refused::Unknown,
+        Refused::ReadOnly,
+        Refused::Outside,
+        Refused::NotMapped,
+        Refused::Full,
+        Refused::Senseless,
+    ];
+}
+
+/// What is exposed, as its owner says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exposure {
+    pub start: u64,
+    pub len: u64,
+    pub writable: bool,
+    /// Where the word is that says whether it stands, and what it holds then.
+    pub flag: u64,
+    pub stamp: u64,
+    /// Why the kernel may not be used, by the number of a [`Refusal`](crate::Refusal) as the owner sees it;
+    /// 0 if it may.
+    pub cma: u16,
+}
+
+/// What is behind an address: memory that was handed over before this is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Behind {
+    /// The first address of it, and how much there is.
+    pub start: u64,
+    pub len: u64,
+    pub writable: bool,
+    pub memory: Shelf,
+    pub flag: Shelf,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answered {
+    Exposed(Exposure),
+    Mapped(Behind),
+    /// Nothing that can be mapped, in a range with the address.
+    Plain { start: u64, len: u64 },
+    /// Read: the bytes follow. Or written.
+    Done,
+    Refused(Refused),
+}
+
+/// Words of the longest answer.
+const ANSWER_WORDS: usize = 9;
+
+impl Answered {
+    pub(crate) fn words(self) -> Vec<u64> {
+        match self {
+            Answered::Exposed(it) => {
+                let Exposure { start, len, writable, flag, stamp, cma } = it;
+                vec![1, start, len, writable.into(), flag, stamp, cma.into()]
+            }
+            Answered::Mapped(it) => {
+                let Behind { start, len, writable, memory, flag } = it;
+                let [memory, flag] = [memory, flag].map(|shelf| [shelf.extent, shelf.offset]);
+                vec![2, start, len, writable.into(), memory[0], memory[1], flag[0], flag[1]]
+            }
+            Answered::Plain { start, len } => vec![3, start, len],
+            Answered::Done => vec![4],
+            Answered::Refused(why) => vec![5 + why as u64],
+        }
+    }
+
+    /// What an answer says; the bytes that were read follow [`ANSWER_HEAD`].
+    pub(crate) fn read(payload: &[u8]) -> Option<Answered> {
+        let mut words = [0; ANSWER_WORDS];
+        for (word, bytes) in words.iter_mut().zip(payload.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(bytes.try_into().ok()?);
+        }
+        let writable = |word| match word {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        };
+        Some(match words[0] {
+            1 => Answered::Exposed(Exposure {
+                start: words[1],
+                len: words[2],
+                writable: writable(words[3])?,
+                flag: words[4],
+                stamp: words[5],
+                cma: u16::try_from(words[6]).ok()?,
+            }),
+            2 => Answered::Mapped(Behind {
+                start: words[1],
+                len: words[2],
+                writable: writable(words[3])?,
+                memory: Shelf { extent: words[4], offset: words[5] },
+                flag: Shelf { extent: words[6], offset: words[7] },
+            }),
+            3 => Answered::Plain { start: words[1], len: words[2] },
+            4 => Answered::Done,
+            code => Answered::Refused(*Refused::ALL.get(usize::try_from(code.checked_sub(5)?).ok()?)?),
+        })
+    }
+}
+
+/// Words as the bytes of a payload.
+pub(crate) fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn words_of<const N: usize>(payload: &[u8]) -> Option<([u64; N], &[u8])> {
+    let (head, rest) = payload.split_at_checked(8 * N)?;
+    let mut words = [0; N];
+    for (word, bytes) in words.iter_mut().zip(head.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(bytes.try_into().ok()?);
+    }
+    Some((words, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn questions_and_answers_survive(a: u64, b: u64, c: u64, d: u64, e: u16, f: bool, bytes: Vec<u8>) {
+            let claim = Claim { id: a, secret: [b, c] };
+            let asks = [
+                Ask::Open,
+                Ask::Translate { address: d, writes: f },
+                Ask::Read { address: d, len: b },
+                Ask::Write { address: d },
+            ];
+            for ask in asks {
+                let mut payload = bytes_of(&ask.words(claim));
+                payload.extend(&bytes);
+                prop_assert_eq!(Ask::read(&payload), Some((ask, claim, &bytes[..])));
+            }
+            let shelf = |n| Shelf { extent: n, offset: d };
+            let answers = [
+                Answered::Exposed(Exposure { start: a, len: b, writable: f, flag: c, stamp: d, cma: e }),
+                Answered::Mapped(Behind { start: a, len: b, writable: f, memory: shelf(a), flag: shelf(b) }),
+                Answered::Plain { start: a, len: d },
+                Answered::Done,
+            ];
+            let refusals = Refused::ALL.map(Answered::Refused);
+            for answer in answers.into_iter().chain(refusals) {
+                let mut payload = bytes_of(&answer.words());
+                payload.extend(&bytes);
+                prop_assert_eq!(Answered::read(&payload), Some(answer));
+            }
+            prop_assert_eq!(bytes_of(&Answered::Done.words()).len(), ANSWER_HEAD);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(mut bytes: Vec<u8>, first in 0u64..16) {
+            let _ = (Ask::read(&bytes), Answered::read(&bytes));
+            bytes.splice(..bytes.len().min(8), first.to_ne_bytes());
+            let _ = (Ask::read(&bytes), Answered::read(&bytes));
+        }
+    }
+}

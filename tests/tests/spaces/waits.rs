@@ -1,0 +1,167 @@
+#![allow(unsafe_code)]
+// Invariant: what is exposed, or changed, is memory of the test's own that raw pointers alone reach.
+//! Memory that takes its time to come: who asks for it waits, and nobody else.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::mpsc,
+    thread,
+};
+
+use pinfold::{Endpoint, PeerId, Progress, RegionKey, RemoteSpace, Rights};
+use pinfold_tests::{Args, Stage, role, stamp};
+
+use super::{
+    go,
+    memory::{Area, PAGE, map},
+    tell, told,
+};
+
+/// The agent copies for both: by the kernel the peer itself would wait.
+#[test]
+fn pages_that_are_slow_to_come_keep_nobody_else_waiting() {
+    for progress in ["inline", "dedicated"] {
+        let stage = Stage::new(60);
+        let owner = stage.role("sleeper").with("progress", progress);
+        let users = ["waiter", "bystander"].map(|name| go(stage.role(name), "agent"));
+        let [waiter, bystander] = users;
+        stage.play([owner, waiter, bystander]);
+    }
+}
+
+/// Memory whose pages come when somebody says so, and by whom.
+struct Slow {
+    uffd: OwnedFd,
+    area: Area,
+}
+
+const API: libc::c_ulong = 0xc018_aa3f;
+const REGISTER: libc::c_ulong = 0xc020_aa00;
+const COPY: libc::c_ulong = 0xc028_aa03;
+
+impl Slow {
+    fn new(len: usize) -> io::Result<Slow> {
+        let area = map(None, len, libc::MAP_PRIVATE, None);
+        // SAFETY: no memory is involved; the descriptor is new.
+        let uffd = unsafe {
+            let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd as i32)
+        };
+        let slow = Slow { uffd, area };
+        slow.call(API, &mut [0xaa, 0, 0])?;
+        slow.call(REGISTER, &mut [area.address() as u64, len as u64, 1, 0])?;
+        Ok(slow)
+    }
+
+    fn call<const N: usize>(&self, call: libc::c_ulong, words: &mut [u64; N]) -> io::Result<()> {
+        // SAFETY: as many words as the call reads and writes.
+        match unsafe { libc::ioctl(self.uffd.as_raw_fd(), call, words.as_mut_ptr()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Waits until somebody wants a page.
+    fn await_fault(&self) {
+        let mut message = [0u8; 32];
+        // SAFETY: room for a message.
+        let read = unsafe {
+            libc::read(self.uffd.as_raw_fd(), message.as_mut_ptr().cast(), message.len())
+        };
+        assert_eq!(read, 32, "{}", io::Error::last_os_error());
+    }
+
+    /// Has all pages come, filled with what belongs to `seed`.
+    fn come(&self, seed: u64) {
+        let bytes = stamp::bytes(self.area.len, seed);
+        let (to, from) = (self.area.address() as u64, bytes.as_ptr().addr() as u64);
+        self.call(COPY, &mut [to, from, self.area.len as u64, 0, 0]).unwrap();
+    }
+}
+
+const LEN: usize = 4 * PAGE;
+
+pub fn sleeper(args: &Args) {
+    let dedicated = args.text("progress") == "dedicated";
+    let progress = if dedicated { Progress::Dedicated } else { Progress::Inline };
+    let (endpoint, one) = role::listen(Endpoint::builder().progress(progress), "slow");
+    let other = endpoint.accept_timeout(role::PATIENCE).unwrap();
+    let waits = |peer| endpoint.recv(peer, 7).unwrap()[..] == *b"waits";
+    let (one, other) = if waits(one) { (one, other) } else { (other, one) };
+    let slow = match Slow::new(LEN) {
+        Ok(slow) => slow,
+        Err(error) => {
+            role::skip(format_args!("slow pages: userfaultfd for the kernel's own faults: {error}"));
+            [one, other].iter().for_each(|peer| _ = endpoint.send(*peer, 1, b"no").unwrap());
+            [one, other].iter().for_each(|peer| _ = endpoint.recv(*peer, 3));
+            return;
+        }
+    };
+    let quick = map(None, LEN, libc::MAP_PRIVATE, None);
+    quick.fill(5);
+    // SAFETY: reached by raw pointers alone.
+    let exposed = unsafe { endpoint.expose(0..1 << 47, Rights::ReadWrite) }.unwrap();
+    for peer in [one, other] {
+        endpoint.send(peer, 1, &exposed.key().to_bytes()).unwrap();
+        tell(&endpoint, peer, &[slow.area.address() as u64, quick.address() as u64]);
+    }
+    let (say, faulted) = mpsc::channel();
+    thread::scope(|scope| {
+        let slow = &slow;
+        scope.spawn(move || {
+            slow.await_fault();
+            say.send(()).unwrap();
+        });
+        while faulted.try_recv().is_err() {
+            endpoint.progress().unwrap();
+        }
+    });
+    // The one waits now. The other one goes on, by the agent and by message.
+    tell(&endpoint, other, &[]);
+    assert_eq!(told(&endpoint, other), [1]);
+    assert!(endpoint.probe(one, 2).unwrap().is_none(), "the page came by itself");
+    slow.come(6);
+    told(&endpoint, one);
+    slow.area.check(7);
+    exposed.revoke().unwrap();
+}
+
+/// Reads what does not come, and then writes it.
+pub fn waiter(args: &Args) {
+    let (endpoint, peer) = role::connect(args.builder(), "slow");
+    endpoint.send(peer, 7, b"waits").unwrap();
+    let Some((space, [slow, _])) = begin(&endpoint, peer) else { return };
+    let mut bytes = vec![0; LEN];
+    space.read(slow, &mut bytes).unwrap();
+    stamp::check(&bytes, 6);
+    space.write(slow, &stamp::bytes(LEN, 7)).unwrap();
+    tell(&endpoint, peer, &[1]);
+    assert!(endpoint.recv(peer, 3).unwrap_err().is_peer_gone());
+}
+
+pub fn bystander(args: &Args) {
+    let (endpoint, peer) = role::connect(args.builder(), "slow");
+    endpoint.send(peer, 7, b"goes on").unwrap();
+    let Some((space, [_, quick])) = begin(&endpoint, peer) else { return };
+    told(&endpoint, peer);
+    let mut bytes = vec![0; LEN];
+    for _ in 0..100 {
+        space.read(quick, &mut bytes).unwrap();
+        stamp::check(&bytes, 5);
+        space.write(quick, &bytes).unwrap();
+        endpoint.send(peer, 9, b"on the way").unwrap();
+    }
+    tell(&endpoint, peer, &[1]);
+    assert!(endpoint.recv(peer, 3).unwrap_err().is_peer_gone());
+}
+
+/// The memory, and the addresses of what is slow and of what is not. `None`: it cannot be tested here.
+fn begin(endpoint: &Endpoint, peer: PeerId) -> Option<(RemoteSpace, [u64; 2])> {
+    let key = RegionKey::from_bytes(&endpoint.recv(peer, 1).unwrap()).ok()?;
+    let space = endpoint.open_space(peer, &key).unwrap();
+    Some((space, told(endpoint, peer)[..].try_into().unwrap()))
+}
