@@ -17,7 +17,7 @@ use pinfold_tests::{
 
 use super::{
     kinds::{ends_well, in_child},
-    memory::{Area, PAGE, advise, fd, file, map, move_over, unmap},
+    memory::{Area, PAGE, advise, fd, file, map, map_at_best, move_over, unmap},
     play, space, tell, told,
 };
 
@@ -142,11 +142,13 @@ pub fn recycler(_: &Args) {
         (0..3).for_each(|_| ask(area));
         if round % 7 == 0 {
             kept.push(buf);
+        } else {
+            drop(buf);
         }
         drop(arena);
-        // Likely to be where the arena was, if that is gone.
-        let plain = map(None, 2 << 20, libc::MAP_PRIVATE, None);
-        for part in [0, 1 << 20, 64] {
+        // Where the buffer was, if nothing is there.
+        let plain = map_at_best(area.at.wrapping_sub(area.address() % PAGE), 2 << 20);
+        for part in [area.address() % PAGE, 1 << 20, 64] {
             ask(Area { at: plain.at.wrapping_add(part), len: BUF });
         }
         unmap(plain);

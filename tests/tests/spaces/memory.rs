@@ -91,6 +91,15 @@ pub fn map(at: Option<Area>, len: usize, kind: i32, file: Option<RawFd>) -> Area
     Area { at: at.cast(), len }
 }
 
+/// Maps private memory at an address, or elsewhere if there is something already.
+pub fn map_at_best(at: *mut u8, len: usize) -> Area {
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: replaces nothing.
+    let at = unsafe { libc::mmap(at.cast(), len, READ_WRITE, kind, -1, 0) };
+    assert!(at != libc::MAP_FAILED, "mmap: {}", io::Error::last_os_error());
+    Area { at: at.cast(), len }
+}
+
 pub fn unmap(area: Area) {
     // SAFETY: as in `map`.
     assert_eq!(unsafe { libc::munmap(area.at.cast(), area.len) }, 0);
