@@ -23,6 +23,7 @@ mod gifts;
 mod holes;
 mod regions;
 mod rooms;
+mod spaces;
 
 use self::{
     attackers::{
@@ -33,6 +34,7 @@ use self::{
     holes::{beggar, poor},
     regions::{asked, asker, false_owner, guesser},
     rooms::{giver, judge, liar, taker},
+    spaces::{exploiter, exposer},
 };
 
 pinfold_tests::roles!(
@@ -52,6 +54,8 @@ pinfold_tests::roles!(
     false_owner,
     asked,
     guesser,
+    exposer,
+    exploiter,
 );
 
 /// The tags of attackers have this bit; what the honest peer says is never matched with theirs.

@@ -1,0 +1,135 @@
+#![allow(unsafe_code)]
+//! Peers that ask the agent for what was not exposed to them. They have keys, and write their questions
+//! themselves.
+// Invariant: what is exposed is memory of the test's own that nothing refers to.
+
+use std::{thread, time::Duration};
+
+use pinfold::{Endpoint, Rights};
+use pinfold_tests::{
+    Args, Stage,
+    baseline::{Mapped, segments},
+    host::{peek, send_raw},
+    role::{self, say},
+};
+
+use super::{PATIENCE, RINGS, SLOT, SLOTS, gifts::add, is_cut_off, sockets};
+
+/// Active messages: their kind, and verbs of theirs.
+const ACTIVE: u64 = 11;
+const REPLY: u64 = 3;
+const SERVE: u64 = 5;
+
+/// Questions, and what is answered.
+const OPEN: u64 = 1;
+const TRANSLATE: u64 = 2;
+const READ: u64 = 3;
+const WRITE: u64 = 4;
+const PLAIN: u64 = 3;
+const DONE: u64 = 4;
+const UNKNOWN: u64 = 5;
+const READ_ONLY: u64 = 6;
+const OUTSIDE: u64 = 7;
+const NOT_MAPPED: u64 = 8;
+const SENSELESS: u64 = 10;
+
+const LEN: usize = 4096;
+
+#[test]
+fn those_who_ask_for_what_is_not_exposed_get_nothing() {
+    let stage = Stage::new(60);
+    stage.play([stage.role("exposer"), stage.role("exploiter")]);
+}
+
+pub fn exposer(_: &Args) {
+    let memory = vec![7u8; 3 * LEN].leak();
+    let start = memory.as_mut_ptr().expose_provenance() + LEN;
+    let (endpoint, peer) = role::listen(Endpoint::builder(), "victim");
+    let mut words = vec![start as u64];
+    let mut exposed = Vec::new();
+    for rights in [Rights::Read, Rights::ReadWrite] {
+        // SAFETY: `memory` is looked at when all of it has ended only.
+        exposed.push(unsafe { endpoint.expose(start..start + LEN, rights) }.unwrap());
+    }
+    // SAFETY: revoked before anybody can ask.
+    let revoked = unsafe { endpoint.expose(start..start + LEN, Rights::ReadWrite) }.unwrap();
+    exposed.push(revoked);
+    for key in exposed.iter().map(|it| it.key().to_bytes()) {
+        words.extend(key.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())));
+    }
+    exposed.pop().unwrap().revoke().unwrap();
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    endpoint.send(peer, 1, &bytes).unwrap();
+    assert!(endpoint.recv(peer, 2).unwrap_err().is_peer_gone());
+    exposed.into_iter().for_each(|it| it.revoke().unwrap());
+    assert!(memory.iter().all(|byte| *byte == 7));
+}
+
+pub fn exploiter(_: &Args) {
+    let (endpoint, peer) = role::connect(Endpoint::builder(), "victim");
+    let message = endpoint.recv(peer, 1).unwrap();
+    let words: Vec<u64> =
+        message.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+    let [start, ref keys @ ..] = words[..] else { panic!("{words:?}") };
+    let [read, write, revoked] = [&keys[..3], &keys[3..6], &keys[6..]];
+    // From here on its endpoint is not driven any more.
+    let segment = segments()[0];
+    let end = start + LEN as u64;
+    let wrong = [write[0], write[1] ^ 1, write[2]];
+    let cases: [(u64, &[u64], u64, u64, u64); 25] = [
+        (OPEN, &wrong, 0, 0, UNKNOWN),
+        (OPEN, revoked, 0, 0, UNKNOWN),
+        (OPEN, &[99, 1, 2], 0, 0, UNKNOWN),
+        (READ, read, start, 8, DONE),
+        (READ, read, end - 8, 8, DONE),
+        (READ, &wrong, start, 8, UNKNOWN),
+        (READ, revoked, start, 8, UNKNOWN),
+        (READ, read, start - 1, 8, OUTSIDE),
+        (READ, read, end - 7, 8, OUTSIDE),
+        (READ, read, end, 1, OUTSIDE),
+        (READ, read, 0, 1, OUTSIDE),
+        (READ, read, u64::MAX, 2, OUTSIDE),
+        (READ, read, start, u64::MAX, SENSELESS),
+        (READ, read, start, 1 << 20, SENSELESS),
+        (WRITE, read, start, 0, READ_ONLY),
+        (WRITE, &wrong, start, 0, UNKNOWN),
+        (WRITE, revoked, start, 0, UNKNOWN),
+        (WRITE, write, end + 1, 0, OUTSIDE),
+        (WRITE, write, start, 0, DONE),
+        (TRANSLATE, write, start, 1, PLAIN),
+        (TRANSLATE, read, start, 1, READ_ONLY),
+        (TRANSLATE, write, end, 0, OUTSIDE),
+        (TRANSLATE, &wrong, start, 0, UNKNOWN),
+        (TRANSLATE, write, start, 2, SENSELESS),
+        (77, write, start, 0, SENSELESS),
+    ];
+    for (token, (verb, key, address, more, answer)) in (100..).zip(cases) {
+        let question = [token | SERVE << 32, verb, key[0], key[1], key[2], address, more];
+        add(segment, ACTIVE | 48 << 10, 0, &question);
+        let said = await_answer(segment, token);
+        assert_eq!(said, answer, "question {}: {question:x?}", token - 100);
+        assert_ne!(said, NOT_MAPPED);
+    }
+    // One that is too short to be any.
+    add(segment, ACTIVE | 8 << 10, 0, &[99 | SERVE << 32, READ, 0, 0, 0, 0, 0]);
+    assert_eq!(await_answer(segment, 99), SENSELESS);
+    say("all asked");
+}
+
+/// What the victim answers to a question.
+fn await_answer(segment: Mapped, token: u64) -> u64 {
+    let ring = segment.at + RINGS[0];
+    let end = std::time::Instant::now() + PATIENCE;
+    loop {
+        assert!(!is_cut_off(segment), "cut off for question {}", token - 100);
+        let slots = (0..SLOTS).map(|slot| ring + slot * SLOT);
+        let mut answers =
+            slots.filter(|at| peek(*at) >> 16 & 0xf == ACTIVE && peek(*at + 8) == token | REPLY << 32);
+        if let Some(at) = answers.next() {
+            return peek(at + 16);
+        }
+        sockets().into_iter().for_each(|socket| drop(send_raw(socket, &[1], &[])));
+        thread::sleep(Duration::from_millis(1));
+        assert!(std::time::Instant::now() < end, "no answer to question {}", token - 100);
+    }
+}
