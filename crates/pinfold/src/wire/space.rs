@@ -89,8 +89,10 @@ pub(crate) struct Exposure {
     pub start: u64,
     pub len: u64,
     pub writable: bool,
-    /// Where the word is that says whether it stands, and what it holds then.
+    /// Where the word is that says whether it stands, also in memory that was handed over before this is
+    /// said, if it was; and what it holds then.
     pub flag: u64,
+    pub shelf: Option<Shelf>,
     pub stamp: u64,
     /// Why the kernel may not be used, by the number of a [`Refusal`](crate::Refusal) as the owner sees it;
     /// 0 if it may.
@@ -127,8 +129,10 @@ impl Answered {
     pub(crate) fn words(self) -> Vec<u64> {
         match self {
             Answered::Exposed(it) => {
-                let Exposure { start, len, writable, flag, stamp, cma } = it;
-                vec![1, start, len, writable.into(), flag, stamp, cma.into()]
+                let Exposure { start, len, writable, flag, shelf, stamp, cma } = it;
+                // No extent has the number 0.
+                let Shelf { extent, offset } = shelf.unwrap_or(Shelf { extent: 0, offset: 0 });
+                vec![1, start, len, writable.into(), flag, stamp, cma.into(), extent, offset]
             }
             Answered::Mapped(it) => {
                 let Behind { start, len, writable, memory, flag } = it;
@@ -158,6 +162,7 @@ impl Answered {
                 len: words[2],
                 writable: writable(words[3])?,
                 flag: words[4],
+                shelf: (words[7] != 0).then_some(Shelf { extent: words[7], offset: words[8] }),
                 stamp: words[5],
                 cma: u16::try_from(words[6]).ok()?,
             }),
@@ -212,7 +217,15 @@ mod tests {
             }
             let shelf = |n| Shelf { extent: n, offset: d };
             let answers = [
-                Answered::Exposed(Exposure { start: a, len: b, writable: f, flag: c, stamp: d, cma: e }),
+                Answered::Exposed(Exposure {
+                    start: a,
+                    len: b,
+                    writable: f,
+                    flag: c,
+                    shelf: f.then_some(shelf(a.max(1))),
+                    stamp: d,
+                    cma: e,
+                }),
                 Answered::Mapped(Behind { start: a, len: b, writable: f, memory: shelf(a), flag: shelf(b) }),
                 Answered::Plain { start: a, len: d },
                 Answered::Done,

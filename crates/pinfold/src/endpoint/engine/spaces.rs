@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use super::{
     Engine,
     core::Core,
+    maps::Loan,
     peer::Peer,
     reach::Reach,
     regions::{Lent, Place, is_secret},
@@ -60,13 +61,14 @@ impl Exposed {
         self.guests.len() + Arc::strong_count(&self.serving) - 1
     }
 
-    fn answer(&self, cma: u16) -> Exposure {
+    fn answer(&self, cma: u16, shelf: Option<Shelf>) -> Exposure {
         let Range { start, end } = self.addresses;
         Exposure {
             start,
             len: end - start,
             writable: self.rights == Rights::ReadWrite,
             flag: self.flag.address,
+            shelf,
             stamp: self.stamp,
             cma,
         }
@@ -159,16 +161,19 @@ impl Engine {
     pub(crate) fn tell_of_space(&mut self, id: PeerId, claim: &Claim) -> Answered {
         let Ok((peer, core)) = self.peer_mut(id) else { return Answered::Refused(Refused::Unknown) };
         let full = core.regions.parked.is_full_of(&peer.reach);
-        let entry = match core.spaces.find(claim) {
+        let flag = match core.spaces.find(claim) {
             Ok(_) if full => return Answered::Refused(Refused::Full),
-            Ok(entry) => entry,
+            Ok(entry) => entry.flag.clone(),
             Err(why) => return Answered::Refused(why),
         };
+        let may_map = peer.permissions.may(Path::Mapped);
+        let shelf = if may_map { core.shelve_place(peer, &flag) } else { None };
+        let Ok(entry) = core.spaces.find(claim) else { return Answered::Refused(Refused::Unknown) };
         if !entry.guests.iter().any(|guest| Arc::ptr_eq(guest, &peer.reach)) {
             entry.guests.push(Arc::clone(&peer.reach));
         }
         let cma = peer.reach.here(entry.rights == Rights::ReadWrite);
-        Answered::Exposed(entry.answer(cma.err().map_or(0, |why| why.code())))
+        Answered::Exposed(entry.answer(cma.err().map_or(0, |why| why.code()), shelf))
     }
 
     /// Tells a peer what is behind an address, and hands it over if it can be mapped.
@@ -236,6 +241,20 @@ impl Core {
 }
 
 impl Engine {
+    /// Takes the word that says whether something is exposed, which its owner has handed over. `None`: it
+    /// cannot be mapped.
+    pub(crate) fn lend_flag(&mut self, id: PeerId, flag: Shelf) -> Option<Loan> {
+        let (peer, core) = self.peer_mut(id).ok()?;
+        match core.await_extent(peer, flag.extent) {
+            Ok(()) if flag.offset.is_multiple_of(8) => core.maps.lend(id, flag, 8, 0),
+            Ok(()) => None,
+            Err(violation) => {
+                self.cut_off(id, violation);
+                None
+            }
+        }
+    }
+
     /// Takes what a peer's agent has handed over for one of our questions. `None`: it cannot be mapped.
     pub(crate) fn lend_translated(&mut self, id: PeerId, behind: Behind, stamp: u64) -> Option<Lent> {
         let Behind { len, writable, memory, flag, .. } = behind;

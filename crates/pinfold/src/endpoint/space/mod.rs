@@ -5,7 +5,7 @@
 //! - `owner`: [`Exposed`], what is exposed, and the right to end that. `agent`: what answers peers that
 //!   need the owner: it translates addresses, and copies where nobody else can. `crew`: its threads.
 //! - `remote`: [`RemoteSpace`], what a peer has of it. `lookaside`: what it knows of addresses.
-//!   `served`: reads and writes by the agent.
+//!   `served`: reads and writes by the agent. `flag`: the word that says whether it stands.
 //!
 //! # Which way
 //!
@@ -28,9 +28,11 @@
 
 mod agent;
 mod crew;
+mod flag;
 mod lookaside;
 mod owner;
 mod remote;
 mod served;
 
+pub(super) use self::flag::Flag;
 pub use self::{owner::Exposed, remote::RemoteSpace};

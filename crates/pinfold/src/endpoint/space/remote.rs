@@ -5,6 +5,7 @@ use std::{fmt, ops::Range, sync::Arc};
 use parking_lot::Mutex;
 
 use super::{
+    Flag,
     lookaside::{Known, Lookaside, Piece},
     served::{self, Served},
 };
@@ -91,7 +92,7 @@ impl RemoteSpace {
             }
             _ => return Err(Error::BadKey),
         };
-        let Exposure { start, len, writable, flag, stamp, cma } = exposure;
+        let Exposure { start, len, writable, flag, shelf, stamp, cma } = exposure;
         let fits = |at: u64, len: u64| {
             at.checked_add(len).is_some_and(|end| end <= i64::MAX as u64)
         };
@@ -115,7 +116,9 @@ impl RemoteSpace {
                 let spot = Spot { memory: start, len, flag, stamp, writable };
                 let why_not_mapped = why_not_mapped.unwrap_or(Refusal::NotShareable);
                 let reached = Reached { spot, reach: Arc::clone(&reach), why_not_mapped };
-                Otherwise::ByKernel(ByKernel::new(reached, key.id, peer, Arc::clone(shared)))
+                let flag = shelf.and_then(|shelf| Flag::new(shared, peer, shelf, stamp));
+                let kernel = ByKernel::new(reached, key.id, peer, Arc::clone(shared));
+                Otherwise::ByKernel(kernel.with_flag(flag))
             }
             Err(why) => {
                 let by_choice = [Refusal::SwitchedOff, Refusal::SwitchedOffByPeer].contains(&why);

@@ -1,0 +1,55 @@
+#![allow(unsafe_code)]
+//! The word that says whether a peer's memory is still exposed, where it is mapped here.
+//!
+//! **Invariant.** The loan is given back when this is dropped, not before, and the endpoint is kept until
+//! then. The word is reached atomically.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering, fence},
+};
+
+use crate::{
+    PeerId,
+    endpoint::{engine::maps::Loan, shared::Shared},
+    wire::waiting::Shelf,
+};
+
+pub(in crate::endpoint) struct Flag {
+    loan: Loan,
+    /// What it holds as long as the memory is exposed.
+    stamp: u64,
+    peer: PeerId,
+    shared: Arc<Shared>,
+}
+
+impl Flag {
+    /// The word there, if the peer has handed it over.
+    pub(super) fn new(shared: &Arc<Shared>, peer: PeerId, shelf: Shelf, stamp: u64) -> Option<Flag> {
+        let mut engine = shared.enter().ok()?;
+        let loan = engine.lend_flag(peer, shelf)?;
+        drop(engine);
+        Some(Flag { loan, stamp, peer, shared: Arc::clone(shared) })
+    }
+
+    /// Whether the memory was still exposed after all that this thread has done to it.
+    pub(in crate::endpoint) fn stands(&self) -> bool {
+        // The other half is the owner's barrier, when the exposure ends.
+        fence(Ordering::SeqCst);
+        // SAFETY: given back on drop only, and the engine is kept.
+        let held = unsafe { self.loan.held() };
+        held.mapping.get(self.loan.offset, 8).is_some_and(|at| {
+            // SAFETY: eight bytes of the mapping, at a multiple of 8, reached atomically.
+            let word = unsafe { AtomicU64::from_ptr(at.cast_mut().cast()) };
+            word.load(Ordering::Acquire) == self.stamp
+        })
+    }
+}
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        if let Ok(mut engine) = self.shared.enter() {
+            engine.core.maps.give_back(self.peer, &self.loan);
+        }
+    }
+}
