@@ -21,8 +21,8 @@ const PIPE_BYTES: usize = 64 << 10;
 
 /// Copies the bytes at `addr` into `into`. Returns how many there were: fewer where memory ends.
 ///
-/// The memory may change meanwhile; what arrives is then any mixture. One `process_vm_readv(2)`, or where
-/// that is forbidden two system calls for each 64 KiB.
+/// The memory may change meanwhile; what arrives is then any mixture. One `process_vm_readv(2)`; where that
+/// is forbidden a pipe for each 64 KiB, of which none is copied if any is missing.
 ///
 /// # Errors
 /// `EFAULT` if there is no memory at `addr`, or none that may be read.
@@ -30,7 +30,9 @@ pub fn read_own(addr: u64, into: &mut [u8]) -> io::Result<usize> {
     match process::read_remote_into(std::process::id(), addr, into) {
         Err(error) if is_denied(&error) => in_parts(into.len(), |at, len| {
             // SAFETY: the kernel only reads at the address, or says that it cannot; the rest is borrowed.
-            unsafe { through_pipe(addr + at as u64, into.as_mut_ptr().addr() as u64 + at as u64, len) }
+            unsafe {
+                through_pipe(addr + at as u64, into.as_mut_ptr().addr() as u64 + at as u64, len)
+            }
         }),
         done => done,
     }
@@ -71,6 +73,24 @@ pub fn is_resident(addr: u64, len: u64) -> bool {
     // SAFETY: touches nothing at the address, and writes a byte for each page.
     let said = unsafe { libc::mincore(at, bytes as usize, there.as_mut_ptr()) };
     said == 0 && there[..pages as usize].iter().all(|page| page & 1 == 1)
+}
+
+/// Puts a page of its own behind each of these addresses, so that nobody who writes there has to wait for
+/// one. Contents stay; what was shared with a child since a `fork(2)` is copied. One
+/// `madvise(MADV_POPULATE_WRITE)`: some 0.2 µs a page.
+///
+/// # Errors
+/// `EINVAL` before Linux 5.14; `ENOMEM` or `EFAULT` where nothing is mapped, or nothing that may be written.
+pub fn put_pages(addr: u64, len: u64) -> io::Result<()> {
+    const PAGE: u64 = 4096;
+    let start = addr / PAGE * PAGE;
+    let end = addr.saturating_add(len).div_ceil(PAGE).saturating_mul(PAGE);
+    let at = ptr::with_exposed_provenance_mut::<libc::c_void>(start as usize);
+    // SAFETY: changes no contents, whoever has the memory.
+    match unsafe { libc::madvise(at, (end - start) as usize, libc::MADV_POPULATE_WRITE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn is_denied(error: &io::Error) -> bool {
@@ -138,7 +158,10 @@ mod tests {
         // SAFETY: nobody uses the pages.
         unsafe {
             assert_eq!(write_own(at + 4096 - 50, &[7; 100]).unwrap(), 50);
-            assert_eq!(write_own(at + 8191, &[7; 100]).unwrap_err().raw_os_error(), Some(libc::EFAULT));
+            assert_eq!(
+                write_own(at + 8191, &[7; 100]).unwrap_err().raw_os_error(),
+                Some(libc::EFAULT)
+            );
             assert_eq!(write_own(at + 8192, &[9; 100]).unwrap(), 100);
         }
         assert_eq!(read_own(at + 8192 + 99, &mut into[..2]).unwrap(), 2);
@@ -159,8 +182,10 @@ mod tests {
         let (_pages, at) = with_hole();
         // SAFETY: nobody uses the pages.
         unsafe {
-            assert_eq!(through_pipe(at + 4090, target, 100).unwrap(), 6);
-            assert_eq!(through_pipe(source, at + 4090, 100).unwrap(), 6);
+            assert_eq!(through_pipe(at + 4090, target, 6).unwrap(), 6);
+            assert_eq!(through_pipe(source, at + 4090, 6).unwrap(), 6);
+            assert!(through_pipe(at + 4090, target, 100).is_err());
+            assert!(through_pipe(source, at + 4090, 100).is_err());
             assert!(through_pipe(at + 4096, target, 100).is_err());
             assert!(through_pipe(source, at + 4096, 100).is_err());
         }
@@ -175,5 +200,21 @@ mod tests {
         assert!(is_resident(at, 1) && is_resident(at + 4095, 1));
         assert!(!is_resident(at, 4097) && !is_resident(at + 4096, 1));
         assert!(!is_resident(at, 4 << 20) && !is_resident(u64::MAX, 1));
+    }
+
+    #[test]
+    fn pages_are_put_where_there_are_none_and_keep_what_they_had() {
+        let pages = Pages::new(20 * 4096, false).unwrap();
+        let at = pages.addr() as u64;
+        // SAFETY: nobody uses the page.
+        unsafe { write_own(at + 4096, &[5]).unwrap() };
+        match put_pages(at + 4096 + 100, 2 * 4096) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
+            done => done.unwrap(),
+        }
+        assert!(is_resident(at + 4096, 3 * 4096));
+        let mut byte = [0];
+        assert_eq!((read_own(at + 4096, &mut byte).unwrap(), byte), (1, [5]));
+        assert!(put_pages(1 << 30, 4096).is_err() && put_pages(u64::MAX - 5, 6).is_err());
     }
 }

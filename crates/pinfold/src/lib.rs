@@ -54,8 +54,8 @@ pub use self::{
     endpoint::{
         Active, Answer, AtomicWord, Builder, Endpoint, Envelope, Exposed, Gift, Handoff, Message,
         MessageRequest, OwnedBuf, OwnedBufMut, PeerInfo, Progress, Received, RecvRequest, Region,
-        RegionKey, RegionRequest, RemoteRegion, RemoteSpace, Reply, Rights, Scope, ScopedRecv, ScopedSend,
-        SendRequest, Source, TagMatch, View, ViewRequest,
+        RegionKey, RegionRequest, RemoteRegion, RemoteSpace, Reply, Rights, Scope, ScopedRecv,
+        ScopedSend, SendRequest, Source, TagMatch, View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Result},
     link::local::{Access, Who},

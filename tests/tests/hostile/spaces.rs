@@ -123,8 +123,8 @@ fn await_answer(segment: Mapped, token: u64) -> u64 {
     loop {
         assert!(!is_cut_off(segment), "cut off for question {}", token - 100);
         let slots = (0..SLOTS).map(|slot| ring + slot * SLOT);
-        let mut answers =
-            slots.filter(|at| peek(*at) >> 16 & 0xf == ACTIVE && peek(*at + 8) == token | REPLY << 32);
+        let mut answers = slots
+            .filter(|at| peek(*at) >> 16 & 0xf == ACTIVE && peek(*at + 8) == token | REPLY << 32);
         if let Some(at) = answers.next() {
             return peek(at + 16);
         }

@@ -25,11 +25,11 @@ const LEN: usize = 16 * PAGE;
 const ROUNDS: u64 = 40;
 
 pub fn revoker(_: &Args) {
-    let (endpoint, peer) = role::listen(Endpoint::builder().progress(pinfold::Progress::Dedicated), "revoked");
+    let (endpoint, peer) =
+        role::listen(Endpoint::builder().progress(pinfold::Progress::Dedicated), "revoked");
     let arena = SharedArena::builder().build_shared().unwrap();
     let buf = arena.alloc(LEN).unwrap();
-    let areas =
-        [map(None, LEN, libc::MAP_PRIVATE, None), Area::of(&buf)];
+    let areas = [map(None, LEN, libc::MAP_PRIVATE, None), Area::of(&buf)];
     let mut random = Random::new(3);
     for round in 0..ROUNDS {
         let area = areas[round as usize % 2];

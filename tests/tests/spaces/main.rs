@@ -17,8 +17,8 @@ use self::{
 };
 
 pinfold_tests::roles!(
-    owner, user, changer, follower, recycler, rereader, revoker, hammer, closer, comer, sleeper, waiter,
-    bystander
+    owner, user, changer, follower, recycler, rereader, revoker, hammer, closer, comer, sleeper,
+    waiter, bystander
 );
 
 /// The ways that a peer's memory is used: what lies in arenas mapped and all else by the kernel; all by

@@ -95,7 +95,9 @@ pub fn sleeper(args: &Args) {
     let slow = match Slow::new(LEN) {
         Ok(slow) => slow,
         Err(error) => {
-            role::skip(format_args!("slow pages: userfaultfd for the kernel's own faults: {error}"));
+            role::skip(format_args!(
+                "slow pages: userfaultfd for the kernel's own faults: {error}"
+            ));
             [one, other].iter().for_each(|peer| _ = endpoint.send(*peer, 1, b"no").unwrap());
             [one, other].iter().for_each(|peer| _ = endpoint.recv(*peer, 3));
             return;

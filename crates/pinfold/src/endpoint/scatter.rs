@@ -9,7 +9,10 @@
 
 use std::{convert::Infallible, io};
 
-use pinfold_sys::process::{Segment, read_remote, write_remote};
+use pinfold_sys::{
+    careful,
+    process::{Segment, read_remote, write_remote},
+};
 use smallvec::SmallVec;
 
 use super::{
@@ -175,6 +178,16 @@ impl Scatter {
     /// Bytes in a part, on average.
     pub(crate) fn part_len(&self) -> u64 {
         self.len / self.parts.len().max(1) as u64
+    }
+
+    /// Its address and length, if it is in one part, of this process alone, whose first or last page is
+    /// not there.
+    pub(crate) fn absent(&self) -> Option<(u64, u64)> {
+        let part = self.part()?;
+        let (start, len) = (part.ptr.addr() as u64, part.len());
+        let last = start + len.checked_sub(1)?;
+        let there = careful::is_resident(start, 1) && careful::is_resident(last, 1);
+        (!there && part.locate().is_none()).then_some((start, len))
     }
 
     /// Where this lies, for a peer that may read or write this process. An array of several parts

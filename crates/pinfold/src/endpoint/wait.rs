@@ -10,9 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold_sys::{clock, poll::Events};
+use pinfold_sys::{careful, clock, poll::Events};
 
-use super::{engine::Engine, shared::Shared};
+use super::{
+    engine::{Engine, ready::Unready},
+    shared::Shared,
+};
 use crate::{
     Result,
     failpoint::{self, Point},
@@ -72,11 +75,15 @@ impl Shared {
                 engine.spin.came_while_spinning(now - started);
                 return Ok(Some(value));
             }
-            let next = match self.has_handling(&engine) {
+            let unready = engine.next_unready();
+            let next = match self.has_handling(&engine) || unready.is_some() {
                 true => Next::Spin,
                 false => engine.next(now - started, deadline),
             };
             drop(engine);
+            if let Some(unready) = unready {
+                self.make_ready(unready)?;
+            }
             match next {
                 Next::Spin if turns.is_multiple_of(8) && self.is_crowded() => thread::yield_now(),
                 Next::Spin => {}
@@ -98,6 +105,18 @@ impl Shared {
                 return Ok(ready(&mut engine));
             }
         }
+    }
+
+    /// Puts pages where a message may be copied to.
+    #[cold]
+    fn make_ready(&self, Unready { address, len }: Unready) -> Result<()> {
+        if let Err(error) = careful::put_pages(address, len) {
+            tracing::debug!(%error, "the memory of a receive was not made ready");
+            // Before Linux 5.14.
+            let never = error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error());
+            self.enter()?.core.ready.failed(never);
+        }
+        Ok(())
     }
 
     /// Sleeps on the endpoint's descriptor, as its leader.

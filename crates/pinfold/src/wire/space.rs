@@ -116,7 +116,10 @@ pub(crate) enum Answered {
     Exposed(Exposure),
     Mapped(Behind),
     /// Nothing that can be mapped, in a range with the address.
-    Plain { start: u64, len: u64 },
+    Plain {
+        start: u64,
+        len: u64,
+    },
     /// Read: the bytes follow. Or written.
     Done,
     Refused(Refused),
@@ -175,7 +178,9 @@ impl Answered {
             }),
             3 => Answered::Plain { start: words[1], len: words[2] },
             4 => Answered::Done,
-            code => Answered::Refused(*Refused::ALL.get(usize::try_from(code.checked_sub(5)?).ok()?)?),
+            code => {
+                Answered::Refused(*Refused::ALL.get(usize::try_from(code.checked_sub(5)?).ok()?)?)
+            }
         })
     }
 }

@@ -7,6 +7,7 @@ use super::{
     op::{Bytes, Done, OpKey, OpTable, RecvStage, Wakes},
     peer::{Control, Peer},
     queues::Queues,
+    ready::Ready,
     regions::Regions,
     spaces::Spaces,
 };
@@ -51,6 +52,8 @@ pub(crate) struct Core {
     pub maps: Maps,
     /// Gifts whose return is counted and that are still out.
     pub gifts_out: usize,
+    /// Receives whose memory is not there yet.
+    pub ready: Ready,
     /// What peers can ask for.
     pub regions: Regions,
     /// What they can use by address.

@@ -42,10 +42,11 @@ mod push;
 pub(crate) mod queues;
 pub(crate) mod quick;
 pub(crate) mod reach;
+pub(crate) mod ready;
 pub(crate) mod regions;
-pub(crate) mod spaces;
 mod returns;
 mod sleep;
+pub(crate) mod spaces;
 mod table;
 mod two_way;
 
@@ -60,6 +61,7 @@ use self::{
     op::{Done, OpKey, OpKind, OpTable, RecvStage, SendStage, Wakes, gone},
     peer::{Peer, PeerInfo},
     queues::Queues,
+    ready::Ready,
     regions::Regions,
     spaces::Spaces,
     table::PeerTable,
@@ -146,6 +148,7 @@ impl Engine {
             lane_budget: Budget::new(config.lane_bytes_max),
             maps: Maps::new(config.mapped_bytes_max),
             gifts_out: 0,
+            ready: Ready::default(),
             regions: Regions::default(),
             spaces: Spaces::default(),
             active: Queues::new(config.active_bytes_max, std::mem::take(&mut config.handlers)),

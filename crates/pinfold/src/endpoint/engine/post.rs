@@ -95,6 +95,13 @@ impl Engine {
                 let posted = self.core.matcher.post(from, tag, key);
                 if let Some(op) = self.core.ops.recv_mut(key) {
                     op.stage = RecvStage::Posted(posted);
+                    if self.core.ready.wants(op.memory.len())
+                        && let Some((address, len)) = op.memory.absent()
+                    {
+                        self.core.ready.add(key, address, len);
+                        // Whoever leads may be asleep, and has something to do now.
+                        self.kick = true;
+                    }
                 }
             }
         }

@@ -159,7 +159,9 @@ impl Core {
 impl Engine {
     /// Tells a peer what is exposed by a key.
     pub(crate) fn tell_of_space(&mut self, id: PeerId, claim: &Claim) -> Answered {
-        let Ok((peer, core)) = self.peer_mut(id) else { return Answered::Refused(Refused::Unknown) };
+        let Ok((peer, core)) = self.peer_mut(id) else {
+            return Answered::Refused(Refused::Unknown);
+        };
         let full = core.regions.parked.is_full_of(&peer.reach);
         let flag = match core.spaces.find(claim) {
             Ok(_) if full => return Answered::Refused(Refused::Full),
@@ -184,7 +186,9 @@ impl Engine {
         address: u64,
         writes: bool,
     ) -> Answered {
-        let Ok((peer, core)) = self.peer_mut(id) else { return Answered::Refused(Refused::Unknown) };
+        let Ok((peer, core)) = self.peer_mut(id) else {
+            return Answered::Refused(Refused::Unknown);
+        };
         match core.translate(peer, claim, address, writes) {
             Ok(answer) => answer,
             Err(why) => Answered::Refused(why),
@@ -256,7 +260,12 @@ impl Engine {
     }
 
     /// Takes what a peer's agent has handed over for one of our questions. `None`: it cannot be mapped.
-    pub(crate) fn lend_translated(&mut self, id: PeerId, behind: Behind, stamp: u64) -> Option<Lent> {
+    pub(crate) fn lend_translated(
+        &mut self,
+        id: PeerId,
+        behind: Behind,
+        stamp: u64,
+    ) -> Option<Lent> {
         let Behind { len, writable, memory, flag, .. } = behind;
         let (peer, core) = self.peer_mut(id).ok()?;
         // Both parcels were sent before the answer.

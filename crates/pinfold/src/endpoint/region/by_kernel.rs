@@ -56,7 +56,12 @@ struct Part {
 type Call = unsafe fn(u32, &[Segment], &[RemoteSegment]) -> io::Result<usize>;
 
 impl ByKernel {
-    pub(in crate::endpoint) fn new(reached: Reached, id: u64, peer: PeerId, shared: Arc<Shared>) -> ByKernel {
+    pub(in crate::endpoint) fn new(
+        reached: Reached,
+        id: u64,
+        peer: PeerId,
+        shared: Arc<Shared>,
+    ) -> ByKernel {
         // Nothing has been seen yet.
         ByKernel { reached, id, peer, shared, known: AtomicU64::new(u64::MAX), flag: None }
     }

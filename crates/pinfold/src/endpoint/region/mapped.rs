@@ -64,7 +64,10 @@ impl Mapped {
     }
 
     /// Returns how many bytes, and how the largest part of them was copied.
-    pub(in crate::endpoint) fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<(usize, Largest)> {
+    pub(in crate::endpoint) fn write_vectored(
+        &self,
+        parts: &[(u64, &[u8])],
+    ) -> Result<(usize, Largest)> {
         let (mut bytes, mut by) = (0, Largest::NONE);
         for (offset, data) in parts {
             self.writable(*offset, data.len())?;
@@ -79,7 +82,10 @@ impl Mapped {
     }
 
     /// Returns how many bytes, and how the largest part of them was copied.
-    pub(in crate::endpoint) fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<(usize, Largest)> {
+    pub(in crate::endpoint) fn read_vectored(
+        &self,
+        parts: &mut [(u64, &mut [u8])],
+    ) -> Result<(usize, Largest)> {
         let (mut bytes, mut by) = (0, Largest::NONE);
         for (offset, into) in parts.iter() {
             self.readable(*offset, into.len())?;

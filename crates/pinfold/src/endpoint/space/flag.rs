@@ -25,7 +25,12 @@ pub(in crate::endpoint) struct Flag {
 
 impl Flag {
     /// The word there, if the peer has handed it over.
-    pub(super) fn new(shared: &Arc<Shared>, peer: PeerId, shelf: Shelf, stamp: u64) -> Option<Flag> {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        peer: PeerId,
+        shelf: Shelf,
+        stamp: u64,
+    ) -> Option<Flag> {
         let mut engine = shared.enter().ok()?;
         let loan = engine.lend_flag(peer, shelf)?;
         drop(engine);

@@ -81,9 +81,10 @@ impl<M> Lookaside<M> {
     }
 
     fn miss(&mut self, address: u64, len: u64, writes: bool) -> Known<M> {
-        let known = self.pieces.iter().position(|piece| {
-            piece.addresses.contains(&address) && (piece.writable || !writes)
-        });
+        let known = self
+            .pieces
+            .iter()
+            .position(|piece| piece.addresses.contains(&address) && (piece.writable || !writes));
         if let Some(at) = known {
             self.insert(address, at as u32);
             let piece = &self.pieces[at];

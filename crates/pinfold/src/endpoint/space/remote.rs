@@ -93,9 +93,8 @@ impl RemoteSpace {
             _ => return Err(Error::BadKey),
         };
         let Exposure { start, len, writable, flag, shelf, stamp, cma } = exposure;
-        let fits = |at: u64, len: u64| {
-            at.checked_add(len).is_some_and(|end| end <= i64::MAX as u64)
-        };
+        let fits =
+            |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= i64::MAX as u64);
         if !fits(start, len) || !fits(flag, 8) || stamp == 0 {
             return Err(Error::BadKey);
         }
@@ -182,9 +181,9 @@ impl RemoteSpace {
         }
         let len = data.len() as u64;
         let receipt = match self.0.find(address, len, true)? {
-            Some(piece) => self.0.at(&piece, len, |memory| {
-                memory.write(address - piece.addresses.start, data)
-            }),
+            Some(piece) => {
+                self.0.at(&piece, len, |memory| memory.write(address - piece.addresses.start, data))
+            }
             None => self.0.write_plain(address, data),
         };
         let receipt = receipt?;
@@ -199,9 +198,9 @@ impl RemoteSpace {
     pub fn read(&self, address: u64, into: &mut [u8]) -> Result<Receipt> {
         let len = into.len() as u64;
         let receipt = match self.0.find(address, len, false)? {
-            Some(piece) => self.0.at(&piece, len, |memory| {
-                memory.read(address - piece.addresses.start, into)
-            }),
+            Some(piece) => {
+                self.0.at(&piece, len, |memory| memory.read(address - piece.addresses.start, into))
+            }
             None => self.0.read_plain(address, into),
         };
         let receipt = receipt?;
