@@ -123,7 +123,7 @@ pub fn user(args: &Args) {
         stamp::check(&bytes, seed);
         let is_mapped = receipt.path == Path::Mapped;
         assert!(is_mapped || receipt.path == plain, "{receipt}");
-        assert!(!is_mapped || more == &[1], "mapped, though not of an arena: {receipt}");
+        assert!(!is_mapped || *more == [1], "mapped, though not of an arena: {receipt}");
         assert_eq!(receipt.bytes, len);
         mapped += u32::from(is_mapped);
         stamp::fill(&mut bytes, seed + WRITTEN);
