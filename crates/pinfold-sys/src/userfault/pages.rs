@@ -92,6 +92,11 @@ impl Pages {
         self.at.as_ptr().addr()
     }
 
+    /// The first byte.
+    pub fn as_non_null(&self) -> NonNull<u8> {
+        self.at
+    }
+
     /// All bytes. Reading those of missing pages is slower, and shows zeros.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: mapped and readable while `self` lives, and changed through `&mut self` only.
