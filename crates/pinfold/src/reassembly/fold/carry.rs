@@ -84,12 +84,7 @@ pub(super) fn parts<'a, M: Scattered>(
                 {
                     part.len += (end - to) as usize;
                 }
-                _ => parts.push(Part {
-                    file,
-                    offset,
-                    to: to as usize,
-                    len: (end - to) as usize,
-                }),
+                _ => parts.push(Part { file, offset, to: to as usize, len: (end - to) as usize }),
             }
             to = end;
         }
@@ -242,7 +237,8 @@ impl Carried {
         keep: bool,
     ) -> bool {
         // Only small pages that lie where huge ones go leave a trace when all went back.
-        let mut clear = self.mapped || !self.copied.is_empty() || (self.small && self.lodging.is_huge());
+        let mut clear =
+            self.mapped || !self.copied.is_empty() || (self.small && self.lodging.is_huge());
         for gone in std::mem::take(&mut self.moved) {
             let (first, last) = self.huge(&gone);
             let huge = (last - first) / HUGE_BYTES;

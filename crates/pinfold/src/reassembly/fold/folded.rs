@@ -155,8 +155,7 @@ impl<M: Quiet> Folded<M> {
     pub fn as_mut(&mut self) -> Option<&mut [u8]> {
         self.changed |= self.is_private;
         // SAFETY: private memory of the message alone, which can be written; borrowed as `&mut`.
-        self.is_private
-            .then(|| unsafe { slice::from_raw_parts_mut(self.at.as_ptr(), self.len()) })
+        self.is_private.then(|| unsafe { slice::from_raw_parts_mut(self.at.as_ptr(), self.len()) })
     }
 }
 

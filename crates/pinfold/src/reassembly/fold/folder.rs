@@ -96,8 +96,7 @@ impl Folder {
         let stock = Stock::new(settings.stock_bytes_max);
         let known = OnceLock::new();
         let pieces = Mutex::new(Vec::new());
-        let inner =
-            Inner { window, mover, refused, books, stock, settings, known, mark, pieces };
+        let inner = Inner { window, mover, refused, books, stock, settings, known, mark, pieces };
         Ok(Folder(Arc::new(inner)))
     }
 
@@ -139,7 +138,11 @@ impl Folder {
     ///
     /// # Errors
     /// [`FoldError::Short`], [`FoldError::Child`]; nothing is copied.
-    pub fn fold_into<M: Scattered>(&self, message: &M, to: &mut [u8]) -> Result<Receipt, FoldError> {
+    pub fn fold_into<M: Scattered>(
+        &self,
+        message: &M,
+        to: &mut [u8],
+    ) -> Result<Receipt, FoldError> {
         if self.0.mark.is_child() {
             return Err(FoldError::Child);
         }
@@ -234,8 +237,7 @@ impl Inner {
             }
             let mut plan = measured.costs;
             if self.settings.counts_return {
-                for cost in
-                    [&mut plan.move_call_ns, &mut plan.move_page_ns, &mut plan.move_huge_ns]
+                for cost in [&mut plan.move_call_ns, &mut plan.move_page_ns, &mut plan.move_huge_ns]
                 {
                     *cost *= 2.0;
                 }
@@ -362,9 +364,9 @@ fn sum(pieces: &[Piece]) -> u64 {
 fn row(pieces: &[Piece]) -> Option<NonNull<u8>> {
     let Some(first) = pieces.first() else { return Some(NonNull::dangling()) };
     // Mappings of two files that happen to lie side by side are as good as one.
-    let joined = pieces.windows(2).all(|two| {
-        two[0].at + two[0].len == two[1].at && is_file(&two[0]) == is_file(&two[1])
-    });
+    let joined = pieces
+        .windows(2)
+        .all(|two| two[0].at + two[0].len == two[1].at && is_file(&two[0]) == is_file(&two[1]));
     let at = std::ptr::with_exposed_provenance_mut(first.at as usize);
     if joined { NonNull::new(at) } else { None }
 }

@@ -90,7 +90,8 @@ fn moving(mover: &Mover) -> io::Result<(f64, f64)> {
             .map(|_| {
                 let from = at..at + pages * PAGE_BYTES;
                 at = from.end;
-                let (time, moved) = timed(|| mover.fold(&mut window, from.start, &mut source, from));
+                let (time, moved) =
+                    timed(|| mover.fold(&mut window, from.start, &mut source, from));
                 if moved?.stop.is_some() {
                     return Err(io::ErrorKind::Unsupported.into());
                 }

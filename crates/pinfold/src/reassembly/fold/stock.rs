@@ -28,7 +28,7 @@ unsafe impl Sync for Buffer {}
 impl Buffer {
     fn new(len: usize) -> Option<Buffer> {
         // An eighth more at most, so that the next message may be a little longer.
-        let step = (len.max(1).next_power_of_two() / 8).max(PAGE_BYTES);
+        let step = (len.max(1).checked_next_power_of_two()? / 8).max(PAGE_BYTES);
         let size = len.max(1).checked_next_multiple_of(step)?;
         let layout = Layout::from_size_align(size, PAGE_BYTES).ok()?;
         // SAFETY: the layout is not empty.
