@@ -175,9 +175,20 @@ impl Pages {
     pub fn collapse(&self, range: Range<usize>) -> io::Result<()> {
         self.check(&range)?;
         let at = self.at.as_ptr().wrapping_add(range.start);
-        // SAFETY: within the mapping, and the call changes no contents.
-        let done = unsafe { libc::madvise(at.cast(), range.len(), libc::MADV_COLLAPSE) };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let mut tries = 3;
+        loop {
+            // SAFETY: within the mapping, and the call changes no contents.
+            let done = unsafe { libc::madvise(at.cast(), range.len(), libc::MADV_COLLAPSE) };
+            if done == 0 {
+                return Ok(());
+            }
+            tries -= 1;
+            let error = io::Error::last_os_error();
+            // A page of it was just being moved to another list, say.
+            if tries == 0 || Errno::from_io_error(&error) != Some(Errno::AGAIN) {
+                return Err(error);
+            }
+        }
     }
 
     /// The addresses of `range`, byte offsets of whole pages.

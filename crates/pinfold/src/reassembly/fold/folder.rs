@@ -302,7 +302,8 @@ impl Inner {
     ) -> Result<carry::Carried, Why> {
         let Known { measured: Measured { window_ns, .. }, plan: costs } = self.known();
         let bytes = receipt.bytes;
-        let warm = usize::try_from(bytes).is_ok_and(|len| self.stock.has(len));
+        // Memory that is kept is cold once only, and so counts as warm from the first time on.
+        let warm = usize::try_from(bytes).is_ok_and(|len| self.stock.keeps(len));
         let fault_ns = if warm { 0.0 } else { costs.fault_ns.max(0.0) };
         let per_page = costs.copy_byte_ns.max(0.0) * PAGE_BYTES as f64 + fault_ns;
         let copy_ns = per_page * bytes.div_ceil(PAGE_BYTES as u64) as f64;

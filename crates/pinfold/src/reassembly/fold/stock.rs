@@ -67,13 +67,13 @@ impl Stock {
         Stock { kept: Mutex::new(Vec::new()), bytes_max }
     }
 
-    /// Memory for so many bytes, and whether it was used before. `None`: there is none.
+    /// Memory for so many bytes, used before if there is any. `None`: there is none.
     pub(super) fn take(&self, len: usize) -> Option<Buffer> {
         self.take_kept(len).or_else(|| Buffer::new(len))
     }
 
     /// The same of what is kept.
-    pub(super) fn take_kept(&self, len: usize) -> Option<Buffer> {
+    fn take_kept(&self, len: usize) -> Option<Buffer> {
         let mut kept = self.kept.lock();
         let fit = |(_, buffer): &(usize, &Buffer)| buffer.fits(len);
         let best = kept.iter().enumerate().filter(fit).min_by_key(|(_, buffer)| buffer.room());
@@ -81,9 +81,9 @@ impl Stock {
         Some(kept.swap_remove(at))
     }
 
-    /// Whether there is something kept for so many bytes.
-    pub(super) fn has(&self, len: usize) -> bool {
-        self.kept.lock().iter().any(|buffer| buffer.fits(len))
+    /// Whether memory for so many bytes would be kept.
+    pub(super) fn keeps(&self, len: usize) -> bool {
+        len <= self.bytes_max
     }
 
     /// Keeps a buffer, if it may.
@@ -123,19 +123,20 @@ mod tests {
     #[test]
     fn what_is_kept_has_bounds() {
         let stock = Stock::new(1 << 20);
-        assert!(!stock.has(100));
+        let has = |len: usize| stock.kept.lock().iter().any(|buffer| buffer.fits(len));
+        assert!(!has(100) && stock.keeps(1 << 20) && !stock.keeps((1 << 20) + 1));
         let a = stock.take(300 << 10).unwrap();
         let (at, room) = (a.at, a.room());
         assert!(room >= 300 << 10 && room <= 360 << 10);
         stock.put(a);
-        assert!(stock.has(290 << 10) && !stock.has(30 << 10) && !stock.has(400 << 10));
+        assert!(has(290 << 10) && !has(30 << 10) && !has(400 << 10));
         let b = stock.take(290 << 10).unwrap();
         assert_eq!((b.at, stock.bytes()), (at, 0));
         let all: Vec<_> = (0..5).map(|_| stock.take(300 << 10).unwrap()).collect();
         all.into_iter().for_each(|buffer| stock.put(buffer));
         assert_eq!(stock.bytes() / room, (1 << 20) / room);
         stock.put(stock.take(2 << 20).unwrap());
-        assert!(!stock.has(2 << 20) && stock.bytes() > 0);
+        assert!(!has(2 << 20) && stock.bytes() > 0);
         (0..100).for_each(|_| stock.put(Buffer::new(1).unwrap()));
         assert!(stock.bytes() <= 1 << 20 && stock.kept.lock().len() <= KEPT_MAX);
         assert!(stock.take(usize::MAX).is_none());
