@@ -5,6 +5,7 @@
 //! - [`user`], [`affinity`], [`clock`]: who and where this process is, and what time it is.
 //! - [`socket`]: finding a peer, learning who it is, passing descriptors, ringing its doorbell.
 //! - [`memfd`], [`mapping`]: memory that two processes share.
+//! - [`reserved`]: addresses that nothing else comes to lie at.
 //! - [`userfault`]: noticing that memory of this process is taken away, and moving pages within it.
 //! - [`pin`]: keeping pages where they are.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
@@ -33,6 +34,7 @@ pub mod partner;
 pub mod pin;
 pub mod poll;
 pub mod process;
+pub mod reserved;
 pub mod socket;
 pub mod trial;
 pub mod user;

@@ -1,5 +1,5 @@
 //! `cargo bench -p pinfold --bench reassembly`: pages out of a window of 65,536, by each organisation,
-//! and plans for messages in many pieces.
+//! plans for messages in many pieces, and folding beside `memcpy` (`-- fold` for that alone).
 //!
 //! A window is filled to its level as the paper's maps are (section 4.2): all of it is taken page by page
 //! but for 512 pages at the end, then pages are freed at random until so many are left.
@@ -14,8 +14,20 @@ use pinfold::reassembly::{
     },
 };
 
+mod fold;
+
 fn main() {
-    divan::main();
+    // Pairs that take turns are not for divan.
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let names = args.iter().filter(|arg| !arg.starts_with('-')).count();
+    let fold = args.iter().any(|arg| arg == "fold");
+    let list = args.iter().any(|arg| arg == "--list" || arg == "--test");
+    if !list && (fold || names == 0) {
+        fold::main();
+    }
+    if !fold {
+        divan::main();
+    }
 }
 
 /// Percent of the window that are taken.

@@ -9,6 +9,7 @@ use std::{
     ops::Range,
     ptr::{self, NonNull},
     slice,
+    sync::atomic::{AtomicU8, Ordering},
 };
 
 use rustix::{
@@ -41,7 +42,24 @@ impl Pages {
     /// # Errors
     /// `EINVAL` for a `len` of 0, `ENOMEM` where the address space or the mappings are used up.
     pub fn new(len: usize, huge: bool) -> io::Result<Pages> {
-        let align = if huge { Pages::HUGE } else { page_size() };
+        let pages = Pages::place(len, if huge { Pages::HUGE } else { page_size() })?;
+        if huge {
+            // A kernel without them has small ones.
+            let _ = pages.advise(0..pages.len, Advice::LinuxHugepage);
+        }
+        Ok(pages)
+    }
+
+    /// As [`new`](Pages::new), at a multiple of 2 MiB, but huge pages appear only where
+    /// [`collapse`](Pages::collapse) makes them; or anywhere, if the system is set to have them always.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn aligned(len: usize) -> io::Result<Pages> {
+        Pages::place(len, Pages::HUGE)
+    }
+
+    fn place(len: usize, align: usize) -> io::Result<Pages> {
         let len = len.checked_next_multiple_of(page_size()).filter(|&len| len > 0);
         let len = len.ok_or(Errno::INVAL)?;
         let whole = len.checked_add(align - page_size()).ok_or(Errno::NOMEM)?;
@@ -60,10 +78,6 @@ impl Pages {
         }
         let pages = Pages { at: NonNull::new(at).ok_or(Errno::NOMEM)?, len };
         pages.advise(0..len, Advice::LinuxDontFork)?;
-        if huge {
-            // A kernel without them has small ones.
-            let _ = pages.advise(0..len, Advice::LinuxHugepage);
-        }
         Ok(pages)
     }
 
@@ -76,6 +90,11 @@ impl Pages {
     /// Its address.
     pub fn addr(&self) -> usize {
         self.at.as_ptr().addr()
+    }
+
+    /// The first byte.
+    pub fn as_non_null(&self) -> NonNull<u8> {
+        self.at
     }
 
     /// All bytes. Reading those of missing pages is slower, and shows zeros.
@@ -120,6 +139,56 @@ impl Pages {
             found += there[..len / page_size()].iter().filter(|&&there| there & 1 == 1).count();
         }
         Ok(found)
+    }
+
+    /// Has the kernel put memory behind the pages of `range` (byte offsets, multiples of the page size)
+    /// that have none. What they hold stays. One `madvise(MADV_POPULATE_WRITE)`; kernels before 5.14
+    /// have no such call, there each page is touched.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range that is not pages or lies outside; `ENOMEM` or `EFAULT` where memory ran out.
+    pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        self.check(&range)?;
+        loop {
+            match self.advise(range.clone(), Advice::LinuxPopulateWrite) {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::INVAL) => break,
+                done => return Ok(done?),
+            }
+        }
+        for offset in range.step_by(page_size()) {
+            // SAFETY: within the mapping, and reached atomically.
+            let byte = unsafe { AtomicU8::from_ptr(self.at.as_ptr().add(offset)) };
+            // A missing page reads as zero, so this writes it; one that holds something is not missing.
+            let _ = byte.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Has the kernel make huge pages of the aligned 2 MiB of `range` (byte offsets, multiples of 2 MiB).
+    /// What they hold stays. Where the memory is registered with a userfaultfd all pages have to be
+    /// there already; else one in each. See `MADV_COLLAPSE` in `madvise(2)`; Linux 6.1.
+    ///
+    /// # Errors
+    /// `EINVAL` for such a range, and where the kernel cannot; `ENOMEM`, `EAGAIN` or `EBUSY` where there
+    /// are no huge pages just now. Some may have been made.
+    pub fn collapse(&self, range: Range<usize>) -> io::Result<()> {
+        self.check(&range)?;
+        let at = self.at.as_ptr().wrapping_add(range.start);
+        let mut tries = 3;
+        loop {
+            // SAFETY: within the mapping, and the call changes no contents.
+            let done = unsafe { libc::madvise(at.cast(), range.len(), libc::MADV_COLLAPSE) };
+            if done == 0 {
+                return Ok(());
+            }
+            tries -= 1;
+            let error = io::Error::last_os_error();
+            // A page of it was just being moved to another list, say.
+            if tries == 0 || Errno::from_io_error(&error) != Some(Errno::AGAIN) {
+                return Err(error);
+            }
+        }
     }
 
     /// The addresses of `range`, byte offsets of whole pages.

@@ -8,10 +8,12 @@
 //! - [`window`]: which pages of a reserved range of addresses are free, by four organisations.
 //! - [`pool`]: pages that messages arrive in; nothing that one left is ever seen by the next.
 //! - [`gather`]: what to move, to map and to copy, by what each costs.
+//! - [`fold`]: all of that put together, and done.
 //!
-//! Nothing here rewrites a page table: `window` and `gather` decide, and are handed numbers.
+//! Nothing but `fold` rewrites a page table: `window` and `gather` decide, and are handed numbers.
 
 mod bits;
+pub mod fold;
 pub mod gather;
 mod ledger;
 pub mod pool;

@@ -70,8 +70,9 @@ pub fn plan(pieces: &[Piece], target: Target, costs: &Costs) -> Plan {
         let mapped = (allowed(target, alike, costs.knows_mapping(), &mut plan.mapping)
             && of_kind(in_file, &mut plan.mapping))
         .then(|| {
-            let pages = (shape.pages.end - shape.pages.start) / PAGE_BYTES as u64;
-            around(shape.pages.clone(), costs.mapping(pages))
+            // A huge page appears at once, and so costs what a page does.
+            let (pages, huge) = shape.count(&shape.pages);
+            around(shape.pages.clone(), costs.mapping(pages + huge))
         });
         options.push((*piece, Options { shape, copy_ns, moved, mapped }));
     }

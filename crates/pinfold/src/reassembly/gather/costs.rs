@@ -17,7 +17,7 @@ pub struct Costs {
     pub move_huge_ns: f64,
     /// One call that maps a part of a file, and taking it away again.
     pub map_call_ns: f64,
-    /// Each page of 4 KiB that is mapped and read for the first time.
+    /// Each page that is mapped and read for the first time, be it of 4 KiB or a huge one.
     pub map_page_ns: f64,
     /// Each page that appears because it is written to for the first time.
     pub fault_ns: f64,

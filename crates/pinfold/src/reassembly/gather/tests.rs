@@ -261,19 +261,28 @@ fn cost_of(steps: &[Step], pieces: &[Piece], target: Target, costs: &Costs) -> f
             let pages = if target == Target::Memory { 0 } else { pages };
             number(costs.copy_byte_ns) * step.len as f64 + number(costs.fault_ns) * pages as f64
         }
-        How::Map => costs.map_call_ns + costs.map_page_ns * (step.len / PAGE) as f64,
-        How::Move => {
-            let mut cost = costs.move_call_ns;
+        How::Map | How::Move => {
+            let [call, page, huge] = match step.how {
+                How::Move => [costs.move_call_ns, costs.move_page_ns, costs.move_huge_ns],
+                _ => [costs.map_call_ns, costs.map_page_ns, costs.map_page_ns],
+            };
+            let mut cost = call;
             let (mut at, end) = (0, step.len);
             while at < end {
                 let (from, to) = (step.from + at, step.to + at);
-                let piece = pieces.iter().find(|p| (p.at..p.at + p.room).contains(&from)).unwrap();
-                let whole = piece.huge
+                let within = |p: &&Piece| {
+                    let start = match p.backing {
+                        Backing::File { offset } => offset,
+                        _ => p.at,
+                    };
+                    (start..start + p.room).contains(&from)
+                };
+                let whole = pieces.iter().find(within).unwrap().huge
                     && align >= HUGE
                     && from % HUGE == 0
                     && to % HUGE == 0
                     && end - at >= HUGE;
-                cost += if whole { costs.move_huge_ns } else { costs.move_page_ns };
+                cost += if whole { huge } else { page };
                 at += if whole { HUGE } else { PAGE };
             }
             cost

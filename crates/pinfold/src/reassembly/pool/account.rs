@@ -202,6 +202,14 @@ impl Account {
         bits::fill(&mut self.huge, blocks.start, blocks.end, false);
     }
 
+    /// Notes that the blocks of some pages are no huge pages any more. They are not tried again: what
+    /// tore them may come again, and to mend them costs as much as a copy.
+    pub(super) fn torn(&mut self, pages: Range<u32>) {
+        let blocks = pages.start / HUGE_PAGES
+            ..pages.end.div_ceil(HUGE_PAGES).min(self.tree.count().pages / HUGE_PAGES);
+        bits::fill(&mut self.huge, blocks.start, blocks.end, false);
+    }
+
     /// Whether a piece has whole blocks, and all of them are huge pages.
     pub(super) fn is_huge(&self, piece: &Piece) -> bool {
         let mut blocks = whole_blocks(piece);

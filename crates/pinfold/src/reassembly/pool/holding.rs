@@ -219,10 +219,17 @@ impl<P: Pages> Filled<P> {
     /// Its pieces as [`gather::plan`](crate::reassembly::gather::plan) wants them; only those that it has
     /// bytes in.
     pub fn to_gather(&self) -> Vec<gather::Piece> {
+        let mut pieces = Vec::new();
+        self.gather_to(&mut pieces);
+        pieces
+    }
+
+    /// The same, added to others.
+    pub fn gather_to(&self, to: &mut Vec<gather::Piece>) {
         let memory = self.holding.shared.memory();
         let (file, movable) = (memory.file().is_some(), memory.is_movable());
         let of = |(span, piece): (Span, &Piece)| gather::Piece {
-            at: span.at.as_ptr().addr() as u64,
+            at: span.at.as_ptr().expose_provenance() as u64,
             len: span.len as u64,
             room: u64::from(piece.pages) * PAGE_BYTES as u64,
             huge: piece.huge,
@@ -232,7 +239,7 @@ impl<P: Pages> Filled<P> {
                 _ => Backing::Other,
             },
         };
-        self.spans().zip(&self.holding.pieces).map(of).collect()
+        to.extend(self.spans().zip(&self.holding.pieces).map(of));
     }
 
     /// Copies its bytes from `offset` on to `to`, as many as there are and have room. How many.
@@ -261,8 +268,26 @@ impl<P: Pages> Filled<P> {
     ///
     /// After that those bytes must not be read here.
     pub fn left(&mut self, bytes: Range<u64>) {
+        self.whole_pages(bytes, Shared::left);
+    }
+
+    /// Says that the huge pages among those which lie wholly within `bytes` of the message were torn into
+    /// small ones, as by moving a part of them.
+    pub fn torn(&mut self, bytes: Range<u64>) {
+        self.whole_pages(bytes, Shared::torn);
+    }
+
+    /// The memory of its pool.
+    pub fn memory(&self) -> &P {
+        self.holding.shared.memory()
+    }
+
+    /// Calls `note` with the pages that lie wholly within some bytes, the last page as if the message
+    /// filled it.
+    fn whole_pages(&self, bytes: Range<u64>, note: impl Fn(&Shared<P>, Range<u32>)) {
         let page = PAGE_BYTES as u64;
-        let end = if bytes.end >= self.bytes { u64::MAX } else { bytes.end };
+        let full = self.bytes.next_multiple_of(page);
+        let end = if bytes.end >= self.bytes { full } else { bytes.end };
         let mut begin = 0;
         for piece in &self.holding.pieces {
             let from = bytes.start.saturating_sub(begin).div_ceil(page).min(piece.pages.into());
@@ -270,7 +295,7 @@ impl<P: Pages> Filled<P> {
             begin += u64::from(piece.pages) * page;
             if from < to {
                 let first = piece.first;
-                self.holding.shared.left(first + from as u32..first + to as u32);
+                note(&self.holding.shared, first + from as u32..first + to as u32);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The page pool: memory that messages arrive in before anybody has asked for them.
 //!
-//! - [`Pages`]: the memory, from the heap ([`HeapPages`]) or from a memfd ([`MemfdPages`]).
+//! - [`Pages`]: the memory, from the heap ([`HeapPages`]), private and movable ([`AnonPages`]), or from a memfd
+//!   ([`MemfdPages`], [`SealedPages`]).
 //! - `account`: which of it is taken, by whom, and which has memory behind it. Pure.
 //! - [`Pool`]: both together, for many threads.
 //! - [`Filling`], [`Filled`]: what a message has of it, before and after all of it has arrived.
@@ -17,6 +18,7 @@
 //! read what all its owners sent.
 
 mod account;
+mod anon;
 mod holding;
 mod pages;
 mod shared;
@@ -29,8 +31,9 @@ use thiserror::Error;
 
 pub use self::{
     account::Piece,
+    anon::AnonPages,
     holding::{Filled, Filling, Span, TooLong},
-    pages::{HeapPages, MemfdPages, Pages},
+    pages::{HeapPages, MemfdPages, Pages, SealedPages, Unshared},
     shared::Pool,
 };
 

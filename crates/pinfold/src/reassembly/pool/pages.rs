@@ -48,6 +48,15 @@ pub unsafe trait Pages: Send + Sync {
     }
 }
 
+/// Memory that no other process can write to.
+///
+/// # Safety
+/// From when the value was made, nobody outside of this process writes to it.
+pub unsafe trait Unshared: Pages {}
+
+// SAFETY: the heap is private.
+unsafe impl Unshared for HeapPages {}
+
 /// Zeroed memory from the heap: all of it is there at once. For tests, and for small pools.
 pub struct HeapPages {
     base: NonNull<u8>,
@@ -163,3 +172,46 @@ unsafe impl Pages for MemfdPages {
         Some(self.file.as_fd())
     }
 }
+
+/// A memfd that other processes can at most read: sealed against all writers but the mapping here.
+#[derive(Debug)]
+pub struct SealedPages(MemfdPages);
+
+impl SealedPages {
+    /// `pages` pages, at least 1. None takes memory yet.
+    ///
+    /// # Errors
+    /// As for [`MemfdPages::new`]; [`io::ErrorKind::Unsupported`] where the kernel has no such seal
+    /// (before Linux 5.1).
+    pub fn new(pages: u32) -> io::Result<SealedPages> {
+        let memory = MemfdPages::new(pages)?;
+        // The mapping there is stays writable.
+        memfd::seal(memory.file.as_fd(), true)?;
+        if !memfd::refuses_writers(memory.file.as_fd()) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(SealedPages(memory))
+    }
+}
+
+// SAFETY: as for the memory inside.
+unsafe impl Pages for SealedPages {
+    fn base(&self) -> NonNull<u8> {
+        self.0.base()
+    }
+
+    fn pages(&self) -> u32 {
+        self.0.pages()
+    }
+
+    fn commit(&self, pages: Range<u32>, huge: bool) -> io::Result<bool> {
+        self.0.commit(pages, huge)
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.0.file()
+    }
+}
+
+// SAFETY: the seal stands for good, and was put on before anybody else had the descriptor.
+unsafe impl Unshared for SealedPages {}

@@ -107,6 +107,11 @@ impl<P: Pages> Shared<P> {
         self.account.lock().left(pages);
     }
 
+    /// Notes that the blocks of some pages are no huge pages any more.
+    pub(super) fn torn(&self, pages: Range<u32>) {
+        self.account.lock().torn(pages);
+    }
+
     pub(super) fn memory(&self) -> &P {
         &self.memory
     }

@@ -11,6 +11,8 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use pinfold_sys::userfault::Mover;
+
 mod account;
 mod secrets;
 
@@ -172,7 +174,9 @@ fn memory_is_asked_for_once() {
     let count = pool.count();
     assert_eq!((count.committed, count.huge), (1024, 2));
     // What left is asked for again.
-    let mut huge = pool.take(Owner(1), 2 * HUGE_BYTES as u64).unwrap().finish();
+    let mut filling = pool.take(Owner(1), 2 * HUGE_BYTES as u64).unwrap();
+    filling.assume_filled(2 * HUGE_BYTES as u64).unwrap();
+    let mut huge = filling.finish();
     huge.left(HUGE_BYTES as u64..u64::MAX);
     assert_eq!((pool.count().committed, pool.count().huge), (512, 1));
     drop(huge);
@@ -249,6 +253,94 @@ fn pages_that_left_need_no_clearing() {
     let pages: Vec<u8> = whole(&pool, &filled).chunks(PAGE_BYTES).map(|page| page[0]).collect();
     assert_eq!(pages, [0, 1, 0, 1]);
     assert_eq!(pool.count().committed, 4);
+}
+
+/// Those that a message has beyond its end were not taken by who took the message's.
+#[test]
+fn pages_behind_the_end_do_not_leave() {
+    let pool = heap(8);
+    let mut filling = pool.take(Owner(1), 6 * PAGE).unwrap();
+    filling.write(&[1; PAGE_BYTES + 1]).unwrap();
+    let mut filled = filling.finish();
+    filled.left(0..PAGE + 1);
+    assert_eq!(pool.count().committed, 4);
+}
+
+#[test]
+fn torn_blocks_are_not_huge_and_not_tried_again() {
+    let pool = Pool::new(Poor::new(2 * HUGE_PAGES, u32::MAX, true));
+    let take = || {
+        let mut filling = pool.take(Owner(1), 2 * HUGE_BYTES as u64).unwrap();
+        filling.assume_filled(2 * HUGE_BYTES as u64).unwrap();
+        filling.finish()
+    };
+    take().torn(HUGE_BYTES as u64..HUGE_BYTES as u64 + PAGE);
+    assert_eq!((pool.count().huge, pool.count().committed), (1, 1024));
+    assert!(!take().pieces()[0].huge);
+    assert_eq!(pool.memory().asked.lock().len(), 1);
+    // Pages that come anew are.
+    take().left(HUGE_BYTES as u64..2 * HUGE_BYTES as u64);
+    assert!(take().pieces()[0].huge);
+}
+
+/// Anonymous memory with a mover, or nothing where there is none.
+fn movable(pages: u32) -> Option<Pool<AnonPages>> {
+    let mover = Mover::new().map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
+    Some(Pool::new(AnonPages::new(pages, Some(mover.into())).unwrap()))
+}
+
+#[test]
+fn anonymous_memory_works_alike() {
+    let without = Pool::new(AnonPages::new(2 * HUGE_PAGES, None).unwrap());
+    for pool in [Some(without), movable(2 * HUGE_PAGES)].into_iter().flatten() {
+        assert_eq!(pool.memory().base().as_ptr() as usize % HUGE_BYTES, 0);
+        // Some pages of the first block are in use before it is asked to be huge.
+        let mut small = pool.take(Owner(1), 3 * PAGE).unwrap();
+        small.write(&[5; 3 * PAGE_BYTES]).unwrap();
+        drop(small);
+        let bytes: Vec<u8> = (0..2 * HUGE_BYTES).map(|at| (at / 4096 % 251) as u8).collect();
+        for _ in 0..2 {
+            let mut filling = pool.take(Owner(1), bytes.len() as u64).unwrap();
+            // Memory that was never written to is zero.
+            let spans: Vec<_> = filling.spare(u64::MAX).collect();
+            assert_eq!(spans.len(), 1);
+            filling.write(&bytes).unwrap();
+            let filled = filling.finish();
+            assert!(whole(&pool, &filled) == bytes);
+            let count = pool.count();
+            assert_eq!(count.committed, 2 * HUGE_PAGES);
+            if count.huge < 2 {
+                eprintln!("SKIPPED: {} of 2 blocks became huge pages", count.huge);
+            }
+        }
+        assert_eq!(pool.memory().is_movable(), told(&pool, 5)[0].backing == Backing::Anonymous);
+    }
+    assert!(AnonPages::new(0, None).is_err());
+}
+
+#[test]
+fn fresh_anonymous_blocks_are_zero() {
+    let Some(pool) = movable(3 * HUGE_PAGES) else { return };
+    let filled = pool.take(Owner(1), 3 * HUGE_BYTES as u64).unwrap().finish();
+    assert!(whole(&pool, &filled).iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn sealed_memory_has_no_other_writer() {
+    let pages = match SealedPages::new(4) {
+        Ok(pages) => pages,
+        Err(error) => return eprintln!("SKIPPED: {error}"),
+    };
+    let pool = Pool::new(pages);
+    let mut filling = pool.take(Owner(1), 100).unwrap();
+    filling.write(&[7; 100]).unwrap();
+    let _filled = filling.finish();
+    let file = pool.memory().file().unwrap();
+    let mut byte = [0];
+    rustix::io::pread(file, &mut byte, 99).unwrap();
+    assert_eq!(byte, [7]);
+    assert!(rustix::io::pwrite(file, b"x", 0).is_err());
+    assert!(pinfold_sys::mapping::SharedMapping::map(file, 4 * PAGE_BYTES).is_err());
 }
 
 #[test]

@@ -1,0 +1,116 @@
+#![allow(unsafe_code)]
+//! Private memory whose pages can be moved away, and back.
+//!
+//! **Invariant.** The memory of an [`AnonPages`] is its own mapping, registered with its mover, if it has
+//! one, for as long as the mapping lives. The scratch block holds zeros, or nothing, whenever its lock is
+//! free.
+
+use std::{io, ops::Range, ptr::NonNull, sync::Arc};
+
+use parking_lot::Mutex;
+use pinfold_sys::userfault::{self, Mover};
+
+use super::{
+    super::{HUGE_BYTES, PAGE_BYTES},
+    Pages,
+    pages::Unshared,
+};
+
+/// Private anonymous memory, absent from children of `fork(2)`. With a mover its pages can be moved into
+/// that mover's windows, without being copied, and come back.
+///
+/// Whole blocks become huge pages whatever the system's setting is, short of a process that has switched
+/// them off (`PR_SET_THP_DISABLE`).
+#[derive(Debug)]
+pub struct AnonPages {
+    memory: userfault::Pages,
+    pages: u32,
+    mover: Option<Arc<Mover>>,
+    /// A block where huge pages are made that are then moved here.
+    scratch: Mutex<Option<userfault::Pages>>,
+}
+
+impl AnonPages {
+    /// `pages` pages, at least 1. None takes memory yet.
+    ///
+    /// # Errors
+    /// What `mmap(2)` said, and, with a mover, what registering said: another mover will not take it.
+    pub fn new(pages: u32, mover: Option<Arc<Mover>>) -> io::Result<AnonPages> {
+        let memory = userfault::Pages::aligned(pages as usize * PAGE_BYTES)?;
+        if let Some(mover) = &mover {
+            // Pages can be moved back only to where the mover knows the memory.
+            // SAFETY: the mapping is ours. Pages are moved here by those alone who have some of a pool of
+            // it, which keeps it mapped.
+            unsafe { mover.register(memory.addr()..memory.addr() + memory.len()) }?;
+        }
+        Ok(AnonPages { memory, pages, mover, scratch: Mutex::new(None) })
+    }
+
+    /// Makes a huge page of a block that nobody has touched yet: elsewhere, since here the kernel
+    /// collapses only blocks all of whose small pages are there.
+    fn bring(&self, mover: &Mover, block: Range<usize>) -> io::Result<()> {
+        if self.memory.resident(block.clone())? > 0 {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let mut scratch = self.scratch.lock();
+        let scratch = match &mut *scratch {
+            Some(scratch) => scratch,
+            none => none.insert(userfault::Pages::aligned(HUGE_BYTES)?),
+        };
+        scratch.populate(0..PAGE_BYTES)?;
+        let from = scratch.addr()..scratch.addr() + HUGE_BYTES;
+        scratch.collapse(0..HUGE_BYTES)?;
+        let to = self.memory.addr() + block.start;
+        // SAFETY: nobody has a reference to the scratch block, which is zero, nor uses the other one
+        // before it is committed.
+        let moved = unsafe { mover.move_pages(to, from, false) }?;
+        match moved.stop {
+            None => Ok(()),
+            // Some of it may have come, as small pages. What did not is still zero.
+            Some(_) => Err(io::ErrorKind::Other.into()),
+        }
+    }
+}
+
+// SAFETY: the mapping is that long and aligned and lives as long as the value; it is zero at first, and what
+// is brought is too.
+unsafe impl Pages for AnonPages {
+    fn base(&self) -> NonNull<u8> {
+        self.memory.as_non_null()
+    }
+
+    fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    fn commit(&self, pages: Range<u32>, huge: bool) -> io::Result<bool> {
+        let bytes = pages.start as usize * PAGE_BYTES..pages.end as usize * PAGE_BYTES;
+        if !huge {
+            self.memory.populate(bytes)?;
+            return Ok(false);
+        }
+        let mut all = true;
+        for start in bytes.step_by(HUGE_BYTES) {
+            let block = start..start + HUGE_BYTES;
+            let brought = self.mover.as_ref().map(|mover| self.bring(mover, block.clone()));
+            // Costs little where it is a huge page by now.
+            if !matches!(brought, Some(Ok(()))) {
+                let populated = match self.mover {
+                    Some(_) => block.clone(),
+                    None => start..start + PAGE_BYTES,
+                };
+                self.memory.populate(populated)?;
+            }
+            all &= self.memory.collapse(block.clone()).is_ok();
+            self.memory.populate(block)?;
+        }
+        Ok(all)
+    }
+
+    fn is_movable(&self) -> bool {
+        self.mover.is_some()
+    }
+}
+
+// SAFETY: the mapping is private.
+unsafe impl Unshared for AnonPages {}

@@ -1,0 +1,203 @@
+//! Folding where the kernel allows little: without `userfaultfd`, without addresses, near the limit on
+//! mappings, and as nobody.
+
+use pinfold::reassembly::{
+    HUGE_BYTES, HUGE_PAGES, PAGE_BYTES,
+    fold::{Folded, Folder, Place, Quiet, Settings},
+    gather::Costs,
+    pool::{AnonPages, Filled, HeapPages, Owner, Pages, Pool, SealedPages},
+};
+use pinfold_sys::reserved::Reserved;
+use pinfold_tests::{
+    Args, Stage,
+    filter::{deny, deny_if},
+    role::say,
+    skip::is_root_or_skip,
+};
+use rustix::process::{Resource, Rlimit};
+
+pinfold_tests::roles!(folds);
+
+const PAGE: usize = PAGE_BYTES;
+const NOBODY: u32 = 65_534;
+
+/// Plays the role with what is denied; whether pages were moved.
+fn play(denied: &str) -> bool {
+    let stage = Stage::new(120);
+    let role = stage.role("folds").with("denied", denied);
+    let mut folds = if denied == "rights" { role.user(NOBODY).spawn() } else { role.spawn() };
+    let moved = folds.expect("moved");
+    folds.end_well();
+    moved == "yes"
+}
+
+#[test]
+fn with_all_that_there_is() {
+    if !play("nothing") {
+        pinfold_tests::skip("pages are moved nowhere here");
+    }
+}
+
+#[test]
+fn without_userfaultfd() {
+    assert!(!play("userfaultfd"));
+}
+
+/// The kernel has one, which does not move.
+#[test]
+fn without_moving() {
+    assert!(!play("moving"));
+}
+
+#[test]
+fn without_memory_files() {
+    play("memfd");
+}
+
+#[test]
+fn without_huge_pages() {
+    play("huge");
+}
+
+#[test]
+fn with_few_addresses() {
+    play("addresses");
+}
+
+/// Whoever uses the mappings up first leaves folding with copies.
+#[test]
+fn with_no_mapping_left() {
+    play("mappings");
+}
+
+#[test]
+fn as_nobody() {
+    if is_root_or_skip("to become nobody") {
+        play("rights");
+    }
+}
+
+fn obey(denied: &str) {
+    const EPERM: i32 = libc::EPERM;
+    match denied {
+        "userfaultfd" => {
+            deny(&[libc::SYS_userfaultfd], EPERM);
+            // Root could go by the device.
+            deny_if(libc::SYS_ioctl, 1, u64::from(u32::MAX), 0xaa00, EPERM);
+        }
+        "moving" => deny_if(libc::SYS_ioctl, 1, u64::from(u32::MAX), 0xc028_aa05, libc::EINVAL),
+        "memfd" => deny(&[libc::SYS_memfd_create], EPERM),
+        "huge" => {
+            let collapse = libc::MADV_COLLAPSE as u64;
+            deny_if(libc::SYS_madvise, 2, u64::MAX, collapse, libc::EINVAL);
+        }
+        "addresses" => {
+            let limit = Some(1 << 30);
+            let limit = Rlimit { current: limit, maximum: limit };
+            rustix::process::setrlimit(Resource::As, limit).expect("a limit");
+        }
+        _ => {}
+    }
+}
+
+fn folds(args: &Args) {
+    let denied = args.text("denied");
+    obey(denied);
+    let folder = Folder::new(Settings::default()).expect("a folder");
+    let anon = Pool::new(folder.pages(16 * HUGE_PAGES).expect("memory"));
+    let heap = Pool::new(HeapPages::new(2048).expect("memory"));
+    let sealed = SealedPages::new(16 * HUGE_PAGES).map(Pool::new);
+    assert_eq!(sealed.is_err(), denied == "memfd", "{sealed:?}");
+    let mut moved = 0;
+    let mut run = |folder: &Folder| {
+        for round in 0..3u64 {
+            for len in [100, PAGE, 3 * PAGE, 16 * PAGE, HUGE_BYTES, HUGE_BYTES + 5 * PAGE] {
+                moved += fold(folder, &anon, None::<&Pool<AnonPages>>, len, round);
+                fold(folder, &anon, Some(&heap), len.min(16 * PAGE), round);
+                if let Ok(sealed) = &sealed {
+                    fold(folder, sealed, Some(&anon), len, round);
+                    fold(folder, sealed, None::<&Pool<AnonPages>>, len, round);
+                }
+            }
+        }
+        assert_eq!((folder.count().messages, folder.count().lost_pages), (0, 0));
+    };
+    run(&folder);
+    // What is measured may differ; with these all that can be is moved.
+    let costs = Costs { copy_byte_ns: 10.0, ..Costs::DEFAULT };
+    let eager = Settings { costs: Some(costs), ..Settings::default() };
+    let eager = Folder::new(eager).expect("a folder");
+    run(&eager);
+    if denied == "mappings" {
+        let held = exhaust();
+        run(&eager);
+        drop(held);
+        run(&eager);
+    }
+    for pool in [anon.count(), heap.count()] {
+        assert_eq!((pool.taken, pool.owners), (0, 0));
+    }
+    if denied == "userfaultfd" {
+        assert!(eager.why_not_moving().is_some_and(|why| why.to_string().contains("userfaultfd")));
+    }
+    say(format_args!("moved {}", if moved > 0 { "yes" } else { "no" }));
+}
+
+/// As many mappings as there may be, but for a few: every other page of a range is open.
+fn exhaust() -> Reserved {
+    let held = Reserved::new(1 << 31, PAGE).expect("addresses");
+    let open = |at: usize| held.open(at * 2 * PAGE..(at * 2 + 1) * PAGE);
+    let count = (0..held.len() / 2 / PAGE).take_while(|at| open(*at).is_ok()).count();
+    assert!(count < held.len() / 2 / PAGE, "no limit on mappings was met");
+    for at in 1..4 {
+        // SAFETY: nobody uses what is there.
+        #[allow(unsafe_code)]
+        unsafe { held.close(at * 2 * PAGE..(at * 2 + 1) * PAGE) }.expect("mappings that merge");
+    }
+    held
+}
+
+/// Folds a message of parts of both pools, with and without unfolding; how many bytes were moved.
+fn fold<P: Pages + 'static, Q: Pages + 'static>(
+    folder: &Folder,
+    one: &Pool<P>,
+    two: Option<&Pool<Q>>,
+    len: usize,
+    round: u64,
+) -> u64
+where
+    Filled<P>: Quiet,
+    Filled<Q>: Quiet,
+{
+    let bytes = |part: u64| -> Vec<u8> {
+        (0..len as u64).map(|at| (at * 7 + at / 251 + part * 31 + round) as u8).collect()
+    };
+    let part = |number: u64| -> Box<dyn Quiet> {
+        match two {
+            Some(two) if number.is_multiple_of(2) => Box::new(filled(two, &bytes(number))),
+            _ => Box::new(filled(one, &bytes(number))),
+        }
+    };
+    let mut parts: Vec<_> = (0..3).rev().map(part).collect();
+    parts.reverse();
+    let whole: Vec<u8> = (0..3).flat_map(bytes).collect();
+    let folded = folder.fold(parts).expect("to fold");
+    let moved = folded.receipt().moved;
+    check(&folded, &whole);
+    let folded = folder.fold(folded.unfold()).expect("to fold again");
+    check(&folded, &whole);
+    moved
+}
+
+fn filled<P: Pages>(pool: &Pool<P>, bytes: &[u8]) -> Filled<P> {
+    let mut filling = pool.take(Owner(1), bytes.len() as u64).expect("free pages");
+    filling.write(bytes).expect("as long");
+    filling.finish()
+}
+
+fn check(folded: &Folded<Vec<Box<dyn Quiet>>>, whole: &[u8]) {
+    let receipt = folded.receipt();
+    assert!(**folded == *whole, "{receipt}");
+    let sum = receipt.moved + receipt.mapped + receipt.copied;
+    assert_eq!(sum, if receipt.place == Place::InPlace { 0 } else { whole.len() as u64 });
+}
