@@ -81,6 +81,14 @@ impl Pages {
         Ok(pages)
     }
 
+    /// Has children of `fork(2)` get a copy, as of other memory.
+    ///
+    /// # Errors
+    /// What `madvise(2)` said.
+    pub fn inherit(&self) -> io::Result<()> {
+        Ok(self.advise(0..self.len, Advice::LinuxDoFork)?)
+    }
+
     /// Bytes; a multiple of the page size, never 0.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {

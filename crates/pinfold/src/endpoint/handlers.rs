@@ -157,6 +157,7 @@ impl Shared {
 fn run(endpoint: &Endpoint, job: Job) -> Spent {
     let Job { peer, label, bytes, receipt, handler, cost, room } = job;
     let is_request = label.verb.is_asking();
+    let bytes = bytes.whole();
     let debt = Cell::new(if is_request { Debt::Open } else { Debt::None });
     let active = Active::new(endpoint, peer, label, &bytes, receipt, &debt);
     // What a panic left half done is the handler's own: nothing of the endpoint's is in its hands.

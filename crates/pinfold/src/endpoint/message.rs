@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Deref};
 
-use super::engine::op::{Arrived, Bytes};
+use super::{engine::op::Arrived, store::Whole};
 use crate::{Error, PeerId, Receipt, Result};
 
 /// What a receive into the caller's memory says of the message.
@@ -42,13 +42,15 @@ impl From<&Arrived> for Received {
 /// A received message in memory of the library's, contiguous. Dereferences to its bytes.
 pub struct Message {
     received: Received,
-    bytes: Bytes,
+    bytes: Whole,
 }
 
 impl Message {
     pub(crate) fn new(arrived: Arrived) -> Message {
-        let received = Received::from(&arrived);
-        Message { received, bytes: arrived.bytes.map(|bytes| *bytes).unwrap_or_default() }
+        let mut received = Received::from(&arrived);
+        let bytes = arrived.bytes.map(|bytes| *bytes).unwrap_or_default().whole();
+        received.receipt.copied_user += bytes.copied();
+        Message { received, bytes }
     }
 
     /// Who sent it.
@@ -66,7 +68,8 @@ impl Message {
         self.received.receipt
     }
 
-    /// Its bytes as a vector; copied only if there are at most 56.
+    /// Its bytes as a vector. They are copied if there are at most 56, or from 128 KiB to 8 MiB: messages of
+    /// such lengths lie in pages that are used again and again.
     pub fn into_vec(self) -> Vec<u8> {
         self.bytes.into_vec()
     }

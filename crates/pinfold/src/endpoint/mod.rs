@@ -28,6 +28,7 @@ mod segments;
 mod shared;
 mod space;
 mod spin;
+mod store;
 mod view;
 mod wait;
 

@@ -411,32 +411,5 @@ fn moved(result: io::Result<usize>) -> io::Result<u64> {
     }
 }
 
-/// Memory of the library's own for a message whose receiver brought none. It is not cleared first.
-#[derive(Debug)]
-pub(crate) struct Landing(Vec<u8>);
-
-impl Landing {
-    /// Room for `len` bytes and the way to write there; `None` if there is not so much memory.
-    pub(crate) fn new(len: u64) -> Option<(Landing, Scatter)> {
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(usize::try_from(len).ok()?).ok()?;
-        // SAFETY: the vector's heap memory stays where it is while the landing exists, and an
-        // operation drops both together.
-        let scatter = unsafe { Scatter::one(bytes.as_mut_ptr(), len as usize) };
-        Some((Landing(bytes), scatter))
-    }
-
-    /// The first `written` bytes.
-    ///
-    /// # Safety
-    /// They have all been written.
-    pub(crate) unsafe fn into_bytes(mut self, written: u64) -> Vec<u8> {
-        assert!(written <= self.0.capacity() as u64);
-        // SAFETY: within the capacity; initialised by contract.
-        unsafe { self.0.set_len(written as usize) };
-        self.0
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests;

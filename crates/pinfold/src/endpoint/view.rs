@@ -20,10 +20,11 @@ use super::{
     aside::Purpose,
     engine::{
         maps::{Held, Loan},
-        op::{Arrived, Bytes},
+        op::Arrived,
         quick::Lent,
     },
     shared::Shared,
+    store::Whole,
 };
 use crate::{Error, Path, PeerId, Receipt, Result, arena::Cells, error::inside};
 
@@ -73,17 +74,18 @@ enum Place {
 }
 
 struct Own {
-    bytes: Bytes,
+    bytes: Whole,
     receipt: Receipt,
 }
 
 impl View<'static> {
     pub(crate) fn new(shared: &Arc<Shared>, arrived: Arrived) -> View<'static> {
-        let Arrived { peer, tag, len, receipt, bytes, loan } = arrived;
+        let Arrived { peer, tag, len, mut receipt, bytes, loan } = arrived;
         let place = match loan {
             Some(loan) => Place::Theirs(*loan, len),
             None => {
-                let bytes = bytes.map(|bytes| *bytes).unwrap_or_default();
+                let bytes = bytes.map(|bytes| *bytes).unwrap_or_default().whole();
+                receipt.copied_user += bytes.copied();
                 Place::Own(Box::new(Own { bytes, receipt }))
             }
         };

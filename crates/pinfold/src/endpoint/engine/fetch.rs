@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Error, Path, Receipt,
     arena::ArenaRef,
-    endpoint::scatter::{Landing, Part},
+    endpoint::{scatter::Part, store::Landing},
     failpoint::{self, Point},
     link::shm::ring::Violation,
     wire::{
@@ -65,7 +65,7 @@ impl Core {
         let own = op.own.take()?;
         op.memory = crate::endpoint::scatter::Scatter::empty();
         // SAFETY: streams and pulls report only bytes that they have written, from the start on.
-        Some(Box::new(Bytes::from_vec(unsafe { own.into_bytes(written) })))
+        Some(Box::new(unsafe { own.into_bytes(written) }))
     }
 
     /// A receive matched message `sid` of the peer, which is still in the peer's memory.

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Error, Path, Receipt, Received, Refusal,
     blockmem::Largest,
+    endpoint::store::Kept,
     failpoint::{self, Point},
     link::shm::ring::Violation,
     status::Tally,
@@ -146,6 +147,31 @@ impl Core {
         self.arrive(key, Arrived { peer, tag, len, receipt, bytes, loan: None });
     }
 
+    /// The same with bytes that were stored.
+    pub(crate) fn deliver_stored(
+        &mut self,
+        key: OpKey,
+        peer: crate::PeerId,
+        tag: u64,
+        bytes: Bytes,
+        mut receipt: Receipt,
+    ) {
+        let Some(op) = self.ops.recv_mut(key) else { return };
+        let len = bytes.len();
+        // It was copied into our memory when it came, and perhaps now once more.
+        receipt.copied_user = len;
+        let bytes = if op.as_message {
+            receipt.bytes = len;
+            Some(Box::new(bytes))
+        } else {
+            receipt.bytes = bytes.write_to(&op.memory, &mut self.store);
+            receipt.note_copies(self.copied_by(receipt.bytes));
+            receipt.copied_user += receipt.bytes;
+            None
+        };
+        self.arrive(key, Arrived { peer, tag, len, receipt, bytes, loan: None });
+    }
+
     /// Ends a receive, with an error if the message was longer than the room.
     pub(crate) fn arrive(&mut self, key: OpKey, arrived: Arrived) {
         let receipt = arrived.receipt;
@@ -180,7 +206,8 @@ impl Core {
                 let unexpected = Unexpected::Arriving { sid, len };
                 let key = self.matcher.keep(peer.id, tag, unexpected);
                 self.wakes.any = true;
-                (Sink::Keep(key, Vec::with_capacity(len as usize)), cost)
+                let kept = Kept::new(len).ok_or(Violation("there is no memory for its message"))?;
+                (Sink::Keep(key, kept), cost)
             }
         };
         let started = if len >= SPEED_FROM { clock::ticks() } else { 0 };
@@ -216,7 +243,7 @@ impl Core {
                 }
             }
             Sink::Keep(_, kept) => {
-                append(peer, kept, piece)?;
+                kept.append(&mut peer.rx, piece)?;
                 stream.came.copied += u64::from(piece.len);
             }
         }
@@ -236,7 +263,7 @@ impl Core {
             Sink::Op(key) => self.complete(key, peer, (tag, len), came, stream.offered),
             Sink::Keep(key, kept) => {
                 if let Some(entry) = self.matcher.unexpected_mut(key) {
-                    let bytes = Bytes::from_vec(kept);
+                    let bytes = kept.into_bytes();
                     let (cost, by) = (stream.cost, came.by);
                     *entry = Unexpected::Whole { bytes, cost, inline: false, by };
                 }
@@ -431,7 +458,8 @@ impl Core {
         if let Sink::Keep(_, kept) = std::mem::replace(&mut stream.sink, Sink::Op(key))
             && let Some(op) = self.ops.recv_mut(key)
         {
-            let (copied, stored) = (op.memory.write(&mut self.store, 0, &kept), kept.len() as u64);
+            let (stored, kept) = (kept.len(), kept.into_bytes());
+            let copied = kept.write_to(&op.memory, &mut self.store);
             op.stage = RecvStage::Streaming { peer: peer.id };
             stream.came = Came { copied, stored, by: stream.came.by.and(self.copied_by(copied)) };
         }
@@ -447,18 +475,5 @@ pub(super) fn check_first(peer: &Peer, sid: u32, eager: &Eager) -> Result<(), Vi
     if piece != eager.len && peer.inbound_at(sid).is_some() {
         return Err(Violation("it began a stream twice"));
     }
-    Ok(())
-}
-
-/// Appends a piece to kept bytes; there is room, reserved when the first came.
-#[allow(unsafe_code)]
-fn append(peer: &mut Peer, kept: &mut Vec<u8>, piece: Piece) -> Result<(), Violation> {
-    let len = piece.len as usize;
-    kept.reserve(len);
-    let spare = kept.spare_capacity_mut();
-    // SAFETY: `reserve` made room for `len` bytes behind the end.
-    unsafe { peer.rx.drain(piece, spare.as_mut_ptr().cast())? };
-    // SAFETY: those bytes are now written.
-    unsafe { kept.set_len(kept.len() + len) };
     Ok(())
 }

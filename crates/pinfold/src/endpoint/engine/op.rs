@@ -2,8 +2,6 @@
 
 use std::{any::Any, sync::Arc, task::Waker};
 
-use smallvec::SmallVec;
-
 use super::{
     active::Act,
     maps::Loan,
@@ -14,11 +12,8 @@ use crate::{
     arena::Mapping,
     blockmem::Largest,
     endpoint::{
-        Gift,
-        matching::PostedKey,
-        message::Received,
-        remote::Remote,
-        scatter::{Landing, Scatter},
+        Gift, matching::PostedKey, message::Received, remote::Remote, scatter::Scatter,
+        store::Landing,
     },
     link::shm::stride::Cut,
     wire::{
@@ -27,8 +22,7 @@ use crate::{
     },
 };
 
-/// The bytes of a message that the library holds.
-pub(crate) type Bytes = SmallVec<[u8; 64]>;
+pub(crate) use crate::endpoint::store::Bytes;
 
 /// Names an operation until it is taken off the table; never a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

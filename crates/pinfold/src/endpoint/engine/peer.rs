@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Gone, PathSet, PeerId, Receipt,
     blockmem::{Copier, Largest, Reader, Tally},
-    endpoint::matching::UnexpectedKey,
+    endpoint::{matching::UnexpectedKey, store::Kept},
     link::{
         local::{Established, Side},
         shm::{
@@ -91,7 +91,7 @@ pub(crate) enum Sink {
     /// To the memory of a receive.
     Op(OpKey),
     /// To memory of ours, until a receive asks for it.
-    Keep(UnexpectedKey, Vec<u8>),
+    Keep(UnexpectedKey, Kept),
 }
 
 /// A descriptor that answers the peer, waiting for room.

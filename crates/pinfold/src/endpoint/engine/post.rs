@@ -130,21 +130,10 @@ impl Engine {
                     peer.owed -= cost;
                     peer.rx.release(cost);
                     Engine::publish(core, peer);
-                    receipt = peer.receipt(path, 0, bytes.len() as u64);
+                    receipt = peer.receipt(path, 0, bytes.len());
                 }
                 receipt.note_copies(by);
-                let Some(op) = core.ops.recv_mut(key) else { return };
-                if op.as_message {
-                    let len = bytes.len() as u64;
-                    receipt.bytes = len;
-                    receipt.copied_user = len;
-                    let bytes = Some(Box::new(bytes));
-                    core.arrive(key, Arrived { peer: id, tag, len, receipt, bytes, loan: None });
-                } else {
-                    // It was copied into our memory when it came, and now once more.
-                    receipt.copied_user = bytes.len() as u64;
-                    core.deliver(key, id, tag, &bytes, receipt);
-                }
+                core.deliver_stored(key, id, tag, bytes, receipt);
             }
             (Unexpected::Arriving { sid, .. }, Some(peer)) => {
                 core.redirect(peer, sid, key);
@@ -171,7 +160,7 @@ impl Engine {
             return Ok(None);
         };
         let len = match unexpected {
-            Unexpected::Whole { bytes, .. } => bytes.len() as u64,
+            Unexpected::Whole { bytes, .. } => bytes.len(),
             Unexpected::Arriving { len, .. } => *len,
             Unexpected::Waiting { rts, .. } => rts.len,
             Unexpected::Lost => {

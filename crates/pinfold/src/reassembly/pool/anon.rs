@@ -46,6 +46,15 @@ impl AnonPages {
         Ok(AnonPages { memory, pages, mover, scratch: Mutex::new(None) })
     }
 
+    /// Has children of `fork(2)` get the memory as it is, after all. While one lives that has it, pages
+    /// that were not written since are not moved: they are copied instead.
+    ///
+    /// # Errors
+    /// What `madvise(2)` said.
+    pub fn inherit(&self) -> io::Result<()> {
+        self.memory.inherit()
+    }
+
     /// Makes a huge page of a block that nobody has touched yet: elsewhere, since here the kernel
     /// collapses only blocks all of whose small pages are there.
     fn bring(&self, mover: &Mover, block: Range<usize>) -> io::Result<()> {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use pinfold_sys::fork::ForkMark;
 
 use super::{
     super::{PAGE_BYTES, window::PAGES_MAX},
@@ -22,7 +23,8 @@ use super::{
 /// Any thread may take pages while any others give theirs back. Taking is a look into an ordered tree
 /// under a lock, some hundred nanoseconds; memory is asked of the system, and cleared, outside of it.
 ///
-/// The memory lives until the last handle and the last message are gone.
+/// The memory lives until the last handle and the last message are gone. In a child of `fork(2)` nothing is
+/// given back.
 pub struct Pool<P: Pages>(Arc<Shared<P>>);
 
 pub(super) struct Shared<P> {
@@ -31,6 +33,7 @@ pub(super) struct Shared<P> {
     /// lock hands what was written here to who has it next.
     dirty: Box<[AtomicU16]>,
     memory: P,
+    mark: Option<ForkMark>,
 }
 
 impl<P: Pages> Pool<P> {
@@ -39,7 +42,8 @@ impl<P: Pages> Pool<P> {
     pub fn new(memory: P) -> Pool<P> {
         let pages = memory.pages().min(PAGES_MAX);
         let dirty = (0..pages).map(|_| AtomicU16::new(0)).collect();
-        Pool(Arc::new(Shared { account: Mutex::new(Account::new(pages)), dirty, memory }))
+        let (account, mark) = (Mutex::new(Account::new(pages)), ForkMark::new().ok());
+        Pool(Arc::new(Shared { account, dirty, memory, mark }))
     }
 
     /// Takes pages for a message of `bytes` bytes, in as few pieces as can be; from 2 MiB on whole blocks
@@ -88,6 +92,10 @@ impl<P: Pages> Shared<P> {
     }
 
     pub(super) fn give(&self, owner: Owner, pieces: &[Piece]) {
+        // In a child of `fork(2)` the account is a copy that somebody may have been in.
+        if self.mark.as_ref().is_some_and(ForkMark::is_child) {
+            return;
+        }
         self.account.lock().give(owner, pieces);
     }
 

@@ -24,7 +24,7 @@ fn item(token: u32, what: What) -> Item {
 
 fn whole(token: u32) -> Item {
     let receipt = Receipt::new(Path::Inline, 0);
-    item(token, What::Whole { bytes: Bytes::new(), receipt })
+    item(token, What::Whole { bytes: Bytes::default(), receipt })
 }
 
 fn waiting(token: u32, len: u64) -> Item {
@@ -51,7 +51,7 @@ fn next(queues: &mut Queues) -> Option<(u32, u32)> {
 }
 
 fn came() -> Option<(Bytes, Receipt)> {
-    Some((Bytes::new(), Receipt::new(Path::Cma, 0)))
+    Some((Bytes::default(), Receipt::new(Path::Cma, 0)))
 }
 
 #[test]

@@ -1,0 +1,309 @@
+#![allow(unsafe_code)]
+//! Memory of the library's own that messages lie in: those that nobody has asked for yet, and those of
+//! receives that brought none.
+//!
+//! Long ones lie in pages of a pool, which are there already: fresh memory would have to be zeroed by the
+//! kernel first. They are taken in as few pieces as there can be. A message in several pieces is folded when
+//! it is handed out ([`Whole`]).
+//!
+//! **Invariant.** What a [`Landing`] hands out to be written is its own until it ends: nobody else reads or
+//! writes it, and it stays in place.
+
+use std::{ops::Deref, sync::OnceLock};
+
+use pinfold_sys::fork::ForkMark;
+use smallvec::SmallVec;
+
+use super::scatter::Scatter;
+use crate::{
+    blockmem::Copier,
+    link::shm::{lane::LaneRx, ring::Violation},
+    reassembly::{
+        PAGE_BYTES,
+        fold::{Folded, Folder, Settings},
+        pool::{AnonPages, Filled, Filling, Owner, Pool},
+    },
+    wire::descriptor::Piece,
+};
+
+/// Messages of less come to memory of the heap, which keeps that for the next one by itself.
+const POOL_FROM: u64 = 128 << 10;
+
+/// What all messages of this process may have of the pool, bytes. Beyond that they come to the heap.
+const POOL_BYTES: usize = 32 << 20;
+
+/// One that would take more of it does, too.
+const POOL_MAX: u64 = POOL_BYTES as u64 / 4;
+
+/// The pool of this process.
+struct Store {
+    pool: Pool<AnonPages>,
+    folder: Folder,
+    mark: ForkMark,
+}
+
+impl Store {
+    fn new() -> std::io::Result<Store> {
+        let mark = ForkMark::new()?;
+        let settings = Settings { window_bytes: 1 << 30, ..Settings::default() };
+        let folder = Folder::new(settings)?;
+        let pages = folder.pages((POOL_BYTES / PAGE_BYTES) as u32)?;
+        // A child may look at messages of its parent's.
+        pages.inherit()?;
+        Ok(Store { pool: Pool::new(pages), folder, mark })
+    }
+
+    /// The one of this process. `None`: there is no memory for it, or it is the parent's.
+    fn here() -> Option<&'static Store> {
+        static STORE: OnceLock<Option<Store>> = OnceLock::new();
+        let store = STORE.get_or_init(|| {
+            Store::new()
+                .inspect_err(|error| tracing::debug!(%error, "messages come to the heap"))
+                .ok()
+        });
+        store.as_ref().filter(|store| !store.mark.is_child())
+    }
+}
+
+/// Room for a message. It is not cleared first.
+#[derive(Debug)]
+pub(crate) struct Landing(Room);
+
+#[derive(Debug)]
+enum Room {
+    Heap(Vec<u8>),
+    Pages(Filling<AnonPages>),
+}
+
+impl Landing {
+    /// Room for `len` bytes and the way to write there; `None` if there is not so much memory.
+    pub(crate) fn new(len: u64) -> Option<(Landing, Scatter)> {
+        if let Some(found) = Landing::in_pool(len) {
+            return Some(found);
+        }
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(usize::try_from(len).ok()?).ok()?;
+        // SAFETY: the vector's heap memory stays where it is while the landing exists, and an
+        // operation drops both together.
+        let scatter = unsafe { Scatter::one(bytes.as_mut_ptr(), len as usize) };
+        Some((Landing(Room::Heap(bytes)), scatter))
+    }
+
+    fn in_pool(len: u64) -> Option<(Landing, Scatter)> {
+        if !(POOL_FROM..=POOL_MAX).contains(&len) {
+            return None;
+        }
+        let mut filling = Store::here()?.pool.take(Owner(0), len).ok()?;
+        let spans = filling.spare(len).map(|span| (span.at.as_ptr(), span.len));
+        // SAFETY: the pages are the message's, and stay where they are while the landing exists, which an
+        // operation drops together with this.
+        let scatter = unsafe { Scatter::many(spans) };
+        Some((Landing(Room::Pages(filling)), scatter))
+    }
+
+    /// The first `written` bytes.
+    ///
+    /// # Safety
+    /// They have all been written.
+    pub(crate) unsafe fn into_bytes(self, written: u64) -> Bytes {
+        match self.0 {
+            Room::Heap(mut bytes) => {
+                assert!(written <= bytes.capacity() as u64);
+                // SAFETY: within the capacity; initialised by contract.
+                unsafe { bytes.set_len(written as usize) };
+                Bytes::from_vec(bytes)
+            }
+            Room::Pages(mut filling) => {
+                let fits = filling.assume_filled(written);
+                assert!(fits.is_ok(), "more was written than there is room");
+                Bytes::Pages(Box::new(filling.finish()))
+            }
+        }
+    }
+}
+
+/// A message that comes in, and that nobody has asked for.
+pub(crate) struct Kept {
+    landing: Landing,
+    memory: Scatter,
+    len: u64,
+}
+
+impl Kept {
+    /// Room for `len` bytes; `None` if there is not so much memory.
+    pub(crate) fn new(len: u64) -> Option<Kept> {
+        let (landing, memory) = Landing::new(len)?;
+        Some(Kept { landing, memory, len: 0 })
+    }
+
+    /// Bytes that have come.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Appends a piece out of a lane; as much as there is room for.
+    pub(crate) fn append(&mut self, lane: &mut LaneRx, piece: Piece) -> Result<(), Violation> {
+        self.len += self.memory.drain(lane, piece, self.len)?;
+        Ok(())
+    }
+
+    /// The bytes that have come.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        // SAFETY: `append` has written so many, from the beginning on.
+        unsafe { self.landing.into_bytes(self.len) }
+    }
+}
+
+/// The bytes of a message that the library holds.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    /// In a row.
+    Heap(SmallVec<[u8; 64]>),
+    /// In pages of the pool.
+    Pages(Box<Filled<AnonPages>>),
+}
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes::Heap(SmallVec::new())
+    }
+}
+
+impl Bytes {
+    pub(crate) fn from_slice(bytes: &[u8]) -> Bytes {
+        Bytes::Heap(SmallVec::from_slice(bytes))
+    }
+
+    pub(crate) fn from_vec(bytes: Vec<u8>) -> Bytes {
+        Bytes::Heap(SmallVec::from_vec(bytes))
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Bytes::Heap(bytes) => bytes.len() as u64,
+            Bytes::Pages(filled) => filled.bytes(),
+        }
+    }
+
+    /// Copies them to the beginning of some memory, as far as there is room. How many.
+    pub(crate) fn write_to(&self, memory: &Scatter, copier: &mut Copier) -> u64 {
+        match self {
+            Bytes::Heap(bytes) => memory.write(copier, 0, bytes),
+            Bytes::Pages(filled) => filled.spans().fold(0, |done, span| {
+                // SAFETY: the message's own, which nobody writes to any more.
+                let part = unsafe { std::slice::from_raw_parts(span.at.as_ptr(), span.len) };
+                done + memory.write(copier, done, part)
+            }),
+        }
+    }
+
+    /// Them in a row.
+    pub(crate) fn whole(self) -> Whole {
+        let filled = match self {
+            Bytes::Heap(bytes) => return Whole::Heap(bytes),
+            Bytes::Pages(filled) => *filled,
+        };
+        let unfolded = match Store::here() {
+            Some(store) => match store.folder.fold(filled) {
+                Ok(folded) => return Whole::Folded(Box::new(folded)),
+                Err(unfolded) => unfolded.message,
+            },
+            None => filled,
+        };
+        let mut bytes = vec![0; unfolded.bytes() as usize];
+        unfolded.read(0, &mut bytes);
+        Whole::Heap(SmallVec::from_vec(bytes))
+    }
+}
+
+/// The same, in a row.
+pub(crate) enum Whole {
+    Heap(SmallVec<[u8; 64]>),
+    Folded(Box<Folded<Filled<AnonPages>>>),
+}
+
+impl Whole {
+    /// Bytes that were copied to bring them into a row.
+    pub(crate) fn copied(&self) -> u64 {
+        match self {
+            Whole::Heap(_) => 0,
+            Whole::Folded(folded) => folded.receipt().copied,
+        }
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        match self {
+            Whole::Heap(bytes) => bytes.into_vec(),
+            Whole::Folded(folded) => folded.to_vec(),
+        }
+    }
+}
+
+impl Deref for Whole {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Whole::Heap(bytes) => bytes,
+            Whole::Folded(folded) => folded,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Room for a message, filled with numbers.
+    fn message(len: u64) -> Bytes {
+        let (landing, memory) = Landing::new(len).unwrap();
+        let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + at / 4096) as u8).collect();
+        let tally = std::sync::Arc::default();
+        let mut copier = Copier::new(crate::blockmem::Reader::Me, &tally);
+        assert_eq!(memory.write(&mut copier, 0, &bytes), len);
+        // SAFETY: it was written just now.
+        unsafe { landing.into_bytes(len) }
+    }
+
+    fn check(bytes: &[u8]) {
+        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == (at * 7 + at / 4096) as u8));
+    }
+
+    #[test]
+    fn long_messages_lie_in_pages_and_come_in_a_row() {
+        for len in
+            [0, 1, 4096, POOL_FROM - 1, POOL_FROM, POOL_FROM + 5, 1 << 20, POOL_MAX, POOL_MAX + 1]
+        {
+            let bytes = message(len);
+            let pooled = matches!(bytes, Bytes::Pages(_));
+            assert_eq!(pooled, (POOL_FROM..=POOL_MAX).contains(&len), "{len}");
+            assert_eq!(bytes.len(), len);
+            let whole = bytes.whole();
+            assert_eq!(whole.len() as u64, len);
+            check(&whole);
+            check(&whole.into_vec());
+        }
+    }
+
+    /// More than there is of the pool: some of them come to the heap, and all are whole.
+    #[test]
+    fn nothing_fails_when_the_pool_is_full() {
+        let mut held: Vec<Bytes> = (0..48).map(|at| message((1 << 20) + at * 4096)).collect();
+        let heap = held.iter().filter(|bytes| matches!(bytes, Bytes::Heap(_))).count();
+        assert!((16..48).contains(&heap), "{heap} of {} are in the heap", held.len());
+        // With holes between those that stay, the next ones lie in pieces.
+        let mut at = 0;
+        held.retain(|_| {
+            at += 1;
+            at % 2 == 0
+        });
+        let wide: Vec<Bytes> = (0..4).map(|_| message(3 << 20)).collect();
+        let pieces = |bytes: &Bytes| match bytes {
+            Bytes::Pages(filled) => filled.spans().count(),
+            Bytes::Heap(_) => 1,
+        };
+        assert!(wide.iter().any(|bytes| pieces(bytes) > 1), "none was in pieces");
+        held.into_iter().chain(wide).for_each(|bytes| check(&bytes.whole()));
+    }
+}
