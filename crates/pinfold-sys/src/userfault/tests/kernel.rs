@@ -216,6 +216,31 @@ fn protection_is_not_told() {
     unmap(range);
 }
 
+/// Linux 6.13.
+#[test]
+fn a_guard_takes_pages_away_without_a_word() {
+    const MADV_GUARD_INSTALL: libc::c_int = 102;
+    const MADV_GUARD_REMOVE: libc::c_int = 103;
+    let Some(watch) = watch() else { return };
+    let range = mapped(4);
+    watch.watch(range.clone()).unwrap();
+    let guard = |advice| {
+        let at = ptr::with_exposed_provenance_mut(range.start);
+        // SAFETY: the test's, which keeps no reference to it.
+        unsafe { libc::madvise(at, PAGE, advice) == 0 }
+    };
+    let mut there = false;
+    let events = heard(&watch, || there = guard(MADV_GUARD_INSTALL) && guard(MADV_GUARD_REMOVE));
+    if !there {
+        return eprintln!("SKIPPED: no guards in this kernel");
+    }
+    assert!(events.is_empty(), "{events:?}");
+    assert_eq!(watch.validate(range.clone()), Ok(Validity::Valid));
+    assert_eq!(peek(range.start), 0);
+    drop(watch);
+    unmap(range);
+}
+
 #[test]
 fn huge_pages_are_split_without_a_word_and_partly_unmapped_with_one() {
     let Some(watch) = watch() else { return };
