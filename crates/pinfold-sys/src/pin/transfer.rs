@@ -15,7 +15,7 @@ use std::{
 use io_uring::{opcode, squeue, types::Fd};
 use rustix::io::Errno;
 
-use super::{Error, Reason, Registered, SlotId};
+use super::{Error, Locked, Reason, Registered, SlotId};
 
 const WRITE: &str = "io_uring_enter (IORING_OP_WRITE_FIXED)";
 const READ: &str = "io_uring_enter (IORING_OP_READ_FIXED)";
@@ -113,6 +113,22 @@ impl Registered {
                 Err(errno) => return Err(Errno::from_raw_os_error(errno.unwrap_or(libc::EIO))),
             }
         }
+    }
+}
+
+impl Locked {
+    /// As [`write_mapped`]: nothing is known by slot here.
+    ///
+    /// # Errors
+    /// As for [`write_mapped`], and [`Reason::Child`].
+    pub fn write_out(
+        &self,
+        bytes: Range<usize>,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+    ) -> Result<usize, Error> {
+        self.here()?;
+        write_mapped(bytes, fd, offset)
     }
 }
 
