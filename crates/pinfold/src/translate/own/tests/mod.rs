@@ -63,7 +63,8 @@ fn remap(from: Range<usize>, to: Range<usize>, more: MremapFlags) {
 /// Fills with something that was nowhere before lately; what.
 fn fill(range: Range<usize>) -> u8 {
     static NEXT: AtomicU8 = AtomicU8::new(1);
-    let byte = NEXT.fetch_add(1, Ordering::Relaxed) | 1;
+    // Odd numbers, of which none is 0.
+    let byte = NEXT.fetch_add(2, Ordering::Relaxed);
     // SAFETY: memory of the test's, to which there is no reference.
     unsafe {
         ptr::with_exposed_provenance_mut::<u8>(range.start).write_bytes(byte, range.len());
