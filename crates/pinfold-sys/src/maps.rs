@@ -39,6 +39,8 @@ const _: () = assert!(size_of::<Query>() == 104);
 
 /// `_IOWR('f', 17, struct procmap_query)`: Linux 6.11.
 const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
+/// `PROCMAP_QUERY_COVERING_OR_NEXT_VMA`
+const OR_NEXT: u64 = 16;
 const VMA_SHARED: u64 = 8;
 
 /// The mappings of the process that opened it.
@@ -71,52 +73,78 @@ impl Maps {
     /// # Errors
     /// What the kernel said; not expected.
     pub fn is_private_anonymous(&self, range: Range<usize>) -> io::Result<bool> {
+        let mut next = range.start;
+        for mapping in self.within(&range)? {
+            if mapping.range.start != next || !mapping.private_anonymous {
+                return Ok(false);
+            }
+            next = mapping.range.end;
+        }
+        Ok(next == range.end)
+    }
+
+    /// What is mapped in `range`, mapping by mapping. Costs as much as
+    /// [`is_private_anonymous`](Maps::is_private_anonymous).
+    ///
+    /// # Errors
+    /// What the kernel said; not expected.
+    pub fn mapped_within(&self, range: &Range<usize>) -> io::Result<Vec<Range<usize>>> {
+        let all = self.within(range)?;
+        Ok(all.into_iter().map(|mapping| mapping.range).collect())
+    }
+
+    /// The mappings that have any of `range`, each as far as it does, in order.
+    fn within(&self, range: &Range<usize>) -> io::Result<Vec<Mapping>> {
         if self.asks.load(Ordering::Relaxed) {
-            match self.asked(&range) {
+            match self.asked(range) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => {
                     self.asks.store(false, Ordering::Relaxed);
                 }
                 done => return done,
             }
         }
-        self.read(&range)
+        self.read(range)
     }
 
-    fn asked(&self, range: &Range<usize>) -> io::Result<bool> {
+    fn asked(&self, range: &Range<usize>) -> io::Result<Vec<Mapping>> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = Vec::new();
         let mut next = range.start;
         while next < range.end {
-            let size = size_of::<Query>() as u64;
-            let mut query = Query { size, query_addr: next as u64, ..Query::default() };
+            let (size, query_addr) = (size_of::<Query>() as u64, next as u64);
+            let mut query = Query { size, query_flags: OR_NEXT, query_addr, ..Query::default() };
             // SAFETY: a `Query` is what the number says; it names no memory to be written.
             if unsafe { libc::ioctl(file.as_raw_fd(), PROCMAP_QUERY, &raw mut query) } < 0 {
                 let error = io::Error::last_os_error();
+                // There is none behind.
                 return if error.raw_os_error() == Some(libc::ENOENT) {
-                    Ok(false)
+                    Ok(found)
                 } else {
                     Err(error)
                 };
             }
-            if query.vma_flags & VMA_SHARED != 0 || query.inode != 0 {
-                return Ok(false);
-            }
             next = query.vma_end as usize;
+            let private_anonymous = query.vma_flags & VMA_SHARED == 0 && query.inode == 0;
+            let mapping = Mapping { range: query.vma_start as usize..next, private_anonymous };
+            found.extend(mapping.cut(range));
         }
-        Ok(true)
+        Ok(found)
     }
 
-    fn read(&self, range: &Range<usize>) -> io::Result<bool> {
+    fn read(&self, range: &Range<usize>) -> io::Result<Vec<Mapping>> {
         let mut text = String::new();
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.seek(SeekFrom::Start(0))?;
         file.read_to_string(&mut text)?;
-        let mut next = range.start;
-        for mapping in text.lines().filter_map(parse) {
-            if mapping.range.contains(&next) && mapping.private_anonymous {
-                next = mapping.range.end;
-            }
-        }
-        Ok(next >= range.end)
+        Ok(text.lines().filter_map(parse).filter_map(|mapping| mapping.cut(range)).collect())
+    }
+}
+
+impl Mapping {
+    /// What it has of `range`, if anything.
+    fn cut(mut self, range: &Range<usize>) -> Option<Mapping> {
+        self.range = self.range.start.max(range.start)..self.range.end.min(range.end);
+        (!self.range.is_empty()).then_some(self)
     }
 }
 
@@ -157,6 +185,12 @@ mod tests {
             assert!(!says(shared.addr()..shared.addr() + 4096));
             assert!(!says(4096..8192));
             assert!(!says(own.start..own.start + (1 << 46)));
+            let within = |range: Range<usize>| maps.mapped_within(&range).unwrap();
+            assert_eq!(within(4096..8192), []);
+            assert_eq!(within(own.start + 1..own.start + 9), [own.start + 1..own.start + 9]);
+            let (all, here) = (within(0..1 << 47), (&raw const own).addr());
+            assert!(all.len() > 5 && all.iter().any(|range| range.contains(&here)));
+            assert!(all.windows(2).all(|two| two[0].end <= two[1].start));
         }
         // SAFETY: mapped above, and not used.
         unsafe { libc::munmap(shared, 4096) };

@@ -6,7 +6,8 @@
 //!   in `/proc/self/status`): reclaim, migration, `MADV_FREE` and `UFFDIO_MOVE` leave them alone, and a
 //!   child of `fork(2)` gets copies. The kernel writes and reads them by slot.
 //! - [`Locked`]: `mlock(2)`. The pages stay in memory (`VmLck`), but may move to other frames, and
-//!   nothing is known by slot.
+//!   nothing is known by slot. While they are locked the program cannot discard them: `madvise(2)`
+//!   with `MADV_DONTNEED` or `MADV_FREE` says `EINVAL`.
 //!
 //! Neither notices that the program unmaps what is pinned: a pin then keeps the old pages, a lock
 //! ends. That is what [`userfault`](crate::userfault) is for.

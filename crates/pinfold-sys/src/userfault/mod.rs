@@ -32,6 +32,10 @@
 //! was, over other watched memory is valid to [`Watch::validate`], too, and so is what
 //! `MREMAP_DONTUNMAP` leaves empty.
 //!
+//! **What the program notices.** A part of a mapping that is watched is a mapping of its own, and
+//! `mremap` of addresses on both sides of such an edge says `EFAULT`, from Linux 6.17 on after it may
+//! have moved some.
+//!
 //! **`fork`.** The child's memory is not watched, though it has a copy of the descriptor, which
 //! speaks of its parent's memory: every call here fails there with [`Reason::Child`].
 //! `UFFD_FEATURE_EVENT_FORK` takes `CAP_SYS_PTRACE` and is not used.

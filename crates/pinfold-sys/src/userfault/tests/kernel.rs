@@ -162,6 +162,25 @@ fn a_remap_takes_the_watch_along() {
 }
 
 #[test]
+fn a_mapping_of_which_part_is_watched_does_not_move_as_a_whole() {
+    let Some(watch) = watch() else { return };
+    let (from, to) = (mapped(4), mapped(4));
+    watch.watch(from.start + PAGE..from.start + 2 * PAGE).unwrap();
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    heard(&watch, || {
+        let at = ptr::with_exposed_provenance_mut(from.start);
+        let to_at = ptr::with_exposed_provenance_mut::<libc::c_void>(to.start);
+        // SAFETY: both ranges are the test's.
+        let done = unsafe { libc::mremap(at, from.len(), to.len(), flags, to_at) };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        assert_eq!((done, error), (libc::MAP_FAILED, Some(libc::EFAULT)));
+    });
+    drop(watch);
+    unmap(from);
+    unmap(to);
+}
+
+#[test]
 fn a_remap_that_leaves_a_shell_leaves_it_valid() {
     let Some(watch) = watch() else { return };
     let (from, to) = (mapped(4), mapped(4));

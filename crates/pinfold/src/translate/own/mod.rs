@@ -318,6 +318,11 @@ impl<V: Validation> OwnMemory<V> {
             return Err(NoPin::Refused(Refused::Child));
         }
         let Some(cache) = &self.cache else { return Err(NoPin::Refused(Refused::Absent)) };
+        // Whole pages of it have to fit.
+        let most = (pin::Registered::BYTES_MAX - 2 * rustix::param::page_size()) as u64;
+        if self.standing.by == PinnedBy::Ring && len > most {
+            return Err(NoPin::TooLarge);
+        }
         let Some(guard) = self.guard.as_deref() else {
             // Nothing is kept where nothing tells.
             return self.begin_unkept(start, len, self.standing.not_kept.unwrap_or(Why::Kind));

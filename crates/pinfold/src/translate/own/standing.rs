@@ -238,7 +238,9 @@ impl fmt::Display for Standing {
         if self.not_kept.is_none() {
             f.write_str(", kept while nothing changes")?;
         }
-        let rest = [self.no_ring, self.no_lock, self.not_kept];
+        // Where nothing pins, the same keeps it from being kept.
+        let not_kept = self.not_kept.filter(|why| self.no_lock != Some(*why));
+        let rest = [self.no_ring, self.no_lock, not_kept];
         rest.into_iter().flatten().try_for_each(|why| write!(f, "; {why}"))
     }
 }

@@ -59,6 +59,10 @@ fn what_is_not_there_is_refused() {
     assert_eq!(begin(range.start, 0), NoPin::Invalid);
     assert_eq!(begin(range.start, (1 << 20) + 1), NoPin::TooLarge);
     assert_eq!(begin(usize::MAX - 5, 20), NoPin::Invalid);
+    let lavish = memory(1 << 40);
+    if lavish.standing().by == PinnedBy::Ring {
+        assert_eq!(lavish.begin(range.start as u64, 1 << 30).unwrap_err(), NoPin::TooLarge);
+    }
     assert_eq!(own.counters().pins.now.entries, 0);
     unmap(range.start..range.start + PAGE);
 }
