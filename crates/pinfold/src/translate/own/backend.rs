@@ -5,21 +5,22 @@
 //! and not in quarantine. So each change of it since is told by an event that is not applied yet, or
 //! will be told before its caller goes on.
 
-use std::{ops::Range, sync::Arc};
+use std::{io, ops::Range, sync::Arc};
 
 use parking_lot::Mutex;
 use pinfold_sys::{
     maps::Maps,
     pin::{self, Counts, Locked, Pin, Reason, Registered, Slot},
-    userfault::{Reader, SharedStamp, Stamp},
+    userfault::{Reader, SharedStamp, Stamp, Watch},
 };
 use rustc_hash::FxHashMap;
+use rustix::io::Errno;
 
 use super::{
     HERE,
     keep::{Steps, keep},
     quarantine::Quarantine,
-    standing::{Facility, PinnedBy, Why},
+    standing::{Facility, Lack, PinnedBy, Why},
 };
 use crate::translate::pincache::{Area, Handle, PinCost, Pinner, Refused};
 
@@ -74,6 +75,21 @@ pub(super) struct Guard {
     pub(super) maps: Maps,
     /// Without this, what is found is believed, whatever has happened since: for tests.
     pub(super) checks: bool,
+}
+
+impl Guard {
+    /// Starts to watch, or says what is not there.
+    pub(super) fn new(checks: bool) -> Result<Guard, Why> {
+        let watch = Watch::new().map_err(|error| Why::watching(&error))?;
+        let lacks = |what, error: &io::Error| {
+            let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+            Why::Lacks(what, Lack::Errno(errno))
+        };
+        let maps = Maps::open().map_err(|error| lacks(Facility::Proc, &error))?;
+        let reader = Reader::new(watch).map_err(|error| lacks(Facility::Watch, &error))?;
+        let applied = SharedStamp::new();
+        Ok(Guard { reader, applied, quarantine: Mutex::default(), maps, checks })
+    }
 }
 
 /// Pins, and watches what is to be kept.

@@ -26,6 +26,7 @@
 //! Locks are taken in this order: `applying`, the books of the cache, the quarantine. Nothing waits for
 //! the thread that reads events with any lock held that this thread takes: it takes none.
 
+mod applying;
 mod backend;
 mod hold;
 mod keep;
@@ -34,9 +35,10 @@ mod quarantine;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod validation;
 
 use std::{
-    fmt, io,
+    fmt,
     marker::PhantomData,
     os::fd::BorrowedFd,
     sync::{
@@ -47,22 +49,13 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use pinfold_sys::{
-    fork::ForkMark,
-    maps::Maps,
-    pin,
-    userfault::{Event, Reader, SharedStamp, Stamp, Watch},
-};
-use rustix::io::Errno;
+use pinfold_sys::{fork::ForkMark, pin};
 
-use self::{
-    backend::{Backend, By, Guard},
-    looking::Tasks,
-    quarantine::Quarantine,
-};
+use self::backend::{Backend, By, Guard};
 pub use self::{
     hold::OwnHold,
     standing::{Facility, Lack, PinnedBy, Standing, Why},
+    validation::{Blind, Validation, Watched},
 };
 use super::{
     SpaceId,
@@ -84,37 +77,6 @@ const TRIES: usize = 4;
 
 /// Attempts to have all events applied; between the later ones others may run.
 const ROUNDS: usize = 64;
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-/// Whether what is kept is checked before it is believed.
-pub trait Validation: sealed::Sealed + Send + Sync + 'static {
-    /// Whether it is.
-    const CHECKS: bool;
-}
-
-/// It is checked.
-#[derive(Debug)]
-pub enum Watched {}
-
-/// It is not, and transfers carry wrong bytes when memory changes: for tests that show what checking
-/// is for.
-#[doc(hidden)]
-#[derive(Debug)]
-pub enum Blind {}
-
-impl sealed::Sealed for Watched {}
-impl sealed::Sealed for Blind {}
-
-impl Validation for Watched {
-    const CHECKS: bool = true;
-}
-
-impl Validation for Blind {
-    const CHECKS: bool = false;
-}
 
 /// What has been counted since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -173,7 +135,7 @@ impl<V: Validation> OwnMemory<V> {
         let slots_max = budget.slots_max.min(slots);
         let budget = Budget { entries_max, slots_max, ..budget };
         let (guard, not_kept) = match &by {
-            Some(By::Ring(_)) => match guard(V::CHECKS) {
+            Some(By::Ring(_)) => match Guard::new(V::CHECKS) {
                 Ok(guard) => (Some(Arc::new(guard)), None),
                 Err(why) => (None, Some(why)),
             },
@@ -305,12 +267,6 @@ impl<V: Validation> OwnMemory<V> {
         Some(OwnHold { hold, start, len, by: self.standing.by, not_kept: None })
     }
 
-    /// Whether all that was told is applied.
-    #[inline]
-    fn is_applied(&self, guard: &Guard) -> bool {
-        !V::CHECKS || guard.reader.is_unchanged(guard.applied.get())
-    }
-
     #[cold]
     #[inline(never)]
     fn miss(&self, start: u64, len: u64) -> Result<OwnHold, NoPin> {
@@ -362,71 +318,6 @@ impl<V: Validation> OwnMemory<V> {
         let _ = cache.close(space);
         Ok(OwnHold { hold, start, len, by: self.standing.by, not_kept: Some(why) })
     }
-
-    /// Whether nothing has happened to watched memory since, told or not.
-    fn holds(&self, stamp: Stamp) -> bool {
-        let holds = |guard: &Arc<Guard>| guard.reader.holds(stamp).unwrap_or(false);
-        !V::CHECKS || self.guard.as_ref().is_some_and(holds)
-    }
-
-    /// Takes and applies events until all that was told is applied. `false`: ever more comes, and
-    /// nothing that is kept may be believed.
-    fn apply(&self, guard: &Guard) -> bool {
-        for round in 0..ROUNDS {
-            if self.is_applied(guard) {
-                return true;
-            }
-            let applying = self.applying.lock();
-            if !self.is_applied(guard) {
-                let mut events = Vec::new();
-                let stamp = guard.reader.take(|event| events.push(event));
-                self.events.fetch_add(events.len() as u64, Ordering::Relaxed);
-                events.iter().for_each(|event| self.apply_one(guard, event));
-                // Only now: who sees the stamp finds nothing that the events concern.
-                guard.applied.put(stamp);
-            }
-            drop(applying);
-            pause(round);
-        }
-        false
-    }
-
-    fn apply_one(&self, guard: &Guard, event: &Event) {
-        let Some(cache) = &self.cache else { return };
-        let forget = |start: usize, end: usize| {
-            cache.invalidate(HERE, start as u64, end.saturating_sub(start) as u64);
-        };
-        match *event {
-            Event::Unmapped(ref range) => forget(range.start, range.end),
-            Event::Removed(ref range) => {
-                guard.quarantine.lock().note(range.start as u64, range.end as u64);
-                forget(range.start, range.end);
-            }
-            Event::Remapped { from, to, len } => {
-                let to_end = to.saturating_add(len);
-                forget(from, from.saturating_add(len));
-                forget(to, to_end);
-                // It came along watched, and nothing of it is kept.
-                let _ = guard.reader.watch().unwatch(to..to_end);
-            }
-            Event::Lost => {
-                guard.quarantine.lock().note_all();
-                cache.close(HERE);
-                let _ = guard.reader.watch().unwatch(0..ADDRESSES_END);
-            }
-        }
-    }
-
-    /// Whether some of it is in quarantine, after a look if one is due.
-    fn may_be_discarded(&self, guard: &Guard, start: u64, len: u64) -> bool {
-        let end = start.saturating_add(len);
-        if !guard.quarantine.lock().concerns(start, end) {
-            return false;
-        }
-        let now_ns = || u64::try_from(self.made.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        quarantine::look(&guard.quarantine, &Tasks, now_ns);
-        guard.quarantine.lock().concerns(start, end)
-    }
 }
 
 impl<V> fmt::Debug for OwnMemory<V> {
@@ -435,9 +326,6 @@ impl<V> fmt::Debug for OwnMemory<V> {
     }
 }
 
-/// Behind all addresses of programs.
-const ADDRESSES_END: usize = 1 << 47;
-
 /// The first times it only waits a moment, then others may run.
 fn pause(round: usize) {
     if round < ROUNDS / 8 {
@@ -445,19 +333,6 @@ fn pause(round: usize) {
     } else {
         std::thread::yield_now();
     }
-}
-
-/// What tells of changes, or why there is nothing.
-fn guard(checks: bool) -> Result<Guard, Why> {
-    let watch = Watch::new().map_err(|error| Why::watching(&error))?;
-    let lacks = |what, error: &io::Error| {
-        let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-        Why::Lacks(what, Lack::Errno(errno))
-    };
-    let maps = Maps::open().map_err(|error| lacks(Facility::Proc, &error))?;
-    let reader = Reader::new(watch).map_err(|error| lacks(Facility::Watch, &error))?;
-    let applied = SharedStamp::new();
-    Ok(Guard { reader, applied, quarantine: Mutex::new(Quarantine::default()), maps, checks })
 }
 
 /// `vm.max_map_count`.

@@ -3,6 +3,7 @@ mod calls;
 mod denied;
 mod exact;
 mod limits;
+mod looking;
 mod quarantine;
 mod steps;
 
@@ -14,6 +15,9 @@ use std::{
 };
 
 use rustix::mm::{self, Advice, MapFlags, MremapFlags, ProtFlags};
+
+use pinfold_sys::userfault::{Reader, Watch};
+use rustix::io::Errno;
 
 use super::*;
 
