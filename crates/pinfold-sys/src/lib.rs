@@ -8,6 +8,7 @@
 //! - [`reserved`]: addresses that nothing else comes to lie at.
 //! - [`userfault`]: noticing that memory of this process is taken away, and moving pages within it.
 //! - [`pin`]: keeping pages where they are.
+//! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
 //! - [`block`]: memory copied and zeroed, by every algorithm there is.
@@ -29,6 +30,7 @@ pub mod cpu;
 pub mod fork;
 pub mod lots;
 pub mod mapping;
+pub mod maps;
 pub mod memfd;
 pub mod partner;
 pub mod pin;
@@ -36,6 +38,7 @@ pub mod poll;
 pub mod process;
 pub mod reserved;
 pub mod socket;
+pub mod threads;
 pub mod trial;
 pub mod user;
 pub mod userfault;

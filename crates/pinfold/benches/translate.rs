@@ -1,4 +1,5 @@
-//! What hits cost: in the TLB, and in the pin-down cache with 1, 100 and 10,000 areas.
+//! What hits cost: in the TLB, in the pin-down cache with 1, 100 and 10,000 areas, and of this process's
+//! own memory, which is watched; what its misses cost beside a pin alone.
 //!
 //! Every measurement answers many look-ups, whose number is the count of items: read the time an
 //! item. The order of the addresses is a fixed random one.
@@ -7,10 +8,15 @@ use divan::{Bencher, counter::ItemsCount};
 use parking_lot::Mutex;
 use pinfold::translate::{
     Rights, SpaceId,
+    own::OwnMemory,
     pincache::{Area, Budget, Handle, PinCache, Pinner, Refused, SharedPinCache},
     tlb::{Geometry, Lookup, Tlb},
 };
-use pinfold_sys::lots::Lots;
+use pinfold_sys::{
+    lots::Lots,
+    pin::{Pin, Registered},
+    userfault::Pages,
+};
 
 const LOOK_UPS: usize = 10_000;
 const PAGE: u64 = 4096;
@@ -188,4 +194,94 @@ fn pincache_miss_and_evict(bencher: Bencher, areas: u64) {
         }
     });
     assert_eq!(cache.counters().hits, 0);
+}
+
+/// Memory with a page of each two that is sent from, each an area of its own.
+fn pages(areas: u64) -> (Pages, u64) {
+    let mut pages = Pages::new((2 * areas * PAGE) as usize, false).expect("memory");
+    pages.as_mut_slice().fill(1);
+    let start = pages.addr() as u64;
+    (pages, start)
+}
+
+/// One that keeps what it pins; or nothing, where that cannot be.
+fn own(bytes: u64) -> Option<OwnMemory> {
+    let own = OwnMemory::new(Budget::of_bytes(bytes)).expect("the budget is possible");
+    if own.standing().not_kept.is_some() {
+        eprintln!("SKIPPED: {}", own.standing());
+        return None;
+    }
+    Some(own)
+}
+
+/// Hits of `OwnMemory`, by either form.
+macro_rules! own_hits {
+    ($bencher:expr, $areas:expr, $begin:ident) => {
+        let Some(own) = own(1 << 30) else { return };
+        let (_memory, start) = pages($areas);
+        let addresses: Vec<u64> =
+            any_of($areas).iter().map(|area| start + 2 * area * PAGE).collect();
+        let transfers = || {
+            for address in &addresses {
+                if let Ok(hold) = own.$begin(*address, PAGE) {
+                    own.end(hold);
+                }
+            }
+        };
+        transfers();
+        let before = own.counters().pins.pins;
+        $bencher.counter(ItemsCount::new(LOOK_UPS)).bench_local(transfers);
+        assert_eq!(own.counters().pins.pins, before);
+    };
+}
+
+#[divan::bench(args = [1, 100, 10_000])]
+fn own_begin_end(bencher: Bencher, areas: u64) {
+    own_hits!(bencher, areas, begin);
+}
+
+#[divan::bench(args = [1, 100, 10_000])]
+fn own_begin_exact_end(bencher: Bencher, areas: u64) {
+    own_hits!(bencher, areas, begin_exact);
+}
+
+/// The pin-down cache alone, with areas as above.
+#[divan::bench(args = [1, 100, 10_000])]
+fn own_without_watch(bencher: Bencher, areas: u64) {
+    let cache = SharedPinCache::new(Nothing, budget()).expect("the budget is possible");
+    let start = 1 << 44;
+    let addresses: Vec<u64> = any_of(areas).iter().map(|area| start + 2 * area * PAGE).collect();
+    transfers!(cache, &addresses);
+    bencher.counter(ItemsCount::new(LOOK_UPS)).bench_local(|| transfers!(cache, &addresses));
+}
+
+/// Pages of a pin, from one to the next; as many pins as places.
+const MISSES: u64 = 500;
+
+/// A miss that evicts: it watches, pins, looks, unpins and watches no longer.
+#[divan::bench(args = [1, 16])]
+fn own_miss(bencher: Bencher, pages_each: u64) {
+    let Some(own) = own(8 * pages_each * PAGE) else { return };
+    let (_memory, start) = pages(MISSES * pages_each);
+    bencher.counter(ItemsCount::new(MISSES)).bench_local(|| {
+        for at in 0..MISSES {
+            let hold = own.begin(start + 2 * at * pages_each * PAGE, pages_each * PAGE);
+            own.end(hold.expect("what is idle gives way"));
+        }
+    });
+    assert_eq!(own.counters().pins.hits, 0);
+}
+
+/// What an io_uring's pin and its end cost alone.
+#[divan::bench(args = [1, 16])]
+fn own_miss_raw_pin(bencher: Bencher, pages_each: u64) {
+    let Ok(ring) = Registered::new(16) else { return };
+    let (_memory, start) = pages(MISSES * pages_each);
+    bencher.counter(ItemsCount::new(MISSES)).bench_local(|| {
+        for at in 0..MISSES {
+            let from = (start + 2 * at * pages_each * PAGE) as usize;
+            let slot = ring.pin(from..from + (pages_each * PAGE) as usize);
+            ring.unpin(slot.expect("it is mapped")).expect("it is pinned");
+        }
+    });
 }

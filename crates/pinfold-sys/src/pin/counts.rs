@@ -1,25 +1,25 @@
-//! How many locks each page has, since the kernel does not count them. No I/O.
+//! How many locks, or watches, each page has, since the kernel does not count them. No I/O.
 
 use std::{collections::BTreeMap, ops::Range};
 
 /// Counts by page number. From each key up to the next, all pages have the count at the key; equal
 /// neighbours are one. Before the first and from the last on it is 0.
 #[derive(Debug, Default)]
-pub(super) struct Counts(BTreeMap<usize, u32>);
+pub struct Counts(BTreeMap<usize, u32>);
 
 impl Counts {
     /// One more for each of `pages`; those that had none.
-    pub(super) fn add(&mut self, pages: Range<usize>) -> Vec<Range<usize>> {
+    pub fn add(&mut self, pages: Range<usize>) -> Vec<Range<usize>> {
         self.change(pages, |count| count + 1, |before, _| before == 0)
     }
 
     /// One less for each of `pages`, which have one each; those that have none now.
-    pub(super) fn remove(&mut self, pages: Range<usize>) -> Vec<Range<usize>> {
+    pub fn remove(&mut self, pages: Range<usize>) -> Vec<Range<usize>> {
         self.change(pages, |count| count.saturating_sub(1), |_, after| after == 0)
     }
 
     /// All pages that have some.
-    pub(super) fn all(&self) -> Vec<Range<usize>> {
+    pub fn all(&self) -> Vec<Range<usize>> {
         let ends = self.0.keys().skip(1);
         let pieces = self.0.iter().zip(ends).filter(|((_, count), _)| **count > 0);
         pieces.map(|((&start, _), &end)| start..end).collect()

@@ -35,7 +35,7 @@ impl Locked {
         Ok(Locked { counts: Mutex::default(), owner: next_owner(), mark })
     }
 
-    fn here(&self) -> Result<(), Error> {
+    pub(super) fn here(&self) -> Result<(), Error> {
         if self.mark.is_child() {
             return Err(Error::new(LOCK, Errno::SRCH).because(Reason::Child));
         }

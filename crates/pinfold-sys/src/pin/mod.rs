@@ -6,7 +6,8 @@
 //!   in `/proc/self/status`): reclaim, migration, `MADV_FREE` and `UFFDIO_MOVE` leave them alone, and a
 //!   child of `fork(2)` gets copies. The kernel writes and reads them by slot.
 //! - [`Locked`]: `mlock(2)`. The pages stay in memory (`VmLck`), but may move to other frames, and
-//!   nothing is known by slot.
+//!   nothing is known by slot. While they are locked the program cannot discard them: `madvise(2)`
+//!   with `MADV_DONTNEED` or `MADV_FREE` says `EINVAL`.
 //!
 //! Neither notices that the program unmaps what is pinned: a pin then keeps the old pages, a lock
 //! ends. That is what [`userfault`](crate::userfault) is for.
@@ -22,13 +23,16 @@ mod registered;
 mod slots;
 #[cfg(test)]
 pub(crate) mod tests;
+mod transfer;
 
 use std::ops::Range;
 
 pub use self::{
+    counts::Counts,
     error::{Error, Reason},
     locked::Locked,
     registered::Registered,
+    transfer::write_mapped,
 };
 
 /// Something that keeps pages in place.
@@ -72,9 +76,40 @@ impl Slot {
         self.index
     }
 
+    /// The slot's name.
+    pub fn id(&self) -> SlotId {
+        SlotId { owner: self.owner, index: self.index }
+    }
+
     /// What was asked for.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
+    }
+}
+
+/// The name of a slot. It may be kept when the pin has ended: its owner then says that the slot is
+/// free, or checks what is asked for against what the slot has by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SlotId {
+    owner: u32,
+    index: u32,
+}
+
+impl SlotId {
+    /// Its number, as [`Slot::index`].
+    pub fn index(self) -> u32 {
+        self.index
+    }
+
+    /// As a number, for [`SlotId::of_bits`].
+    pub fn bits(self) -> u64 {
+        u64::from(self.owner) << 32 | u64::from(self.index)
+    }
+
+    /// The name that [`SlotId::bits`] made a number of. Other numbers name nobody's slot, or
+    /// another: see [`SlotId`].
+    pub fn of_bits(bits: u64) -> SlotId {
+        SlotId { owner: (bits >> 32) as u32, index: bits as u32 }
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 // Invariant: a slot of the ring's table is filled exactly while `slots` says that it is taken, so
 // all pins end when the table is unregistered, on drop. The kernel is given addresses only: it pins
-// what is mapped there or refuses, and nothing here makes it read or write these pages.
+// what is mapped there or refuses. What reads and writes these pages is in `transfer.rs`.
 
 use std::{
     io,
@@ -25,13 +25,15 @@ use crate::fork::ForkMark;
 /// if this process dies instead, they last until the child has closed it.
 #[derive(Debug)]
 pub struct Registered {
-    ring: ManuallyDrop<Ring>,
+    pub(super) ring: ManuallyDrop<Ring>,
     slots: Mutex<Slots>,
-    owner: u32,
+    /// Held while the ring does something.
+    pub(super) transfer: Mutex<()>,
+    pub(super) owner: u32,
     mark: ForkMark,
 }
 
-struct Ring(IoUring);
+pub(super) struct Ring(pub(super) IoUring);
 
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -65,7 +67,9 @@ impl Registered {
             if error.errno() == Errno::INVAL { error.because(Reason::Absent) } else { error }
         })?;
         let slots = Mutex::new(Slots::new(slots));
-        Ok(Registered { ring: ManuallyDrop::new(Ring(ring)), slots, owner: next_owner(), mark })
+        let ring = ManuallyDrop::new(Ring(ring));
+        let transfer = Mutex::default();
+        Ok(Registered { ring, slots, transfer, owner: next_owner(), mark })
     }
 
     /// Fills a slot, or with nothing empties it.
@@ -74,14 +78,14 @@ impl Registered {
             iov_base: ptr::with_exposed_provenance_mut(range.start),
             iov_len: range.len(),
         };
-        // SAFETY: the kernel pins what is there, which changes no contents, or refuses. No operation of
-        // this ring ever names the slot.
+        // SAFETY: the kernel pins what is there, which changes no contents, or refuses. An operation that
+        // names the slot keeps what the slot had when it began.
         let done =
             unsafe { self.ring.0.submitter().register_buffers_update(slot, &[buffer], None) };
         done.map_err(|error| errno(&error))
     }
 
-    fn here(&self) -> Result<(), Error> {
+    pub(super) fn here(&self) -> Result<(), Error> {
         if self.mark.is_child() {
             return Err(Error::new(UPDATE, Errno::SRCH).because(Reason::Child));
         }

@@ -24,12 +24,17 @@
 //! `madvise` is known to have returned.
 //!
 //! **What is not noticed.** Changes of protection (`mprotect`), pages that are moved away
-//! (`UFFDIO_MOVE`, which leaves pinned ones alone), and changes of files (`ftruncate`, `fallocate`,
+//! (`UFFDIO_MOVE`, which leaves pinned ones alone), pages that a guard takes the place of
+//! (`MADV_GUARD_INSTALL`, Linux 6.13; what is there when it is lifted is new), and changes of files (`ftruncate`, `fallocate`,
 //! `MADV_REMOVE` through another mapping). Memory that another userfaultfd watches is valid to
 //! [`Watch::validate`]. A hole that an unmap left in the middle of a
 //! range, by [`Watch::validate`]; its event is. Memory that `mremap` put, watched as it
 //! was, over other watched memory is valid to [`Watch::validate`], too, and so is what
 //! `MREMAP_DONTUNMAP` leaves empty.
+//!
+//! **What the program notices.** A part of a mapping that is watched is a mapping of its own, and
+//! `mremap` of addresses on both sides of such an edge says `EFAULT`, from Linux 6.17 on after it may
+//! have moved some.
 //!
 //! **`fork`.** The child's memory is not watched, though it has a copy of the descriptor, which
 //! speaks of its parent's memory: every call here fails there with [`Reason::Child`].
@@ -53,6 +58,6 @@ pub use self::{
     mover::{Moved, Mover, Stop},
     open::{Support, probe},
     pages::Pages,
-    reader::{Reader, Stamp},
+    reader::{Reader, SharedStamp, Stamp},
     watch::{Validity, Watch},
 };

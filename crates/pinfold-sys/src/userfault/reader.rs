@@ -35,6 +35,30 @@ impl Stamp {
     pub const NEVER: Stamp = Stamp(1);
 }
 
+/// A [`Stamp`] that threads share. Who sees one sees all that was done before it was put there.
+#[derive(Debug)]
+pub struct SharedStamp(AtomicU64);
+
+impl SharedStamp {
+    /// [`Stamp::NEVER`].
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> SharedStamp {
+        SharedStamp(AtomicU64::new(Stamp::NEVER.0))
+    }
+
+    /// The stamp.
+    #[inline]
+    pub fn get(&self) -> Stamp {
+        // Pairs with `put`.
+        Stamp(self.0.load(Ordering::Acquire))
+    }
+
+    /// Puts another there.
+    pub fn put(&self, stamp: Stamp) {
+        self.0.store(stamp.0, Ordering::Release);
+    }
+}
+
 /// Reads a [`Watch`] from a thread of its own and keeps what it hears, up to 1,024 events, until
 /// somebody takes it. Whoever takes it may unmap, allocate and hold locks meanwhile.
 ///

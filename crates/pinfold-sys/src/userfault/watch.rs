@@ -18,7 +18,7 @@ use super::{
     event::Event,
     open,
 };
-use crate::fork::ForkMark;
+use crate::{fork::ForkMark, maps::Maps};
 
 /// Whether a range is still what was watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +191,8 @@ impl Watch {
         match self.fd.unregister(range.clone()) {
             // Something there cannot be registered at all, or nothing is there: piece by piece.
             Err(Errno::INVAL) if is_pages(&range) => {
-                for piece in mapped_within(&range) {
+                let pieces = Maps::open().and_then(|maps| maps.mapped_within(&range));
+                for piece in pieces.unwrap_or_default() {
                     let _ = self.fd.unregister(piece);
                 }
                 Ok(())
@@ -229,18 +230,6 @@ impl Drop for Watch {
 fn is_pages(range: &Range<usize>) -> bool {
     let page = rustix::param::page_size();
     range.start < range.end && range.start.is_multiple_of(page) && range.end.is_multiple_of(page)
-}
-
-/// What is mapped in `range`, mapping by mapping.
-fn mapped_within(range: &Range<usize>) -> Vec<Range<usize>> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mapped = maps.lines().filter_map(|line| {
-        let (start, end) = line.split(' ').next()?.split_once('-')?;
-        let at = |hex| usize::from_str_radix(hex, 16).ok();
-        let both = at(start)?.max(range.start)..at(end)?.min(range.end);
-        (!both.is_empty()).then_some(both)
-    });
-    mapped.collect()
 }
 
 /// Adds `new`, and makes one range of what then touches.
@@ -297,15 +286,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn mappings_are_found() {
-        let here = &raw const STATIC as usize;
-        let page = here / 4096 * 4096;
-        let found = mapped_within(&(page..page + 4096));
-        assert_eq!((found.len(), found[0].clone()), (1, page..page + 4096));
-        assert!(mapped_within(&(4096..8192)).is_empty());
-    }
-
-    static STATIC: u64 = 1;
 }

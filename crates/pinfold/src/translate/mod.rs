@@ -1,16 +1,20 @@
 //! Translations that are kept: from addresses of a space to whatever a transfer needs for them.
 //!
-//! Plain state, no I/O: what is here is handed addresses and hands back decisions, and reaches
-//! memory and the kernel by a back end's trait alone.
+//! The first two are plain state without I/O: they are handed addresses and hand back decisions, and
+//! reach memory and the kernel by a back end's trait alone.
 //!
 //! - [`tlb`]: pages to translations, two levels in a few nanoseconds (Welsh, Basu, von Eicken,
 //!   *Incorporating Memory Management into User-Level Network Interfaces*).
 //! - [`pincache`]: areas that stay pinned after their transfers, under hard budgets (Tezuka,
 //!   O'Carroll, Hori, Ishikawa, *Pin-down Cache*).
+//! - [`own`]: this process's own memory, by a pin-down cache over what this machine has, and watched.
 //!
-//! Neither knows whether a mapping still is what it was when it was translated or pinned. Whoever
-//! learns of a change invalidates; whoever cannot learn of changes must not keep anything here.
+//! Neither of the first two knows whether a mapping still is what it was when it was translated or
+//! pinned. Whoever learns of a change invalidates; whoever cannot learn of changes must not keep
+//! anything there.
 
+#[cfg(not(loom))]
+pub mod own;
 pub mod pincache;
 pub mod tlb;
 

@@ -1,5 +1,6 @@
 #![allow(unsafe_code)]
 mod measure;
+mod transfer;
 
 use std::ops::Range;
 

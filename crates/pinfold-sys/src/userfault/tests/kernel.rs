@@ -162,6 +162,25 @@ fn a_remap_takes_the_watch_along() {
 }
 
 #[test]
+fn a_mapping_of_which_part_is_watched_does_not_move_as_a_whole() {
+    let Some(watch) = watch() else { return };
+    let (from, to) = (mapped(4), mapped(4));
+    watch.watch(from.start + PAGE..from.start + 2 * PAGE).unwrap();
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    heard(&watch, || {
+        let at = ptr::with_exposed_provenance_mut(from.start);
+        let to_at = ptr::with_exposed_provenance_mut::<libc::c_void>(to.start);
+        // SAFETY: both ranges are the test's.
+        let done = unsafe { libc::mremap(at, from.len(), to.len(), flags, to_at) };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        assert_eq!((done, error), (libc::MAP_FAILED, Some(libc::EFAULT)));
+    });
+    drop(watch);
+    unmap(from);
+    unmap(to);
+}
+
+#[test]
 fn a_remap_that_leaves_a_shell_leaves_it_valid() {
     let Some(watch) = watch() else { return };
     let (from, to) = (mapped(4), mapped(4));
@@ -212,6 +231,31 @@ fn protection_is_not_told() {
     });
     assert!(events.is_empty());
     assert_eq!(watch.validate(range.clone()), Ok(Validity::Valid));
+    drop(watch);
+    unmap(range);
+}
+
+/// Linux 6.13.
+#[test]
+fn a_guard_takes_pages_away_without_a_word() {
+    const MADV_GUARD_INSTALL: libc::c_int = 102;
+    const MADV_GUARD_REMOVE: libc::c_int = 103;
+    let Some(watch) = watch() else { return };
+    let range = mapped(4);
+    watch.watch(range.clone()).unwrap();
+    let guard = |advice| {
+        let at = ptr::with_exposed_provenance_mut(range.start);
+        // SAFETY: the test's, which keeps no reference to it.
+        unsafe { libc::madvise(at, PAGE, advice) == 0 }
+    };
+    let mut there = false;
+    let events = heard(&watch, || there = guard(MADV_GUARD_INSTALL) && guard(MADV_GUARD_REMOVE));
+    if !there {
+        return eprintln!("SKIPPED: no guards in this kernel");
+    }
+    assert!(events.is_empty(), "{events:?}");
+    assert_eq!(watch.validate(range.clone()), Ok(Validity::Valid));
+    assert_eq!(peek(range.start), 0);
     drop(watch);
     unmap(range);
 }

@@ -24,6 +24,15 @@ pub enum Refused {
     /// The memory may not be used so.
     #[error("the memory may not be pinned")]
     Denied,
+    /// It could be pinned for a transfer, but not be kept; why, by a number of the back end's own.
+    #[error("the area cannot stay pinned (reason {0})")]
+    NotKept(u8),
+    /// There is nothing here that pins.
+    #[error("there is nothing here that pins")]
+    Absent,
+    /// This process is a child of the one that made the back end.
+    #[error("made before a fork, by the parent: make another one")]
+    Child,
     /// Anything else, by its `errno`.
     #[error("the back end failed with errno {0}")]
     Other(i32),
