@@ -1,0 +1,118 @@
+#![allow(unsafe_code)]
+//! Long messages in memory of the library's own: whoever asks for them, however late, and however many
+//! are held.
+// Invariant: a child of `fork` leaves by `_exit`.
+
+use std::io::IoSliceMut;
+
+use pinfold::{Endpoint, Message, Path, PathSet};
+use pinfold_tests::{
+    pair,
+    stamp::{self, Random},
+};
+
+/// Without the kernel's help, so that messages are stored here until somebody asks.
+fn eager() -> pinfold::Builder {
+    Endpoint::builder().paths(PathSet::only(&[Path::Inline, Path::Eager]))
+}
+
+const LENGTHS: [usize; 8] =
+    [100_000, 131_071, 131_072, 200_001, 1 << 20, (2 << 20) + 4097, 8 << 20, (8 << 20) + 1];
+
+#[test]
+fn stored_messages_are_handed_out_in_every_way() {
+    let (a, from_b, b, to_a) = pair("stored", eager(), eager());
+    for (at, len) in LENGTHS.into_iter().enumerate() {
+        let bytes = stamp::bytes(len, at as u64);
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..5).for_each(|tag| _ = b.send(to_a, tag, &bytes).unwrap()));
+            for tag in 0..5 {
+                // All of it, or as much as there is credit for, is here by then.
+                while a.probe(from_b, tag).unwrap().is_none() {}
+                if tag != 4 {
+                    (0..1000).for_each(|_| _ = a.progress().unwrap());
+                }
+                let mut into = vec![0; len];
+                match tag {
+                    0 | 4 => into = a.recv(from_b, tag).unwrap().into_vec(),
+                    1 => assert_eq!(a.recv_into(from_b, tag, &mut into).unwrap().len, len as u64),
+                    2 => {
+                        let (one, two) = into.split_at_mut(len / 3);
+                        let parts = &mut [IoSliceMut::new(one), IoSliceMut::new(two)];
+                        a.recv_vectored(from_b, tag, parts).unwrap();
+                    }
+                    _ => {
+                        let view = a.recv_view(from_b, tag).unwrap();
+                        assert_eq!(view.len(), len);
+                        into.copy_from_slice(view.own_bytes().expect("the library's"));
+                    }
+                }
+                assert_eq!(stamp::wrong_at(&into, at as u64), None, "{len} bytes, way {tag}");
+            }
+        });
+    }
+}
+
+/// What is given back in between leaves holes, in which the next ones lie in pieces.
+#[test]
+fn messages_that_are_held_stay_and_those_in_pieces_come_in_a_row() {
+    let (a, from_b, b, to_a) = pair("held", Endpoint::builder(), Endpoint::builder());
+    let mut random = Random::new(7);
+    let mut held: Vec<(u64, Message)> = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random::new(8);
+            for seed in 0..400 {
+                let len = (128 << 10) + random.below(3 << 20) as usize;
+                b.send(to_a, 1, &stamp::bytes(len, seed)).unwrap();
+            }
+        });
+        for seed in 0..400 {
+            let message = a.recv(from_b, 1).unwrap();
+            stamp::check(&message, seed);
+            held.push((seed, message));
+            while held.len() > 24 {
+                let (seed, message) = held.swap_remove(random.below(24) as usize);
+                stamp::check(&message, seed);
+            }
+        }
+    });
+    held.iter().for_each(|(seed, message)| stamp::check(message, *seed));
+}
+
+#[test]
+fn a_child_has_the_messages_that_its_parent_had() {
+    let (a, from_b, b, to_a) = pair("inherited", Endpoint::builder(), Endpoint::builder());
+    let mut messages = Vec::new();
+    for (at, len) in LENGTHS.into_iter().enumerate() {
+        std::thread::scope(|scope| {
+            scope.spawn(|| b.send(to_a, 1, &stamp::bytes(len, at as u64)).unwrap());
+            messages.push(a.recv(from_b, 1).unwrap());
+        });
+    }
+    let are_whole = |messages: &[Message]| {
+        let wrong = |(at, message): (usize, &Message)| stamp::wrong_at(message, at as u64);
+        messages.iter().enumerate().all(|it| wrong(it).is_none())
+    };
+    // SAFETY: the child looks at memory, drops it and leaves.
+    match unsafe { libc::fork() } {
+        0 => {
+            let well = are_whole(&messages);
+            drop(messages);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(if well { 0 } else { 1 }) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: room for the status.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0);
+        }
+    }
+    assert!(are_whole(&messages));
+    drop(messages);
+    std::thread::scope(|scope| {
+        scope.spawn(|| b.send(to_a, 1, &stamp::bytes(1 << 20, 99)).unwrap());
+        stamp::check(&a.recv(from_b, 1).unwrap(), 99);
+    });
+}
