@@ -1,12 +1,11 @@
-#![allow(unsafe_code)]
 //! Long messages in memory of the library's own: whoever asks for them, however late, and however many
 //! are held.
-// Invariant: a child of `fork` leaves by `_exit`.
 
-use std::io::IoSliceMut;
+use std::{cell::RefCell, io::IoSliceMut};
 
 use pinfold::{Endpoint, Message, Path, PathSet};
 use pinfold_tests::{
+    host::{Ended, fork},
     pair,
     stamp::{self, Random},
 };
@@ -83,33 +82,24 @@ fn messages_that_are_held_stay_and_those_in_pieces_come_in_a_row() {
 #[test]
 fn a_child_has_the_messages_that_its_parent_had() {
     let (a, from_b, b, to_a) = pair("inherited", Endpoint::builder(), Endpoint::builder());
-    let mut messages = Vec::new();
+    let messages = RefCell::new(Vec::new());
     for (at, len) in LENGTHS.into_iter().enumerate() {
         std::thread::scope(|scope| {
             scope.spawn(|| b.send(to_a, 1, &stamp::bytes(len, at as u64)).unwrap());
-            messages.push(a.recv(from_b, 1).unwrap());
+            messages.borrow_mut().push(a.recv(from_b, 1).unwrap());
         });
     }
     let are_whole = |messages: &[Message]| {
         let wrong = |(at, message): (usize, &Message)| stamp::wrong_at(message, at as u64);
         messages.iter().enumerate().all(|it| wrong(it).is_none())
     };
-    // SAFETY: the child looks at memory, drops it and leaves.
-    match unsafe { libc::fork() } {
-        0 => {
-            let well = are_whole(&messages);
-            drop(messages);
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(if well { 0 } else { 1 }) }
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: room for the status.
-            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            assert_eq!(status, 0);
-        }
-    }
-    assert!(are_whole(&messages));
+    let ended = fork(|| {
+        let well = are_whole(&messages.borrow());
+        messages.borrow_mut().clear();
+        i32::from(!well)
+    });
+    assert_eq!(ended, Ended::Code(0));
+    assert!(are_whole(&messages.borrow()));
     drop(messages);
     std::thread::scope(|scope| {
         scope.spawn(|| b.send(to_a, 1, &stamp::bytes(1 << 20, 99)).unwrap());

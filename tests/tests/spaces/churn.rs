@@ -10,13 +10,14 @@ use std::sync::{
 
 use pinfold::{Endpoint, Path, Rights, SharedArena, SharedBuf};
 use pinfold_tests::{
-    Args, role,
+    Args,
+    host::{Ended, fork},
+    role,
     skip::is_long,
     stamp::{self, Random},
 };
 
 use super::{
-    kinds::{ends_well, in_child},
     memory::{Area, PAGE, advise, fd, file, map, map_at_best, move_over, unmap},
     play, space, tell, told,
 };
@@ -58,7 +59,7 @@ fn change(area: Area, random: &mut Random) {
             unmap(part);
             map(Some(part), part.len, libc::MAP_PRIVATE, None);
         }
-        _ => assert!(ends_well(in_child(|| true))),
+        _ => assert_eq!(fork(|| 0), Ended::Code(0)),
     }
 }
 

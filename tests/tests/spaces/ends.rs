@@ -8,7 +8,12 @@ use std::{
 };
 
 use pinfold::{Endpoint, Error, RegionKey, Rights, SharedArena};
-use pinfold_tests::{Args, role, stamp::Random};
+use pinfold_tests::{
+    Args,
+    host::{Ended, fork},
+    role,
+    stamp::Random,
+};
 
 use super::{
     WAYS, go,
@@ -121,12 +126,12 @@ pub fn closer(_: &Args) {
     }
     endpoint.send(peer, 1, &exposed.key().to_bytes()).unwrap();
     told(&endpoint, peer);
-    let child = super::kinds::in_child(|| {
+    let ended = fork(|| {
         // SAFETY: refused.
         let refused = unsafe { endpoint.expose(addresses, Rights::Read) };
-        matches!(refused, Err(Error::Forked))
+        i32::from(!matches!(refused, Err(Error::Forked)))
     });
-    assert!(super::kinds::ends_well(child));
+    assert_eq!(ended, Ended::Code(0));
     endpoint.close();
     // SAFETY: refused.
     let refused = unsafe { endpoint.expose(0..1, Rights::Read) };
@@ -140,12 +145,13 @@ pub fn comer(args: &Args) {
     let space = endpoint.open_space(peer, &key).unwrap();
     let start = space.addresses().start;
     space.write(start, b"there").unwrap();
-    let child = super::kinds::in_child(|| {
-        matches!(space.write(start, b"x"), Err(Error::Forked))
+    let ended = fork(|| {
+        let refused = matches!(space.write(start, b"x"), Err(Error::Forked))
             && matches!(space.read(start, &mut [0]), Err(Error::Forked))
-            && matches!(endpoint.open_space(peer, &key), Err(Error::Forked))
+            && matches!(endpoint.open_space(peer, &key), Err(Error::Forked));
+        i32::from(!refused)
     });
-    assert!(super::kinds::ends_well(child));
+    assert_eq!(ended, Ended::Code(0));
     tell(&endpoint, peer, &[]);
     assert!(endpoint.recv(peer, 3).unwrap_err().is_peer_gone());
     for _ in 0..3 {

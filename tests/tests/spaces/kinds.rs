@@ -2,10 +2,17 @@
 // Invariant: what is exposed, or changed, is memory of the test's own that raw pointers alone reach.
 //! All kinds of memory, read and written in all ways; and what may not be.
 
-use std::{io::Read, os::fd::FromRawFd};
+use std::{
+    io::{Read, Write, pipe},
+    thread,
+};
 
 use pinfold::{Endpoint, Error, Path, RegionKey, Rights, SharedArena};
-use pinfold_tests::{Args, role, stamp};
+use pinfold_tests::{
+    Args,
+    host::{Ended, fork},
+    role, stamp,
+};
 
 use super::{
     memory::{Area, Cells, PAGE, fd, file, map, protect},
@@ -21,7 +28,7 @@ static GLOBAL: Cells<30_000> = Cells::new();
 
 const WRITTEN: u64 = 1000;
 
-pub fn owner(args: &Args) {
+pub fn owner(_: &Args) {
     let (endpoint, peer) = role::listen(Endpoint::builder(), "kinds");
     let stack = Cells::<50_000>::new();
     let heap = Box::new(Cells::<300_001>::new());
@@ -90,18 +97,26 @@ pub fn owner(args: &Args) {
     // Pages that a child shares until they are written.
     let cow = map(None, 16 * PAGE, libc::MAP_PRIVATE, None);
     cow.fill(70);
-    let (mut reads, writes) = pipe();
-    let child = in_child(|| {
-        let mut go = [0];
-        reads.read_exact(&mut go).unwrap();
-        stamp::wrong_at(&cow.to_vec(), 70).is_none()
+    let (mut go, goes) = pipe().unwrap();
+    let (mut there, is_there) = pipe().unwrap();
+    let (goes, is_there) = (&goes, &is_there);
+    thread::scope(|scope| {
+        let child = scope.spawn(move || {
+            fork(|| {
+                let mut byte = [0];
+                let woken =
+                    (&mut &*is_there).write_all(b"x").and_then(|()| go.read_exact(&mut byte));
+                i32::from(woken.is_err() || stamp::wrong_at(&cow.to_vec(), 70).is_some())
+            })
+        });
+        there.read_exact(&mut [0]).unwrap();
+        tell(&endpoint, peer, &[cow.address() as u64]);
+        told(&endpoint, peer);
+        cow.check(71);
+        (&mut &*goes).write_all(b"x").unwrap();
+        // The child saw nothing of what was written to its parent.
+        assert_eq!(child.join().unwrap(), Ended::Code(0));
     });
-    tell(&endpoint, peer, &[cow.address() as u64]);
-    told(&endpoint, peer);
-    cow.check(71);
-    std::io::Write::write_all(&mut &writes, b"x").unwrap();
-    assert!(ends_well(child), "the child saw what was written to its parent");
-    let _ = args;
 }
 
 pub fn user(args: &Args) {
@@ -172,33 +187,4 @@ pub fn user(args: &Args) {
     tell(&endpoint, peer, &[]);
     // Until the owner has looked.
     assert!(endpoint.recv(peer, 3).unwrap_err().is_peer_gone());
-}
-
-fn pipe() -> (std::fs::File, std::fs::File) {
-    let mut ends = [0; 2];
-    // SAFETY: room for two descriptors, which then belong to the files.
-    unsafe {
-        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
-        (std::fs::File::from_raw_fd(ends[0]), std::fs::File::from_raw_fd(ends[1]))
-    }
-}
-
-/// Has a child of `fork` do something that allocates nothing to speak of; whether it says yes is how it ends.
-pub fn in_child(what: impl FnOnce() -> bool) -> libc::pid_t {
-    // SAFETY: the child leaves by `_exit`.
-    match unsafe { libc::fork() } {
-        0 => {
-            let well = what();
-            // SAFETY: ends the child, and nothing of the parent's is run.
-            unsafe { libc::_exit(if well { 0 } else { 1 }) }
-        }
-        child => child,
-    }
-}
-
-pub fn ends_well(child: libc::pid_t) -> bool {
-    let mut status = 0;
-    // SAFETY: room for the status.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    status == 0
 }
