@@ -11,6 +11,7 @@ pub mod aligned;
 pub mod baseline;
 pub mod block_on;
 pub mod filter;
+pub mod ground;
 pub mod group;
 pub mod host;
 pub mod pair;

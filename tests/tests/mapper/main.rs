@@ -3,7 +3,6 @@
 //! one byte may be wrong; and where nothing is checked, some are.
 
 mod budgets;
-mod ground;
 mod lacking;
 mod shrinking;
 mod work;
@@ -14,6 +13,7 @@ use pinfold::translate::{
 };
 use pinfold_tests::{
     Args, Stage,
+    ground::PAGE,
     role::{note, skip},
     skip::is_long,
 };
@@ -26,8 +26,6 @@ use self::{
 };
 
 pinfold_tests::roles!(mapper, blind, budgeted, lacking, shrinking);
-
-const PAGE: usize = 4096;
 
 /// What tests take where nothing is said of budgets: less than an ordinary user may lock.
 const PINNED_MAX: u64 = 1 << 20;

@@ -14,13 +14,12 @@ use pinfold::translate::{
     pincache::{NoPin, Refused},
 };
 use pinfold_sys::{memfd, pin};
-use pinfold_tests::stamp::Random;
-
-use super::{
-    PAGE,
+use pinfold_tests::{
     ground::{Place, places},
-    passes,
+    stamp::Random,
 };
+
+use super::{PAGE, passes};
 
 /// What came of the transfers.
 #[derive(Clone, Copy, Debug, Default)]

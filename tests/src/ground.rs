@@ -1,14 +1,18 @@
-//! Places in memory, and what is done to them.
+//! Places in memory, and all that can be done to them: for tests of who uses memory that changes.
 #![allow(unsafe_code)]
-// Invariant: a place is reached by whoever has its lock alone, never by reference.
+// Invariant: a place is reached by whoever has its lock alone, by reference only through `Place::bytes`.
 
 use std::{ops::Range, ptr, sync::Mutex};
 
-use pinfold_tests::stamp::{Random, mix};
-use rustix::io::Errno;
-use rustix::mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
+use rustix::{
+    io::Errno,
+    mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags},
+};
 
-use super::PAGE;
+use crate::stamp::{Random, mix};
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
 
 const HUGE: usize = 2 << 20;
 
@@ -19,12 +23,13 @@ const SPARE: usize = 1 << 34;
 
 /// Some memory, always mapped while nobody has the lock.
 pub struct Place {
+    /// Its addresses; the same in every process.
     pub range: Range<usize>,
     huge: bool,
     newest: u64,
 }
 
-/// Places next to each other, of 1 to 16 pages, and two of huge pages; each with a lock.
+/// Places next to each other, of 1 to 16 pages, and two of huge pages; each with a lock. Once in a process.
 pub fn places(count: usize) -> Vec<Mutex<Place>> {
     let mut next = GROUND;
     let place = |at: usize| {
@@ -100,6 +105,21 @@ impl Place {
             // SAFETY: within the place, mapped, and no reference to it is about.
             unsafe { at.write([line; 8]) };
         }
+    }
+
+    /// Says what it is to hold, without writing it.
+    pub fn expect(&mut self, stamp: u64) {
+        self.newest = stamp;
+    }
+
+    /// Bytes of it.
+    ///
+    /// # Panics
+    /// If they are not inside.
+    pub fn bytes(&mut self, part: &Range<usize>) -> &mut [u8] {
+        assert!(self.range.start <= part.start && part.end <= self.range.end);
+        // SAFETY: within the place, mapped, and borrowed with it.
+        unsafe { std::slice::from_raw_parts_mut(at(part).cast(), part.len()) }
     }
 
     /// Whether these are the bytes of `part`, as they were stamped last.
@@ -181,7 +201,5 @@ fn at(range: &Range<usize>) -> *mut std::ffi::c_void {
 
 /// A child that exits at once.
 fn fork() {
-    // SAFETY: the child does nothing but exit.
-    let pid = unsafe { pinfold_sys::child::spawn(|| 0) }.expect("fork");
-    rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).expect("waitpid");
+    assert_eq!(crate::host::fork(|| 0), crate::host::Ended::Code(0));
 }

@@ -1,0 +1,96 @@
+//! Messages out of memory and into memory that is unmapped, replaced, moved, discarded and split between
+//! one message and the next: each has what its sender stamped last, by every path.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pinfold::Path;
+use pinfold_tests::{Args, Stage, ground::places, role, skip::is_long, stamp::Random};
+
+pinfold_tests::roles!(sender, receiver);
+
+const PLACES: usize = 40;
+/// Those that no message lies in; other threads change them meanwhile.
+const OTHERS: usize = 8;
+
+fn rounds() -> u64 {
+    if is_long() { 300_000 } else { 2000 }
+}
+
+#[test]
+fn no_message_has_what_was_there_before() {
+    for paths in ["inline,eager", "inline,eager,cma", "inline,eager,cma,mapped,handoff"] {
+        for dedicated in [false, true] {
+            let stage = Stage::new(if is_long() { 1200 } else { 120 });
+            let cast = |name| {
+                let role = stage.role(name).with("paths", paths);
+                if dedicated { role.with("dedicated", 1) } else { role }
+            };
+            stage.play([cast("sender"), cast("receiver")]);
+        }
+    }
+}
+
+/// What both sides choose alike, round by round: a place, and whether its part is one for a message.
+fn choose(common: &mut Random) -> usize {
+    OTHERS + common.below((PLACES - OTHERS) as u64) as usize
+}
+
+/// Runs `what` while another thread changes memory.
+fn beside(places: &[std::sync::Mutex<pinfold_tests::ground::Place>], what: impl FnOnce()) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random::new(11);
+            while !over.load(Ordering::Relaxed) {
+                let at = random.below(OTHERS as u64) as usize;
+                places[at].lock().unwrap().change(&mut random);
+            }
+        });
+        what();
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+fn sender(args: &Args) {
+    let (endpoint, peer) = role::listen(args.builder(), "remapped");
+    let places = places(PLACES);
+    let (mut common, mut own) = (Random::new(1), Random::new(2));
+    beside(&places, || {
+        for stamp in 1..=rounds() {
+            let mut place = places[choose(&mut common)].lock().unwrap();
+            let part = place.any(&mut common);
+            place.change(&mut own);
+            place.stamp(stamp);
+            endpoint.send(peer, stamp, place.bytes(&part)).unwrap();
+        }
+    });
+    assert!(endpoint.recv(peer, 0).unwrap_err().is_peer_gone());
+}
+
+fn receiver(args: &Args) {
+    let (endpoint, peer) = role::connect(args.builder(), "remapped");
+    let places = places(PLACES);
+    let (mut common, mut own) = (Random::new(1), Random::new(3));
+    let mut by_kernel = 0;
+    beside(&places, || {
+        for stamp in 1..=rounds() {
+            let mut place = places[choose(&mut common)].lock().unwrap();
+            let part = place.any(&mut common);
+            place.change(&mut own);
+            place.expect(stamp);
+            let receipt = if stamp % 5 == 0 {
+                let message = endpoint.recv(peer, stamp).unwrap();
+                assert!(place.is_right(&part, &message), "message {stamp} is wrong");
+                message.receipt()
+            } else {
+                let received = endpoint.recv_into(peer, stamp, place.bytes(&part)).unwrap();
+                let bytes = place.bytes(&part).to_vec();
+                assert!(place.is_right(&part, &bytes), "{stamp}: {received:?} is wrong");
+                received.receipt
+            };
+            by_kernel += u64::from(receipt.path == Path::Cma);
+        }
+    });
+    let allowed = endpoint.peer(peer).expect("connected").cma_refused.is_none();
+    assert!(by_kernel == 0 || allowed);
+}
