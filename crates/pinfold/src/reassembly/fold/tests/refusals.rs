@@ -180,6 +180,9 @@ fn pages_shared_with_a_child_do_not_come_back() {
     // SAFETY: the child waits for the pipe, looks at memory, and ends.
     let pid = unsafe {
         child::spawn(|| {
+            // Should its parent's test fail.
+            let kill = Some(rustix::process::Signal::KILL);
+            let _ = rustix::process::set_parent_process_death_signal(kill);
             let mut byte = [0];
             let _ = rustix::io::read(&read, &mut byte);
             i32::from(*folded != bytes[..])
