@@ -3,7 +3,7 @@
 
 use pinfold::reassembly::{
     HUGE_BYTES, HUGE_PAGES, PAGE_BYTES,
-    fold::{Folded, Folder, Place, Quiet, Settings},
+    fold::{Folded, Folder, Place, Quiet, Settings, Why},
     gather::Costs,
     pool::{AnonPages, Filled, HeapPages, Owner, Pages, Pool, SealedPages},
 };
@@ -131,6 +131,8 @@ fn folds(args: &Args) {
     if denied == "mappings" {
         let held = exhaust();
         run(&eager);
+        // Each part that is mapped takes a mapping, where ranges that are open next to each other are one.
+        refused(&eager, sealed.as_ref().expect("memory files"));
         drop(held);
         run(&eager);
     }
@@ -141,6 +143,27 @@ fn folds(args: &Args) {
         assert!(eager.why_not_moving().is_some_and(|why| why.to_string().contains("userfaultfd")));
     }
     say(format_args!("moved {}", if moved > 0 { "yes" } else { "no" }));
+}
+
+/// Folds and holds messages until one could not go into the window.
+fn refused(folder: &Folder, pool: &Pool<SealedPages>) {
+    let mut held = Vec::new();
+    let place = loop {
+        let bytes = vec![held.len() as u8; 8 * PAGE];
+        let folded = folder.fold({
+            let mut parts = vec![filled(pool, &bytes), filled(pool, &bytes)];
+            parts.reverse();
+            parts
+        });
+        let folded = folded.expect("to fold");
+        assert!(folded.iter().all(|byte| *byte == held.len() as u8));
+        match folded.receipt().place {
+            Place::Window if held.len() < 100 => held.push(folded),
+            other => break other,
+        }
+    };
+    let refused = matches!(place, Place::Memory(Why::Os(_)));
+    assert!(refused, "{} messages in the window, then {place:?}", held.len());
 }
 
 /// As many mappings as there may be, but for a few: every other page of a range is open.

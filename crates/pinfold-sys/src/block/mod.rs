@@ -31,7 +31,7 @@ mod rep;
 mod sse2;
 
 pub use algorithm::{Algorithm, Isa, Prefetch, Stores, UnknownAlgorithm};
-pub use line::{flush, read_line_ticks};
+pub use line::{fetch_start, flush, read_line_ticks};
 
 impl Algorithm {
     /// Whether this processor, and the system on it, can execute it. A nanosecond.

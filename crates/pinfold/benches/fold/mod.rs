@@ -1,6 +1,7 @@
 //! Messages of 24 MB in pieces that do not lie in order, folded and copied in turns.
 //!
-//! `memcpy` goes to memory that is there already, for each piece a call. Each message is checked where
+//! `memcpy` goes to memory that is there already, a call for each piece; to
+//! learn where the pieces lie is part of both. Each message is checked where
 //! it arrived, by both, outside of the times. What is told is the median of each, and of the ratio of
 //! each pair. Right after `memcpy` the caches hold the message and nothing of the kernel's; *in a row* means
 //! after another fold.
@@ -65,12 +66,12 @@ where
     let mut to = vec![0u8; BYTES];
     let [mut copies, mut folds, mut rows, mut unfolds, mut ratios, mut both] =
         [(); 6].map(|()| Vec::new());
-    let mut said = String::new();
+    let (mut said, mut told) = (String::new(), Vec::new());
     for turn in 0..TURNS {
         let pieces = message.take().expect("came back");
-        let mut told = Vec::new();
-        pieces.gather(&mut told);
         let start = Instant::now();
+        told.clear();
+        pieces.gather(&mut told);
         let mut at = 0;
         for piece in &told {
             let from: *const u8 = std::ptr::with_exposed_provenance(piece.at as usize);

@@ -307,7 +307,11 @@ impl Carried {
 
 /// Closes a range, with or without pages in it, and gives it back. Whether nothing of it can be seen.
 fn take_away(inner: &Inner, window: &Window, lodging: Lodging, clear: bool) -> bool {
-    let bytes = lodging.bytes.clone();
+    let mut bytes = lodging.bytes.clone();
+    if clear && lodging.is_huge() {
+        // Whole blocks are the message's there, and the table for small pages goes with a whole one only.
+        bytes.end = bytes.end.next_multiple_of(HUGE_BYTES);
+    }
     let at = window.reserved.as_ptr().addr();
     // SAFETY: the range is of a message that is not there any more, or never was.
     let done = unsafe {

@@ -16,7 +16,7 @@ use pinfold_sys::{
 use super::{
     super::{
         HUGE_BYTES, HUGE_PAGES, PAGE_BYTES,
-        gather::{self, Backing, Costs, How, Piece, Plan, Target},
+        gather::{self, Backing, Costs, How, Piece, Plan, Reasons, Target},
         pool::AnonPages,
     },
     FoldError, Folded, Measured, Receipt, Scattered, Settings, Unfolded,
@@ -308,7 +308,8 @@ impl Inner {
         let per_page = costs.copy_byte_ns.max(0.0) * PAGE_BYTES as f64 + fault_ns;
         let copy_ns = per_page * bytes.div_ceil(PAGE_BYTES as u64) as f64;
         receipt.expected_ns = copy_ns;
-        if !is_worth_a_plan(pieces, costs, per_page) {
+        if let Some(reasons) = why_no_plan(pieces, costs, per_page) {
+            (receipt.moving, receipt.mapping) = reasons;
             return Err(Why::Cheapest);
         }
         let parts_max = self.books.lock().parts_max();
@@ -335,26 +336,41 @@ fn is_all_copied(plan: &Plan) -> bool {
     plan.only() == Some(How::Copy)
 }
 
-/// Whether there is any piece that would be moved or mapped, if to copy a page costs so much. A plan for
-/// many small pieces would take a good part of what copying them takes.
-fn is_worth_a_plan(pieces: &[Piece], costs: &Costs, copy_page_ns: f64) -> bool {
-    // The fewest pages for which a call may pay.
-    let least = |call: f64, page: f64| {
+/// Why no piece would be moved, and why none mapped, if to copy a page costs so much; `None` if any may
+/// be. A plan for many small pieces would take a good part of what copying them takes.
+fn why_no_plan(pieces: &[Piece], costs: &Costs, copy_page_ns: f64) -> Option<(Reasons, Reasons)> {
+    // The fewest bytes for which a call may pay.
+    let least = |knows: bool, call: f64, page: f64| {
         let saved = copy_page_ns - page;
-        if saved > 0.0 { call / saved * PAGE_BYTES as f64 } else { f64::INFINITY }
+        if knows && saved > 0.0 { call / saved * PAGE_BYTES as f64 } else { f64::INFINITY }
     };
-    let unless = |knows: bool, least: f64| if knows { least } else { f64::INFINITY };
-    let page = costs.move_page_ns.min(costs.move_huge_ns / f64::from(HUGE_PAGES));
-    let moved = unless(costs.knows_moving(), least(costs.move_call_ns, page));
-    let mapped = unless(costs.knows_mapping(), least(costs.map_call_ns, costs.map_page_ns));
-    pieces.iter().any(|piece| {
-        let least = match piece.backing {
-            Backing::Anonymous => moved,
-            Backing::File { .. } => mapped,
-            Backing::Other => f64::INFINITY,
+    let [move_knows, map_knows] = [costs.knows_moving(), costs.knows_mapping()];
+    let huge_pages = f64::from(HUGE_PAGES);
+    let moved = least(move_knows, costs.move_call_ns, costs.move_page_ns);
+    let moved_huge = least(move_knows, costs.move_call_ns, costs.move_huge_ns / huge_pages);
+    let mapped = least(map_knows, costs.map_call_ns, costs.map_page_ns);
+    let mapped_huge = least(map_knows, costs.map_call_ns, costs.map_page_ns / huge_pages);
+    let (mut anonymous, mut files) = (0, 0);
+    for piece in pieces {
+        let least = match (piece.backing, piece.huge) {
+            (Backing::Anonymous, false) => moved,
+            (Backing::Anonymous, true) => moved.min(moved_huge),
+            (Backing::File { .. }, false) => mapped,
+            (Backing::File { .. }, true) => mapped.min(mapped_huge),
+            (Backing::Other, _) => f64::INFINITY,
         };
-        piece.room.min(piece.len + PAGE_BYTES as u64) as f64 > least
-    })
+        if piece.room.min(piece.len + PAGE_BYTES as u64) as f64 > least {
+            return None;
+        }
+        anonymous += u32::from(piece.backing == Backing::Anonymous);
+        files += u32::from(is_file(piece));
+    }
+    let reasons = |of_kind: u32, knows: bool| {
+        let (dearer, unmeasured) = if knows { (of_kind, 0) } else { (0, of_kind) };
+        let backing = pieces.len() as u32 - of_kind;
+        Reasons { dearer, unmeasured, backing, ..Reasons::default() }
+    };
+    Some((reasons(anonymous, move_knows), reasons(files, map_knows)))
 }
 
 fn sum(pieces: &[Piece]) -> u64 {
@@ -364,7 +380,7 @@ fn sum(pieces: &[Piece]) -> u64 {
 /// Where a message begins whose pieces lie in a row; anywhere, if it has none.
 fn row(pieces: &[Piece]) -> Option<NonNull<u8>> {
     let Some(first) = pieces.first() else { return Some(NonNull::dangling()) };
-    // Mappings of two files that happen to lie side by side are as good as one.
+    // Most often the first two say no.
     let joined = pieces
         .windows(2)
         .all(|two| two[0].at + two[0].len == two[1].at && is_file(&two[0]) == is_file(&two[1]));

@@ -127,7 +127,7 @@ mod tests {
         assert!(!has(100) && stock.keeps(1 << 20) && !stock.keeps((1 << 20) + 1));
         let a = stock.take(300 << 10).unwrap();
         let (at, room) = (a.at, a.room());
-        assert!(room >= 300 << 10 && room <= 360 << 10);
+        assert!((300 << 10..=360 << 10).contains(&room));
         stock.put(a);
         assert!(has(290 << 10) && !has(30 << 10) && !has(400 << 10));
         let b = stock.take(290 << 10).unwrap();

@@ -91,8 +91,12 @@ fn huge_pages_stay_huge() {
         assert_eq!(huge_bytes(base, 6 * HUGE_BYTES), 4 * HUGE_BYTES);
         assert_eq!((pool.count().huge, pool.count().committed), (4, 4 * HUGE_PAGES));
         // What comes between with small pages leaves nothing there that would split huge ones.
-        let (message, bytes) = parts(&pool, &[HUGE_BYTES, 3 * PAGE + 5, 7]);
-        assert!(*folder.fold(message).unwrap() == bytes[..]);
+        for lens in [&[HUGE_BYTES, 3 * PAGE + 5, 7][..], &[HUGE_BYTES, 3 * PAGE]] {
+            // From elsewhere, for it tears huge pages.
+            let other = anonymous(&folder, 2 * HUGE_PAGES);
+            let (message, bytes) = parts(&other, lens);
+            assert!(*folder.fold(message).unwrap() == bytes[..]);
+        }
     }
 }
 
@@ -130,6 +134,22 @@ fn sealed_files_are_mapped_for_reading() {
     nothing_left(&folder, maps);
 }
 
+/// A huge page of a file is mapped by one fault, so that is worth while where copying a small one is cheap.
+#[test]
+fn huge_files_are_mapped() {
+    let costs = Costs { fault_ns: 100.0, copy_byte_ns: 0.05, map_page_ns: 500.0, ..Costs::DEFAULT };
+    let folder = folder(costs);
+    let pool = Pool::new(SealedPages::new(4 * HUGE_PAGES).unwrap());
+    let (message, bytes) = parts(&pool, &[HUGE_BYTES, HUGE_BYTES]);
+    let huge = pool.count().huge == 2;
+    let folded = folder.fold(message).unwrap();
+    assert!(*folded == bytes[..]);
+    let mapped = if huge { bytes.len() as u64 } else { 0 };
+    assert_eq!(folded.receipt().mapped, mapped, "{}", folded.receipt());
+    let (message, _) = parts(&pool, &[16 * PAGE, 16 * PAGE]);
+    assert_eq!(folder.fold(message).unwrap().receipt().mapped, 0);
+}
+
 /// Parts of two files, whose offsets follow each other.
 #[test]
 fn files_are_not_taken_for_each_other() {
@@ -163,7 +183,7 @@ fn what_lies_in_a_row_stays_there() {
     folded.as_mut().unwrap()[2 * PAGE] = 1;
     assert_eq!(gathered(&folded.unfold())[2 * PAGE], 1);
     let nothing = folder.fold(filled(&heap, &[])).unwrap();
-    assert!(nothing.is_empty() && nothing.len() == 0 && nothing.iter().next().is_none());
+    assert!(nothing.is_empty() && nothing.iter().next().is_none());
 }
 
 #[test]

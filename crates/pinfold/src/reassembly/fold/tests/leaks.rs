@@ -126,7 +126,7 @@ fn threads_fold_what_others_deliver() {
                         [1 + at * 7 % 9, 1 + at % 5, 1 + at % 3].map(|pages| pages * PAGE - at % 2);
                     let part = |at: usize, len: usize| -> Box<dyn Quiet> {
                         let bytes = vec![tag; len];
-                        if at % 2 == 0 {
+                        if at.is_multiple_of(2) {
                             Box::new(filled(anon, &bytes))
                         } else {
                             Box::new(filled(sealed, &bytes))

@@ -90,6 +90,8 @@ fn small_messages_are_copied_to_memory_that_was_used_before() {
         let folded = folder.fold(message).unwrap();
         assert!(*folded == bytes[..]);
         assert_eq!(folded.receipt().place, Place::Memory(Why::Cheapest));
+        let moving = folded.receipt().moving;
+        assert_eq!(moving.dearer + moving.unmeasured + moving.backing, 3);
         places.push(folded.as_ptr());
     }
     assert!(places[1..].iter().all(|at| *at == places[0]));

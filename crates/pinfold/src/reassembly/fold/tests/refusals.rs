@@ -80,18 +80,24 @@ fn places_that_were_taken_meanwhile_are_cleared() {
     }
     let pool = anonymous(&folder, 8);
     for keep in [true, false] {
-        let (message, bytes) = parts(&pool, &[4 * PAGE, 3 * PAGE]);
+        let (message, bytes) = parts(&pool, &[4 * PAGE, 2 * PAGE + 100]);
         let mut pieces = Vec::new();
         message.gather(&mut pieces);
         let folded = folder.fold(message).unwrap();
-        let stray: *mut u8 = std::ptr::with_exposed_provenance_mut(pieces[0].at as usize + PAGE);
-        // SAFETY: memory of the pool, which is mapped; what it holds does not matter.
-        unsafe { stray.write_bytes(77, PAGE) };
+        // A whole page, and one that the message does not fill.
+        for stray in [pieces[0].at as usize + PAGE, pieces[1].at as usize + 2 * PAGE] {
+            let stray: *mut u8 = std::ptr::with_exposed_provenance_mut(stray);
+            // SAFETY: memory of the pool, which is mapped; what it holds does not matter.
+            unsafe { stray.write_bytes(77, PAGE) };
+        }
+        let before = pool.count().committed;
         if keep {
             assert!(gathered(&folded.unfold()) == bytes);
         } else {
             drop(folded);
         }
+        // What somebody wrote is memory as well.
+        assert_eq!(pool.count().committed, before);
         let all = pool.take(Owner(1), 8 * PAGE as u64).unwrap().finish();
         for piece in all.pieces() {
             let at = pool.memory().base().as_ptr().wrapping_add(piece.first as usize * PAGE);
@@ -174,6 +180,9 @@ fn pages_shared_with_a_child_do_not_come_back() {
     // SAFETY: the child waits for the pipe, looks at memory, and ends.
     let pid = unsafe {
         child::spawn(|| {
+            // Should its parent's test fail.
+            let kill = Some(rustix::process::Signal::KILL);
+            let _ = rustix::process::set_parent_process_death_signal(kill);
             let mut byte = [0];
             let _ = rustix::io::read(&read, &mut byte);
             i32::from(*folded != bytes[..])
