@@ -48,17 +48,25 @@ impl<V: Validation> OwnMemory<V> {
 
     fn apply_one(&self, guard: &Guard, event: &Event) {
         let Some(cache) = &self.cache else { return };
+        let gone = |start: usize, end: usize| {
+            guard.watchlist.lock().cut(start as u64, end as u64);
+        };
         let forget = |start: usize, end: usize| {
             cache.invalidate(HERE, start as u64, end.saturating_sub(start) as u64);
         };
         match *event {
-            Event::Unmapped(ref range) => forget(range.start, range.end),
+            Event::Unmapped(ref range) => {
+                gone(range.start, range.end);
+                forget(range.start, range.end);
+            }
             Event::Removed(ref range) => {
                 guard.quarantine.lock().note(range.start as u64, range.end as u64);
                 forget(range.start, range.end);
             }
             Event::Remapped { from, to, len } => {
                 let to_end = to.saturating_add(len);
+                gone(from, from.saturating_add(len));
+                gone(to, to_end);
                 forget(from, from.saturating_add(len));
                 forget(to, to_end);
                 // It came along watched, and nothing of it is kept.
@@ -66,6 +74,7 @@ impl<V: Validation> OwnMemory<V> {
             }
             Event::Lost => {
                 guard.quarantine.lock().note_all();
+                guard.watchlist.lock().clear();
                 cache.close(HERE);
                 let _ = guard.reader.watch().unwatch(0..ADDRESSES_END);
             }

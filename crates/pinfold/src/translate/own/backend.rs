@@ -21,6 +21,7 @@ use super::{
     keep::{Steps, keep},
     quarantine::Quarantine,
     standing::{Facility, Lack, PinnedBy, Why},
+    watchlist::Watchlist,
 };
 use crate::translate::pincache::{Area, Handle, PinCost, Pinner, Refused};
 
@@ -73,13 +74,17 @@ pub(super) struct Guard {
     pub(super) applied: SharedStamp,
     pub(super) quarantine: Mutex<Quarantine>,
     pub(super) maps: Maps,
+    /// What is watched as far as the applied events say, and more.
+    pub(super) watchlist: Mutex<Watchlist>,
+    /// Separate ranges that may be watched without being kept.
+    ranges_max: usize,
     /// Without this, what is found is believed, whatever has happened since: for tests.
     pub(super) checks: bool,
 }
 
 impl Guard {
     /// Starts to watch, or says what is not there.
-    pub(super) fn new(checks: bool) -> Result<Guard, Why> {
+    pub(super) fn new(checks: bool, ranges_max: u32) -> Result<Guard, Why> {
         let watch = Watch::new().map_err(|error| Why::watching(&error))?;
         let lacks = |what, error: &io::Error| {
             let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
@@ -88,7 +93,23 @@ impl Guard {
         let maps = Maps::open().map_err(|error| lacks(Facility::Proc, &error))?;
         let reader = Reader::new(watch).map_err(|error| lacks(Facility::Watch, &error))?;
         let applied = SharedStamp::new();
-        Ok(Guard { reader, applied, quarantine: Mutex::default(), maps, checks })
+        let (quarantine, watchlist) = Default::default();
+        let ranges_max = ranges_max as usize;
+        Ok(Guard { reader, applied, quarantine, maps, watchlist, ranges_max, checks })
+    }
+
+    /// Whether all of an area is watched private memory, as far as the applied events say.
+    fn knows(&self, area: Area) -> bool {
+        self.checks && self.watchlist.lock().has(area.start, area.end)
+    }
+
+    /// Notes that an area is watched private memory, if nothing was told since.
+    fn know(&self, area: Area, stamp: Stamp) {
+        let mut list = self.watchlist.lock();
+        // An event that is told from here on is cut from the list after this.
+        if self.reader.is_unchanged(stamp) {
+            list.add(area.start, area.end);
+        }
     }
 }
 
@@ -133,6 +154,8 @@ impl Pins {
 /// An area is being pinned to be kept.
 struct Keeping<'a> {
     guard: &'a Guard,
+    /// The area, until it is known to be watched private memory.
+    unknown: Option<Area>,
     pins: &'a mut Pins,
     kept: &'a mut Counts,
     page_bytes: u64,
@@ -153,6 +176,12 @@ impl Steps for Keeping<'_> {
     }
 
     fn watch(&mut self, area: Area) -> Result<(), Why> {
+        if self.guard.knows(area) {
+            let pages = self.pages(area);
+            let _ = self.kept.add(pages);
+            return Ok(());
+        }
+        self.unknown = Some(area);
         let watch = self.guard.reader.watch();
         // All of it: what an area that is not found any more has counted may not be watched now.
         watch.watch(addresses(area)).map_err(|error| Why::not_watched(&error))?;
@@ -165,6 +194,14 @@ impl Steps for Keeping<'_> {
         let page = self.page_bytes as usize;
         let pages = self.pages(area);
         for pages in self.kept.remove(pages) {
+            let (start, end) = ((pages.start * page) as u64, (pages.end * page) as u64);
+            let mut list = self.guard.watchlist.lock();
+            if list.has(start, end) && list.len() < self.guard.ranges_max {
+                // Perhaps it comes again.
+                continue;
+            }
+            list.cut(start, end);
+            drop(list);
             // Where this fails there is no memory to split a mapping: it stays watched, which
             // does no harm but to who unmaps it.
             let _ = self.guard.reader.watch().unwatch(pages.start * page..pages.end * page);
@@ -184,6 +221,9 @@ impl Steps for Keeping<'_> {
     }
 
     fn is_private(&self, area: Area) -> bool {
+        if self.unknown.is_none() {
+            return true;
+        }
         self.guard.maps.is_private_anonymous(addresses(area)).unwrap_or(false)
     }
 
@@ -191,7 +231,11 @@ impl Steps for Keeping<'_> {
         if !self.guard.checks {
             return Ok(true);
         }
-        self.guard.reader.holds(stamp).map_err(|error| Why::not_watched(&error))
+        let holds = self.guard.reader.holds(stamp).map_err(|error| Why::not_watched(&error))?;
+        if let (true, Some(area)) = (holds, self.unknown) {
+            self.guard.know(area, stamp);
+        }
+        Ok(holds)
     }
 }
 
@@ -206,7 +250,7 @@ impl Backend {
     fn keeping(&mut self, area: Area) -> Option<Keeping<'_>> {
         let guard = self.guard.as_ref().filter(|_| area.space == HERE)?;
         let (pins, kept) = (&mut self.pins, &mut self.kept);
-        Some(Keeping { guard, pins, kept, page_bytes: self.page_bytes })
+        Some(Keeping { guard, unknown: None, pins, kept, page_bytes: self.page_bytes })
     }
 }
 

@@ -36,6 +36,7 @@ mod standing;
 #[cfg(test)]
 mod tests;
 mod validation;
+mod watchlist;
 
 use std::{
     fmt,
@@ -135,7 +136,7 @@ impl<V: Validation> OwnMemory<V> {
         let slots_max = budget.slots_max.min(slots);
         let budget = Budget { entries_max, slots_max, ..budget };
         let (guard, not_kept) = match &by {
-            Some(By::Ring(_)) => match Guard::new(V::CHECKS) {
+            Some(By::Ring(_)) => match Guard::new(V::CHECKS, slots) {
                 Ok(guard) => (Some(Arc::new(guard)), None),
                 Err(why) => (None, Some(why)),
             },
