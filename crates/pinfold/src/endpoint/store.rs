@@ -4,7 +4,7 @@
 //!
 //! Long ones lie in pages of a pool, which are there already: fresh memory would have to be zeroed by the
 //! kernel first. They are taken in as few pieces as there can be. A message in several pieces is folded when
-//! it is handed out ([`Whole`]).
+//! it is handed out ([`Whole`]), by copying.
 //!
 //! **Invariant.** What a [`Landing`] hands out to be written is its own until it ends: nobody else reads or
 //! writes it, and it stays in place.
@@ -21,6 +21,7 @@ use crate::{
     reassembly::{
         PAGE_BYTES,
         fold::{Folded, Folder, Settings},
+        gather::Costs,
         pool::{AnonPages, Filled, Filling, Owner, Pool},
     },
     wire::descriptor::Piece,
@@ -45,8 +46,11 @@ struct Store {
 impl Store {
     fn new() -> std::io::Result<Store> {
         let mark = ForkMark::new()?;
-        let settings = Settings { window_bytes: 1 << 30, ..Settings::default() };
-        let folder = Folder::new(settings)?;
+        // No userfaultfd for this: to receive a message must not end a process whose filter kills whoever
+        // asks for one, and it would hold a descriptor. Pieces are rare, and short ones are copied anyway.
+        let costs = Some(Costs::COPY_ONLY);
+        let folder =
+            Folder::new(Settings { window_bytes: 0, moves: false, costs, ..Settings::default() })?;
         let pages = folder.pages((POOL_BYTES / PAGE_BYTES) as u32)?;
         // A child may look at messages of its parent's.
         pages.inherit()?;

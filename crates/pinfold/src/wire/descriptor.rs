@@ -279,7 +279,7 @@ mod tests {
             prop_assert_eq!((header.aux(), header.seq(), header.wraps()), (aux, seq, wrap));
             prop_assert_eq!(header.skips(), u32::from(skip));
             prop_assert_eq!(header.is_inline(), kind == Kind::Inline);
-            prop_assert_eq!(header.verb().map(|verb| verb as u8), (len <= 4).then_some(len));
+            prop_assert_eq!(header.verb().map(|verb| verb as u8), (len <= 5).then_some(len));
             for other in [Kind::Eager, Kind::Rts] {
                 prop_assert_eq!(header.begins_tagged(other), kind == other && len == 0);
             }

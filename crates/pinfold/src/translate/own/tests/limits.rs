@@ -92,6 +92,14 @@ fn what_is_watched_without_being_kept_has_bounds() {
     // 8 are kept, and one more may have been on its way out.
     let mappings = mappings(&range);
     assert!((16..=19).contains(&mappings), "{mappings}");
+    // Those that are not any more are watched anew when they come again.
+    let file = file();
+    for page in range.clone().step_by(2 * PAGE) {
+        until_kept(&own, page..page + PAGE);
+        map(page..page + PAGE);
+        let byte = fill(page..page + PAGE);
+        assert_eq!(sent(&own, &file, page..page + PAGE), byte);
+    }
     drop(own);
     unmap(range);
 }
