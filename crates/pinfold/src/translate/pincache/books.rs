@@ -242,7 +242,10 @@ impl<P: Pinner, E: Evict> Books<P, E> {
             self.evict.forget(at);
             return Some(at);
         }
-        self.evict.choose(&mut OnBoard(board))
+        let at = self.evict.choose(&mut OnBoard(board))?;
+        // The last transfer of an old one may have ended since it was asked for.
+        old.retain(|other| *other != at);
+        Some(at)
     }
 
     fn evicted(&mut self, board: &Board, at: u32) {

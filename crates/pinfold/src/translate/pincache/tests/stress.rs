@@ -1,7 +1,7 @@
 //! Many threads on one cache.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, OnceLock,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -149,4 +149,54 @@ fn those_who_must_not_wait_hit_what_was_hit_before() {
     let _ = cache.invalidate(HERE, 0, 1);
     assert_eq!(cache.begin_pinned(HERE, 0, 1), None);
     assert_eq!(cache.begin_pinned(HERE, 0, 0), None);
+}
+
+type Late = SharedPinCache<Flagged, EndsLate>;
+
+/// A policy in whose time a transfer ends, as one of another thread may.
+#[derive(Default)]
+struct EndsLate {
+    cache: Arc<OnceLock<Late>>,
+    hold: Arc<Mutex<Option<Hold>>>,
+    known: Vec<u32>,
+}
+
+impl Evict for EndsLate {
+    fn insert(&mut self, area: u32, _: u64) {
+        self.known.push(area);
+    }
+
+    fn forget(&mut self, area: u32) {
+        self.known.retain(|known| *known != area);
+    }
+
+    fn choose(&mut self, areas: &mut dyn Candidates) -> Option<u32> {
+        if let (Some(cache), Some(hold)) = (self.cache.get(), self.hold.lock().unwrap().take()) {
+            cache.end(hold);
+        }
+        let place = self.known.iter().position(|area| areas.claim(*area))?;
+        Some(self.known.remove(place))
+    }
+}
+
+/// An area that is to give way to one that has it within itself is in flight when it is asked for room,
+/// and not any more when the policy is: it goes once.
+#[test]
+fn what_ends_while_room_is_made_is_unpinned_once() {
+    let budget = budget(2);
+    let words = || (0..2).map(|_| AtomicU64::new(0)).collect();
+    let stands = (0..2).map(|_| AtomicBool::new(false)).collect();
+    let flags = Arc::new(Flags { stands, start: words(), end: words() });
+    let pinner = Flagged { flags, next: 0, bytes: 0, bytes_max: budget.bytes_max };
+    let policy = EndsLate::default();
+    let (cache, hold) = (Arc::clone(&policy.cache), Arc::clone(&policy.hold));
+    let made = SharedPinCache::with_policy(pinner, budget, policy).unwrap();
+    let cache = cache.get_or_init(|| made);
+    *hold.lock().unwrap() = Some(cache.begin(HERE, 0, 1).unwrap());
+    let both = cache.begin(HERE, 0, 2 * PAGE).unwrap();
+    assert!(hold.lock().unwrap().is_none());
+    let counters = cache.counters();
+    assert_eq!((counters.pins, counters.unpins, counters.now.entries), (2, 1, 1));
+    cache.end(both);
+    assert_eq!(cache.close(HERE).unpinned, 1);
 }
