@@ -18,6 +18,9 @@ pub(crate) const READY_FROM: u64 = 256 << 10;
 /// Of a receive so much is made ready at most. One that is posted in case has room for more than will come.
 pub(crate) const READY_MAX: u64 = 16 << 20;
 
+/// Receives that are noted at a time; older ones have most likely got their messages.
+const NOTED_MAX: usize = 64;
+
 /// Bytes at a time: a message that comes meanwhile waits so long.
 const STEP: u64 = 128 << 10;
 
@@ -44,6 +47,9 @@ impl Ready {
 
     /// The memory of a receive is not there, or some of it.
     pub(crate) fn add(&mut self, key: OpKey, address: u64, len: u64) {
+        if self.queue.len() == NOTED_MAX {
+            self.queue.pop_front();
+        }
         self.queue.push_back((key, Unready { address, len: len.min(READY_MAX) }));
     }
 
@@ -76,5 +82,69 @@ impl Engine {
     #[inline]
     pub(crate) fn next_unready(&mut self) -> Option<Unready> {
         self.core.ready.next(&mut self.core.ops)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{
+        super::op::{Op, OpKind, RecvOp},
+        *,
+    };
+    use crate::endpoint::matching::{Matcher, Source, TagMatch};
+
+    /// Receives that wait.
+    fn waiting(count: usize) -> (OpTable, Vec<OpKey>) {
+        let (mut ops, mut matcher) = (OpTable::default(), Matcher::<OpKey, ()>::new(1));
+        let keys = (0..count).map(|_| {
+            let key = ops.insert(Op::new(OpKind::Recv(RecvOp::new(None))));
+            let posted = matcher.post(Source::Any, TagMatch::from(1), key);
+            if let Some(op) = ops.recv_mut(key) {
+                op.stage = RecvStage::Posted(posted);
+            }
+            key
+        });
+        let keys = keys.collect();
+        (ops, keys)
+    }
+
+    #[test]
+    fn memory_is_made_ready_step_by_step_until_the_message_comes() {
+        let (mut ops, keys) = waiting(2);
+        let mut ready = Ready::default();
+        assert!(ready.wants(READY_FROM) && !ready.wants(READY_FROM - 1));
+        assert_eq!(ready.next(&mut ops), None);
+        ready.add(keys[0], 4096, STEP + 5);
+        ready.add(keys[1], 1 << 30, 10 * READY_MAX);
+        assert_eq!(ready.next(&mut ops), Some(Unready { address: 4096, len: STEP }));
+        assert_eq!(ready.next(&mut ops), Some(Unready { address: 4096 + STEP, len: 5 }));
+        let mut done = 0;
+        while done < READY_MAX / 2 {
+            let step = ready.next(&mut ops).unwrap();
+            assert_eq!(step.address, (1 << 30) + done);
+            done += step.len;
+        }
+        if let Some(op) = ops.recv_mut(keys[1]) {
+            op.stage = RecvStage::Moving;
+        }
+        assert_eq!(ready.next(&mut ops), None);
+    }
+
+    #[test]
+    fn no_more_than_some_is_made_ready_and_what_fails_is_left() {
+        let (mut ops, keys) = waiting(NOTED_MAX + 10);
+        let mut ready = Ready::default();
+        ready.add(keys[0], 0, 10 * READY_MAX);
+        let mut steps = 0;
+        while ready.next(&mut ops).is_some() {
+            steps += 1;
+        }
+        assert_eq!(steps, READY_MAX / STEP);
+        keys.iter().for_each(|key| ready.add(*key, 0, 1));
+        assert_eq!(ready.queue.len(), NOTED_MAX);
+        ready.failed(false);
+        assert!(ready.queue.len() == NOTED_MAX - 1 && ready.wants(READY_FROM));
+        ready.failed(true);
+        assert!(!ready.wants(u64::MAX));
     }
 }
