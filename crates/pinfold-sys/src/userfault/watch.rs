@@ -72,7 +72,7 @@ impl Watch {
     }
 
     /// Watches `range`, whole pages all of which are mapped, from now on. What is watched already
-    /// stays so. About 0.5 µs, and one mapping more at each end that lies within a mapping.
+    /// stays so. About 0.5 µs; 2 µs, and one mapping more, for each end that lies within a mapping.
     ///
     /// # Errors
     /// [`Reason::Busy`](super::Reason::Busy) if another userfaultfd has some of it; [`Reason::Kind`](super::Reason::Kind) for memory that
