@@ -280,7 +280,7 @@ proptest! {
             let receipt = *folded.receipt();
             let sum = receipt.moved + receipt.mapped + receipt.copied;
             let placed = if receipt.place == Place::InPlace { 0 } else { receipt.bytes };
-            // Pages may not move while a child that another test has forked has them, too.
+            // A page that the kernel finds busy for a moment is copied, which then is a stop.
             prop_assert_eq!(sum, placed, "{}", receipt);
             let window = receipt.place == Place::Window;
             prop_assert_eq!(window, receipt.moved + receipt.mapped > 0);
