@@ -1,4 +1,4 @@
-//! What kind of memory is where, by `/proc/self/maps`.
+//! What kind of memory is where, by `/proc/self/maps`; and how many mappings there may be.
 #![allow(unsafe_code)]
 // Invariant: the one ioctl is given one structure of ours, of the size that its number says, which
 // lives through the call and has no pointers in it.
@@ -13,6 +13,13 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
+
+/// Mappings that a process may have: `vm.max_map_count`, and where that cannot be read what Linux has if
+/// nobody said anything else.
+pub fn count_max() -> u32 {
+    let said = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
+    said.and_then(|text| text.trim().parse().ok()).unwrap_or(65_530)
+}
 
 /// `struct procmap_query` of `linux/fs.h`.
 #[repr(C)]

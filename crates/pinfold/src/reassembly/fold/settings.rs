@@ -1,6 +1,6 @@
 //! What a folder may use.
 
-use std::fs;
+use pinfold_sys::maps;
 
 use super::super::{HUGE_BYTES, PAGE_BYTES, gather::Costs};
 
@@ -50,11 +50,6 @@ impl Settings {
 
     /// The mappings that may be made.
     pub(super) fn maps(&self) -> u32 {
-        self.maps_max.unwrap_or_else(|| {
-            let said = fs::read_to_string("/proc/sys/vm/max_map_count").ok();
-            let said = said.and_then(|text| text.trim().parse::<u32>().ok());
-            // What Linux has where nobody said anything else.
-            said.unwrap_or(65_530) / 16
-        })
+        self.maps_max.unwrap_or_else(|| maps::count_max() / 16)
     }
 }

@@ -50,7 +50,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use pinfold_sys::{fork::ForkMark, pin};
+use pinfold_sys::{fork::ForkMark, maps, pin};
 
 use self::backend::{Backend, By, Guard};
 pub use self::{
@@ -69,9 +69,6 @@ const HERE: SpaceId = SpaceId(0);
 /// Of the mappings that the system allows, one part of so many may come from areas here. Each takes two
 /// at most, since watching or locking part of a mapping splits it at each end.
 const MAPPINGS_SHARE: u32 = 6;
-
-/// `vm.max_map_count` where it cannot be read.
-const MAPPINGS_DEFAULT: u32 = 65_530;
 
 /// Attempts to pin an area to be kept.
 const TRIES: usize = 4;
@@ -129,7 +126,7 @@ impl<V: Validation> OwnMemory<V> {
     /// As for [`OwnMemory::new`].
     #[doc(hidden)]
     pub fn with_validation(budget: Budget) -> Result<OwnMemory<V>, BudgetError> {
-        let areas_max = budget.entries_max.min(mappings_max() / MAPPINGS_SHARE);
+        let areas_max = budget.entries_max.min(maps::count_max() / MAPPINGS_SHARE);
         let slots = areas_max.min(budget.slots_max).clamp(1, pin::Registered::SLOTS_MAX);
         let (by, no_ring, no_lock) = backend::choose(slots);
         let entries_max = if budget.entries_max == 0 { 0 } else { slots };
@@ -334,10 +331,4 @@ fn pause(round: usize) {
     } else {
         std::thread::yield_now();
     }
-}
-
-/// `vm.max_map_count`.
-fn mappings_max() -> u32 {
-    let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
-    text.trim().parse().unwrap_or(MAPPINGS_DEFAULT)
 }
