@@ -248,11 +248,12 @@ impl Inner {
         match answer {
             Some(Answered::Mapped(behind)) => {
                 let (start, len, writable) = (behind.start, behind.len, behind.writable);
-                let lent = self.shared.enter().ok().and_then(|mut engine| {
-                    engine.lend_translated(self.peer, behind, self.exposure.stamp)
-                });
                 let end = start.checked_add(len).filter(|end| (start..*end).contains(&address));
-                let Some(lent) = lent else {
+                let lent = end.and_then(|end| {
+                    let mut engine = self.shared.enter().ok()?;
+                    Some((end, engine.lend_translated(self.peer, behind, self.exposure.stamp)?))
+                });
+                let Some((end, lent)) = lent else {
                     return self.known.lock().learn_nothing(address);
                 };
                 let memory = Mapped {
@@ -261,11 +262,6 @@ impl Inner {
                     peer: self.peer,
                     shared: Arc::clone(&self.shared),
                     own: self.own,
-                };
-                let Some(end) = end else {
-                    // It speaks of something else; what it lent goes back.
-                    drop(memory);
-                    return self.known.lock().learn_nothing(address);
                 };
                 let piece = Piece { addresses: start..end, writable, memory };
                 let out = self.known.lock().learn(piece);
