@@ -40,7 +40,9 @@ fn measure(args: &TuneArgs) -> Result<(), String> {
     let file = if args.dry_run { tuned::file(&machine) } else { Some(place(&machine)?) };
     let start = Instant::now();
     let bar = steps(STEPS);
-    let found = blockmem::tune(args.budget(), |done| {
+    // Of the distances between cores that are not seen this time, an earlier time may know.
+    let before = file.as_deref().and_then(|file| tuned::load(file, &machine).ok());
+    let found = blockmem::tune(args.budget(), before.as_ref(), |done| {
         bar.set_position((f64::from(done) * STEPS as f64) as u64);
     });
     bar.finish_and_clear();

@@ -26,7 +26,7 @@ use self::{
 use super::{
     Machine,
     table::{Table, class_bytes},
-    tuned::Tuned,
+    tuned::{Seen, Tuned},
 };
 use crate::kept;
 
@@ -83,12 +83,17 @@ pub enum CannotTune {
 /// copied. Takes up to 130 MB of memory. Nothing is kept.
 ///
 /// How far apart the two are is looked at all the while. What was seen near and what was seen far count
-/// alike in the choice; at a distance that was not seen ([`Seen`](super::tuned::Seen)), the kind of stores
-/// that the defaults have is taken to be the better one.
+/// alike in the choice. What holds at a distance that was not seen ([`Seen`](super::tuned::Seen)) is taken
+/// from what was measured `before` on this machine; if that lacks it, too, from the defaults, or from the
+/// other distance where that decides it.
 ///
 /// # Errors
 /// See [`CannotTune`].
-pub fn tune(budget: Duration, progress: impl FnMut(f32) + Send) -> Result<Found, CannotTune> {
+pub fn tune(
+    budget: Duration,
+    before: Option<&Tuned>,
+    progress: impl FnMut(f32) + Send,
+) -> Result<Found, CannotTune> {
     let machine = Machine::this();
     let cpus = affinity::current_cpus();
     let measure = || {
@@ -98,7 +103,8 @@ pub fn tune(budget: Duration, progress: impl FnMut(f32) + Send) -> Result<Found,
         let second = first.and_then(|first| super::machine::other_cpu(&cpus, first));
         let len_max = case::len_max(machine.last_cache_bytes());
         let mut bench = bench::RealBench::new(len_max, second)?;
-        let found = survey_all(&mut bench, &machine, budget, Algorithm::is_supported, progress);
+        let supported = Algorithm::is_supported;
+        let found = survey_all(&mut bench, &machine, budget, before, supported, progress);
         Ok(Found { has_other_core: bench.has_other_core(), ..found })
     };
     thread::scope(|scope| {
@@ -138,6 +144,7 @@ fn survey_all(
     bench: &mut impl Bench,
     machine: &Machine,
     budget: Duration,
+    before: Option<&Tuned>,
     supported: impl Fn(Algorithm) -> bool,
     mut progress: impl FnMut(f32),
 ) -> Found {
@@ -176,14 +183,17 @@ fn survey_all(
         }
     }
     tell(budget_ns, 1.0);
-    let defaults = Table::defaults(machine.last_cache_bytes(), &supported);
+    let (base, seen) = match before {
+        Some(before) => (before.table.clone(), before.seen),
+        None => (Table::defaults(machine.last_cache_bytes(), &supported), Seen::default()),
+    };
     let board = Board::of(&surveys, machine.last_cache_bytes());
-    let table = board.table(&defaults);
+    let table = board.table(&base, seen);
     Found {
         measured: surveys.len(),
         cases: cases.len(),
         has_other_core: true,
         gain: board.gain(&table),
-        tuned: Tuned { table, measured_s: kept::now_s(), seen: board.seen() },
+        tuned: Tuned { table, measured_s: kept::now_s(), seen: board.seen().or(seen) },
     }
 }

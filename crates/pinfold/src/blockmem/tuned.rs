@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Machine,
+    class::Class,
     table::{Choice, Situation, Table},
 };
 use crate::kept;
@@ -48,6 +49,27 @@ pub struct Seen {
     pub far: usize,
     /// It was neither.
     pub mixed: usize,
+}
+
+impl Seen {
+    /// In how many cases it was so far away.
+    pub(super) fn at(&self, apart: Class) -> usize {
+        match apart {
+            Class::Near => self.near,
+            Class::Far => self.far,
+            Class::Mixed => self.mixed,
+        }
+    }
+
+    /// With what was seen before at the distances that it lacks.
+    pub(super) fn or(self, before: Seen) -> Seen {
+        let or = |now: usize, before: usize| if now > 0 { now } else { before };
+        Seen {
+            near: or(self.near, before.near),
+            far: or(self.far, before.far),
+            mixed: or(self.mixed, before.mixed),
+        }
+    }
 }
 
 /// What the file holds. Each cell of the table is a digit to the base of 36: which of `algorithms`.

@@ -40,8 +40,8 @@ const RARE: usize = 20;
 /// What has not been tried is not taken, if anything has.
 const UNTRIED: f64 = 1e3;
 
-/// At a distance between the cores that was not seen, who stores otherwise than the defaults do is taken
-/// to need so many times as long.
+/// At a distance between the cores that was not seen, who stores otherwise than before is taken to need so
+/// many times as long.
 const UNSEEN: f64 = 1.4;
 
 /// How many classes of sizes away a neighbour may be whose result is taken over before that of the plain
@@ -93,24 +93,25 @@ impl Board {
         Seen { near: count(Class::Near), far: count(Class::Far), mixed: count(Class::Mixed) }
     }
 
-    /// The table that follows, with the defaults where nothing was measured.
-    pub(super) fn table(&self, defaults: &Table) -> Table {
+    /// The table that follows, with that of `before` where nothing was measured. What it says of other cores
+    /// was measured at the distances that `seen` has.
+    pub(super) fn table(&self, before: &Table, seen: Seen) -> Table {
         let mut choices = Vec::new();
         let choose = |situation: Situation, class: usize| {
             // Tables are made situation by situation, the smallest class first.
             if class == situation.classes().start {
-                choices = self.choices(situation, defaults);
+                choices = self.choices(situation, before, seen);
             }
-            choices[class].unwrap_or(defaults.choice(situation, class))
+            choices[class].unwrap_or(before.choice(situation, class))
         };
         // They are sound.
-        Table::from_fn(choose).unwrap_or_else(|| defaults.clone())
+        Table::from_fn(choose).unwrap_or_else(|| before.clone())
     }
 
     /// The choices for a situation, class by class; `None` where nothing is known.
-    fn choices(&self, situation: Situation, defaults: &Table) -> Vec<Option<Choice>> {
+    fn choices(&self, situation: Situation, before: &Table, seen: Seen) -> Vec<Option<Choice>> {
         let usual: Vec<Choice> =
-            (0..CLASSES).map(|class| defaults.choice(situation, class)).collect();
+            (0..CLASSES).map(|class| before.choice(situation, class)).collect();
         let losses: Vec<Vec<Losses>> = (0..CLASSES)
             .map(|class| {
                 if !situation.classes().contains(&class) {
@@ -118,7 +119,7 @@ impl Board {
                 }
                 let known: Option<Vec<Vec<Losses>>> = knowing(situation)
                     .flat_map(|known| lying(known, class))
-                    .map(|known| self.known(known, class, usual[class]))
+                    .map(|known| self.known(known, class, before, seen))
                     .collect();
                 known.map(|known| known.concat()).unwrap_or_default()
             })
@@ -157,23 +158,60 @@ impl Board {
 
     /// What is known of a situation and class: where another core reads at each distance that is meant, or
     /// what is taken to hold there. `None` of nothing.
-    fn known(&self, situation: Situation, class: usize, usual: Choice) -> Option<Vec<Losses>> {
-        let nearest = |apart| self.nearest(situation, class, apart).cloned();
-        let meant = match situation.reader {
-            Reader::NearCore => Some(Class::Near),
-            Reader::FarCore => Some(Class::Far),
-            _ => None,
+    fn known(
+        &self,
+        situation: Situation,
+        class: usize,
+        before: &Table,
+        seen: Seen,
+    ) -> Option<Vec<Losses>> {
+        let there = |apart| self.there(situation, class, apart, before, seen);
+        match situation.reader {
+            Reader::NearCore => return Some(vec![there(Class::Near)?]),
+            Reader::FarCore => return Some(vec![there(Class::Far)?]),
+            Reader::OtherCore => {}
+            _ => return Some(vec![self.nearest(situation, class, None)?.clone()]),
+        }
+        let both = [Class::Near, Class::Far].map(|apart| (apart, there(apart)));
+        if both.iter().all(|(_, known)| known.is_none()) {
+            return Some(vec![self.nearest(situation, class, Some(Class::Mixed))?.clone()]);
+        }
+        let taken = |apart| {
+            let situation = match seen.at(apart) {
+                0 => situation,
+                _ => Situation { reader: Reader::core(apart), ..situation },
+            };
+            let stores = before.choice(situation, class).best.stores();
+            Losses::from_fn(|it| if it.stores() == stores { 1.0 } else { UNSEEN })
         };
-        if situation.reader != Reader::OtherCore {
-            return Some(vec![nearest(meant)?]);
+        Some(both.map(|(apart, known)| known.unwrap_or_else(|| taken(apart))).to_vec())
+    }
+
+    /// What was measured at this distance. Where that is nothing, and nothing was seen before, what was
+    /// measured at the other one, if it says which kind of stores is better here, or that of `before` is:
+    /// the nearer a core is, the less it takes to have lines from this one's cache, so who stores there for
+    /// a far core does so for a near one, and who streams for a near core does so for a far one.
+    fn there(
+        &self,
+        situation: Situation,
+        class: usize,
+        apart: Class,
+        before: &Table,
+        seen: Seen,
+    ) -> Option<Losses> {
+        if let Some(known) = self.nearest(situation, class, Some(apart)) {
+            return Some(known.clone());
         }
-        let both = [Class::Near, Class::Far].map(|apart| nearest(Some(apart)));
-        if both.iter().all(Option::is_none) {
-            return Some(vec![nearest(Some(Class::Mixed))?]);
-        }
-        let stores = usual.best.stores();
-        let taken = || Losses::from_fn(|it| if it.stores() == stores { 1.0 } else { UNSEEN });
-        Some(both.map(|known| known.unwrap_or_else(taken)).to_vec())
+        let (other, says) = match apart {
+            Class::Near => (Class::Far, Stores::Temporal),
+            Class::Far => (Class::Near, Stores::Streaming),
+            Class::Mixed => return None,
+        };
+        let other = self.nearest(situation, class, Some(other))?;
+        let stores = other.best()?.stores();
+        let here = Situation { reader: Reader::core(apart), ..situation };
+        let decides = stores == says || stores == before.choice(here, class).best.stores();
+        (seen.at(apart) == 0 && decides).then(|| other.clone())
     }
 
     /// What was measured in this situation and class, or nearest to it.

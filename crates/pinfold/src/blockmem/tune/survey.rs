@@ -2,7 +2,7 @@
 //! machine disturbs all of them alike.
 
 use pinfold_sys::{
-    block::{Algorithm, Stores},
+    block::{Algorithm, Isa, Prefetch, Stores},
     lots::Lots,
 };
 
@@ -12,8 +12,8 @@ use super::{
 };
 use crate::blockmem::{Reader, class::Class};
 
-/// Rounds of all, if there is time: the best of a few tells who is out. Short blocks have more: what
-/// disturbs them is long beside them.
+/// Rounds of all: the best of a few tells who is out. None is out for one, which anything may have
+/// disturbed. Short blocks have more, if there is time: what disturbs them is long beside them.
 const FIRST_ROUNDS: usize = 2;
 const FIRST_ROUNDS_SHORT: usize = 6;
 
@@ -54,6 +54,12 @@ impl Losses {
     pub(super) fn of(&self, algorithm: Algorithm) -> f64 {
         self.0[usize::from(algorithm.id())]
     }
+
+    /// Which takes least, the simplest of equal ones. `None` if none was tried.
+    pub(super) fn best(&self) -> Option<Algorithm> {
+        let tried = Algorithm::all().filter(|it| self.of(*it).is_finite());
+        tried.min_by(|a, b| self.of(*a).total_cmp(&self.of(*b)))
+    }
 }
 
 /// A round of those that stayed in.
@@ -89,7 +95,7 @@ impl Survey {
         let mut first: Vec<f64> = vec![f64::INFINITY; algorithms.len()];
         let rounds = if case.len() <= SHORT_MAX { FIRST_ROUNDS_SHORT } else { FIRST_ROUNDS };
         for round in 0..rounds {
-            if round > 0 && bench.now_ns() - start > share_ns / 2 {
+            if round >= FIRST_ROUNDS && bench.now_ns() - start > share_ns / 2 {
                 break;
             }
             bench.move_on();
@@ -166,16 +172,19 @@ impl Survey {
         seen.into_iter().map(|class| (class, self.losses(&of(class).collect::<Vec<_>>()))).collect()
     }
 
-    /// Those that stayed in are compared round by round, each with what the round took in the middle, so
-    /// that a slow moment counts for nobody; the others by what they took in the first rounds.
+    /// Those that stayed in are compared round by round, so that a slow moment counts for nobody: how slow
+    /// a round was, the middle one of them says by what it took there beside what it usually takes. The
+    /// others are compared by what they took in the first rounds.
     fn losses(&self, rounds: &[&Round]) -> Losses {
-        let middles: Vec<f64> = rounds.iter().map(|round| median(round.ns.clone())).collect();
-        let medians: Vec<f64> = (0..self.finalists.len())
-            .map(|at| {
-                let ratios = rounds.iter().zip(&middles);
-                median(ratios.map(|(round, middle)| round.ns[at] / middle).collect())
-            })
-            .collect();
+        let of_each = |taken: &dyn Fn(usize, &Round) -> f64| -> Vec<f64> {
+            let of = |at: usize| median(rounds.iter().map(|round| taken(at, round)).collect());
+            (0..self.finalists.len()).map(of).collect()
+        };
+        let usual = of_each(&|at, round| round.ns[at]);
+        let slowness = |round: &Round| {
+            median(round.ns.iter().zip(&usual).map(|(ns, usual)| ns / usual).collect())
+        };
+        let medians = of_each(&|at, round| round.ns[at] / slowness(round));
         let best = medians.iter().copied().fold(f64::INFINITY, f64::min);
         let best_first = self.first.iter().copied().fold(f64::INFINITY, f64::min);
         Losses::from_fn(|algorithm| {
@@ -220,9 +229,13 @@ fn finalists(algorithms: &[Algorithm], first: &[f64], most: usize) -> Vec<usize>
         });
         finalists.extend(able.into_iter().take(most));
     }
-    // What all others are compared to.
-    let libc = algorithms.iter().position(|algorithm| *algorithm == Algorithm::LIBC);
-    finalists.extend(libc.filter(|libc| !finalists.contains(libc)));
+    // What all others are compared to, and what does well on most machines: neither may be out by accident.
+    for simple in
+        [Some(Algorithm::LIBC), Algorithm::new(Isa::Rep, Prefetch::None, Stores::Temporal)]
+    {
+        let at = algorithms.iter().position(|it| Some(*it) == simple);
+        finalists.extend(at.filter(|at| !finalists.contains(at)));
+    }
     finalists
 }
 

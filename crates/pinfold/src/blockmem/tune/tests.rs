@@ -70,6 +70,7 @@ fn measure<F: Fn(&Case, Algorithm) -> f64>(bench: &mut Made<F>, seconds: u64) ->
         bench,
         &machine(),
         Duration::from_secs(seconds),
+        None,
         |_| true,
         |done| {
             assert!(done >= last && (0.0..=1.0).contains(&done), "{last} {done}");
@@ -271,7 +272,7 @@ fn neighbours_stand_in() {
     put(&mut board, plain, start, None, &losses("rep"));
     put(&mut board, plain, start + 6, None, &losses("sse2"));
     put(&mut board, misaligned, start + 2, None, &losses("avx2"));
-    let table = board.table(&Table::uniform(Algorithm::LIBC));
+    let table = board.table(&Table::uniform(Algorithm::LIBC), Seen::default());
     let best = |situation, class| table.choice(situation, start + class).best.to_string();
     assert_eq!(best(plain, 0), "rep");
     assert_eq!(best(plain, 2), "rep");
@@ -300,7 +301,7 @@ fn a_little_better_is_not_worth_a_change() {
             });
             put(&mut board, situation, class, None, &losses);
         }
-        let table = board.table(&Table::uniform(Algorithm::LIBC));
+        let table = board.table(&Table::uniform(Algorithm::LIBC), Seen::default());
         let best: Vec<String> =
             SOME.map(|class| table.choice(situation, class).best.to_string()).collect();
         (best.iter().filter(|it| *it == "rep").count(), best[2].clone())
@@ -320,7 +321,7 @@ fn what_is_usual_stays_unless_there_is_much_to_gain() {
             let losses = survey::Losses::from_fn(|it| if it == name("rep") { loss } else { 1.0 });
             put(&mut board, situation, class, None, &losses);
         }
-        board.table(&defaults).choice(situation, SOME.end - 1).best.to_string()
+        board.table(&defaults, Seen::default()).choice(situation, SOME.end - 1).best.to_string()
     };
     assert_eq!([1.0, 1.02, 1.05, 1.2].map(with), ["rep", "rep", "libc", "libc"]);
 }
@@ -342,7 +343,7 @@ fn both_distances_count() {
         }
         let usual = Choice::new(libc, streams, usual == streams);
         let defaults = Table::from_fn(|_, _| usual).unwrap();
-        let table = board.table(&defaults);
+        let table = board.table(&defaults, Seen::default());
         // Where the distance is known, that which was seen at it counts alone.
         for apart in [Class::Near, Class::Far] {
             let there = Situation { reader: Reader::core(apart), ..situation };
@@ -372,6 +373,138 @@ fn both_distances_count() {
     assert_eq!([libc, streams].map(|usual| best(&[(far, 0.8)], usual)), [libc, streams]);
     assert_eq!([libc, streams].map(|usual| best(&[(near, 3.0)], usual)), [libc, libc]);
     assert_eq!([libc, streams].map(|usual| best(&[(far, 0.2)], usual)), [streams, streams]);
+}
+
+/// What a table says of near, far and any other cores after `stores` did best at one distance, if it said
+/// `before` of near and of far ones.
+fn after_one_distance(
+    apart: Class,
+    stores: Stores,
+    before: [Algorithm; 2],
+    seen: Seen,
+) -> [Algorithm; 3] {
+    let situation = copy(Reader::OtherCore, CacheState::Cached, CacheState::Cached);
+    let mut board = Board::new(CACHE);
+    let losses = survey::Losses::from_fn(|it| if it.stores() == stores { 1.0 } else { 1.2 });
+    put(&mut board, situation, SOME.start, Some(apart), &losses);
+    let before = Table::from_fn(|situation, _| {
+        let best = match situation.reader {
+            Reader::NearCore => before[0],
+            _ => before[1],
+        };
+        Choice::new(Algorithm::LIBC, name("avx2+streaming"), best.stores() == Stores::Streaming)
+    });
+    let table = board.table(&before.unwrap(), seen);
+    [Reader::NearCore, Reader::FarCore, Reader::OtherCore]
+        .map(|reader| table.choice(Situation { reader, ..situation }, SOME.start).best)
+}
+
+#[test]
+fn what_follows_from_one_distance_is_taken_at_the_other() {
+    use Stores::{Streaming, Temporal};
+    let streams = name("avx2+streaming");
+    let libc = Algorithm::LIBC;
+    let kinds = |found: [Algorithm; 3]| found.map(Algorithm::stores);
+    let after =
+        |apart, stores, before| kinds(after_one_distance(apart, stores, before, Seen::default()));
+    // Who stores for a far core does so for a near one; of the converse nothing is known.
+    let defaults = [streams, streams];
+    assert_eq!(after(Class::Far, Temporal, defaults), [Temporal; 3]);
+    assert_eq!(after(Class::Near, Temporal, defaults), [Temporal, Streaming, Streaming]);
+    // Who streams for a near core does so for a far one.
+    let defaults = [libc, libc];
+    assert_eq!(after(Class::Near, Streaming, defaults), [Streaming; 3]);
+    assert_eq!(after(Class::Far, Streaming, defaults), [Temporal, Streaming, Temporal]);
+}
+
+#[test]
+fn of_one_kind_of_stores_the_other_distance_tells_the_best() {
+    let situation = copy(Reader::OtherCore, CacheState::Cached, CacheState::Cached);
+    let mut board = Board::new(CACHE);
+    let losses = survey::Losses::from_fn(|it| match it {
+        it if it == name("rep") => 1.0,
+        it if it.stores() == Stores::Temporal => 1.5,
+        _ => 2.0,
+    });
+    put(&mut board, situation, SOME.start, Some(Class::Near), &losses);
+    let best = |default: &str| {
+        let default = name(default);
+        let before = Table::from_fn(|_, _| {
+            let streams = default.stores() == Stores::Streaming;
+            Choice::new(Algorithm::LIBC, name("avx2+streaming"), streams)
+        });
+        let table = board.table(&before.unwrap(), Seen::default());
+        table.choice(Situation { reader: Reader::FarCore, ..situation }, SOME.start).best
+    };
+    assert_eq!(best("libc"), name("rep"));
+    assert_eq!(best("avx2+streaming"), name("avx2+streaming"));
+}
+
+#[test]
+fn what_was_seen_before_stays() {
+    use Stores::{Streaming, Temporal};
+    let streams = name("avx2+streaming");
+    let libc = Algorithm::LIBC;
+    let seen = |near, far| Seen { near, far, mixed: 0 };
+    let after = |apart, stores, before, seen| {
+        after_one_distance(apart, stores, before, seen).map(Algorithm::stores)
+    };
+    // What was measured counts more than what would follow.
+    let both = [streams, streams];
+    assert_eq!(after(Class::Far, Temporal, both, seen(9, 9))[..2], [Streaming, Temporal]);
+    assert_eq!(after(Class::Near, Streaming, [libc, libc], seen(0, 9))[..2], [Streaming, Temporal]);
+    // A run that sees only one distance keeps what the one before has seen of the other.
+    let run = |hop_ns: fn(u64) -> f64, best: &str, before: Option<&Tuned>| {
+        let best = name(best);
+        let mut bench = made(|case: &Case, algorithm: Algorithm| {
+            case.len() as f64 * if algorithm == best { 1.0 } else { 2.0 }
+        });
+        bench.hop_ns = hop_ns;
+        let budget = Duration::from_secs(1000);
+        survey_all(&mut bench, &machine(), budget, before, |_| true, |_| ()).tuned
+    };
+    let near = run(|_| 50.0, "rep", None);
+    let both = run(|_| 170.0, "word+streaming", Some(&near));
+    assert!(near.seen.near > 0 && near.seen.far == 0, "{:?}", near.seen);
+    assert_eq!(both.seen, Seen { near: near.seen.near, ..both.seen });
+    assert!(both.seen.far > 0, "{:?}", both.seen);
+    for class in SOME {
+        let best = |reader| {
+            both.table.choice(copy(reader, CacheState::Cached, CacheState::Dirty), class).best
+        };
+        assert_eq!(best(Reader::NearCore), name("rep"));
+        assert_eq!(best(Reader::FarCore), name("word+streaming"));
+    }
+}
+
+#[test]
+fn who_is_disturbed_once_is_not_out() {
+    // In the first round of all, the best one takes ten times as long.
+    let case = Case { situation: copy(Reader::Me, Cached, Uncached), class: class_of(4 << 20) };
+    let (best, calls) = (name("avx512"), std::cell::Cell::new(0));
+    let mut bench = made(|case: &Case, algorithm: Algorithm| {
+        let disturbed = algorithm == best && calls.replace(calls.get() + 1) == 0;
+        case.len() as f64
+            * if disturbed {
+                10.0
+            } else if algorithm == best {
+                1.0
+            } else {
+                1.3
+            }
+    });
+    // There is no time at all.
+    let survey = Survey::begin(&mut bench, &case, Algorithm::all().collect(), 0).unwrap();
+    assert!(survey.finalists().any(|it| it == best));
+    // And those that do well on most machines are never out.
+    let mut bench = made(|_: &Case, algorithm: Algorithm| {
+        let simple = [Algorithm::LIBC, name("rep")].contains(&algorithm);
+        if simple { 1e6 } else { 1e3 }
+    });
+    let survey = Survey::begin(&mut bench, &case, Algorithm::all().collect(), 0).unwrap();
+    for simple in [Algorithm::LIBC, name("rep")] {
+        assert_eq!(survey.finalists().filter(|it| *it == simple).count(), 1);
+    }
 }
 
 #[test]
@@ -475,7 +608,7 @@ fn what_takes_long_begins_with_those_that_do_well_elsewhere() {
             board.put(&Case { situation, class: class_of(bytes) }, None, fetching(times));
         }
     }
-    let table = board.table(&Table::uniform(Algorithm::LIBC));
+    let table = board.table(&Table::uniform(Algorithm::LIBC), Seen::default());
     for placement in Placement::ALL {
         let best = table.best(Situation { placement, ..away }, 1000);
         assert_eq!(best, Algorithm::LIBC_FETCHED, "{placement:?}");
