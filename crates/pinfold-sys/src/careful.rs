@@ -11,13 +11,17 @@ use std::{
 
 use rustix::{
     io::Errno,
+    param::page_size,
     pipe::{PipeFlags, pipe_with},
 };
 
-use crate::process;
+use crate::{process, resident};
 
 /// Bytes that go through a pipe at a time: what one holds.
 const PIPE_BYTES: usize = 64 << 10;
+
+/// Of more bytes it is not asked whether they are in memory.
+const RESIDENT_MAX: u64 = 1 << 20;
 
 /// Copies the bytes at `addr` into `into`. Returns how many there were: fewer where memory ends.
 ///
@@ -60,19 +64,10 @@ pub unsafe fn write_own(addr: u64, from: &[u8]) -> io::Result<usize> {
 /// Whether all of `len` bytes at `addr` are there and in memory, so that nobody who touches them waits for
 /// a disk. `mincore(2)`; of 1 MiB at most, more are said not to be.
 pub fn is_resident(addr: u64, len: u64) -> bool {
-    const PAGE: u64 = 4096;
-    const PAGES_MAX: usize = 257;
-    let start = addr / PAGE * PAGE;
+    let page = page_size() as u64;
+    let start = addr / page * page;
     let Some(bytes) = addr.checked_add(len).map(|end| end - start) else { return false };
-    let pages = bytes.div_ceil(PAGE);
-    if pages > PAGES_MAX as u64 {
-        return false;
-    }
-    let mut there = [0u8; PAGES_MAX];
-    let at = ptr::with_exposed_provenance_mut::<libc::c_void>(start as usize);
-    // SAFETY: touches nothing at the address, and writes a byte for each page.
-    let said = unsafe { libc::mincore(at, bytes as usize, there.as_mut_ptr()) };
-    said == 0 && there[..pages as usize].iter().all(|page| page & 1 == 1)
+    bytes <= RESIDENT_MAX + page && resident::all(start as usize, bytes as usize) == Ok(true)
 }
 
 /// Puts a page of its own behind each of these addresses, so that nobody who writes there has to wait for

@@ -37,6 +37,7 @@ pub mod pin;
 pub mod poll;
 pub mod process;
 pub mod reserved;
+mod resident;
 pub mod socket;
 pub mod threads;
 pub mod trial;
