@@ -16,6 +16,7 @@ use std::{io, sync::OnceLock};
 use pinfold_sys::fork::ForkMark;
 use smallvec::SmallVec;
 
+use self::whole::Spare;
 pub(crate) use self::whole::Whole;
 use super::scatter::Scatter;
 use crate::{
@@ -40,6 +41,7 @@ const POOL_MAX: u64 = POOL_BYTES as u64 / 4;
 /// The pool of this process.
 struct Store {
     pool: Pool<AnonPages>,
+    spare: Spare,
     mark: ForkMark,
 }
 
@@ -51,7 +53,7 @@ impl Store {
         let pages = AnonPages::new((POOL_BYTES / PAGE_BYTES) as u32, None)?;
         // A child may look at messages of its parent's.
         pages.inherit()?;
-        Ok(Store { pool: Pool::new(pages), mark })
+        Ok(Store { pool: Pool::new(pages), spare: Spare::default(), mark })
     }
 
     /// The one of this process. `None`: there is no memory for it, or it is the parent's.

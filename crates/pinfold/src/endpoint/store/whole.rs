@@ -6,19 +6,25 @@
 
 use std::{ops::Deref, ptr::NonNull, slice};
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use super::Store;
 use crate::{
     blockmem::{self, Caller, Reader},
     reassembly::pool::{AnonPages, Filled},
 };
+
+/// What is kept of copies that are gone, bytes, and in how many parts.
+const SPARE_BYTES: usize = 32 << 20;
+const SPARE_MAX: usize = 32;
 
 /// The bytes of a message that the library holds, in a row.
 pub(crate) enum Whole {
     Heap(SmallVec<[u8; 64]>),
     Pages(Row),
     /// Out of several pieces.
-    Copied(Vec<u8>),
+    Copied(Joined),
 }
 
 impl Whole {
@@ -26,7 +32,7 @@ impl Whole {
     pub(super) fn of(filled: Box<Filled<AnonPages>>) -> Whole {
         match Row::of(filled) {
             Ok(row) => Whole::Pages(row),
-            Err(pieces) => Whole::Copied(joined(&pieces)),
+            Err(pieces) => Whole::Copied(Joined::of(&pieces)),
         }
     }
 
@@ -34,7 +40,7 @@ impl Whole {
     pub(crate) fn copied(&self) -> u64 {
         match self {
             Whole::Heap(_) | Whole::Pages(_) => 0,
-            Whole::Copied(bytes) => bytes.len() as u64,
+            Whole::Copied(copy) => copy.len() as u64,
         }
     }
 
@@ -42,7 +48,7 @@ impl Whole {
         match self {
             Whole::Heap(bytes) => bytes.into_vec(),
             Whole::Pages(row) => row.to_vec(),
-            Whole::Copied(bytes) => bytes,
+            Whole::Copied(mut copy) => std::mem::take(&mut copy.0),
         }
     }
 }
@@ -55,7 +61,7 @@ impl Deref for Whole {
         match self {
             Whole::Heap(bytes) => bytes,
             Whole::Pages(row) => row,
-            Whole::Copied(bytes) => bytes,
+            Whole::Copied(copy) => copy,
         }
     }
 }
@@ -106,20 +112,76 @@ impl Deref for Row {
     }
 }
 
-/// A copy of a message in pieces.
-fn joined(pieces: &Filled<AnonPages>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(pieces.bytes() as usize);
-    for span in pieces.spans() {
-        let to = bytes.spare_capacity_mut();
-        assert!(span.len <= to.len());
-        // SAFETY: the message's own, which nobody writes to any more, and as much room of the vector's;
-        // all that is added to its length has been written.
-        unsafe {
-            let to = to.as_mut_ptr().cast();
-            let (from, len) = (span.at.as_ptr(), span.len);
-            let _ = blockmem::copy_for(Caller::Named("store"), Reader::Me, from, to, len);
-            bytes.set_len(bytes.len() + span.len);
+/// A copy of a message in pieces. Its memory is kept for the next one: pages that are there already take
+/// half the time.
+pub(crate) struct Joined(Vec<u8>);
+
+impl Joined {
+    fn of(pieces: &Filled<AnonPages>) -> Joined {
+        let mut bytes = Store::here().map(|store| store.spare.take(pieces.bytes() as usize));
+        let bytes = bytes.get_or_insert_default();
+        bytes.reserve_exact(pieces.bytes() as usize);
+        for span in pieces.spans() {
+            let to = bytes.spare_capacity_mut();
+            assert!(span.len <= to.len());
+            // SAFETY: the message's own, which nobody writes to any more, and as much room of the
+            // vector's; all that is added to its length has been written.
+            unsafe {
+                let to = to.as_mut_ptr().cast();
+                let (from, len) = (span.at.as_ptr(), span.len);
+                let _ = blockmem::copy_for(Caller::Named("store"), Reader::Me, from, to, len);
+                bytes.set_len(bytes.len() + span.len);
+            }
+        }
+        Joined(std::mem::take(bytes))
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if let Some(store) = Store::here() {
+            store.spare.put(std::mem::take(&mut self.0));
         }
     }
-    bytes
+}
+
+impl Deref for Joined {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Memory of copies that are gone.
+#[derive(Default)]
+pub(super) struct Spare(Mutex<Vec<Vec<u8>>>);
+
+impl Spare {
+    /// Empty, with room for so many bytes if there is any such.
+    fn take(&self, len: usize) -> Vec<u8> {
+        let mut kept = self.0.lock();
+        let room = |bytes: &Vec<u8>| bytes.capacity();
+        let fit = |at: &usize| (len..=2 * len).contains(&room(&kept[*at]));
+        let best = (0..kept.len()).filter(fit).min_by_key(|at| room(&kept[*at]));
+        let mut bytes = best.map(|at| kept.remove(at)).unwrap_or_default();
+        bytes.clear();
+        bytes
+    }
+
+    /// Keeps it; what was kept longest goes.
+    fn put(&self, bytes: Vec<u8>) {
+        if bytes.capacity() == 0 {
+            return;
+        }
+        let mut kept = self.0.lock();
+        kept.push(bytes);
+        let over = |kept: &Vec<Vec<u8>>| {
+            kept.len() > SPARE_MAX || kept.iter().map(Vec::capacity).sum::<usize>() > SPARE_BYTES
+        };
+        while over(&kept) {
+            kept.remove(0);
+        }
+    }
 }
