@@ -11,13 +11,17 @@ use std::{
 
 use rustix::{
     io::Errno,
+    param::page_size,
     pipe::{PipeFlags, pipe_with},
 };
 
-use crate::process;
+use crate::{process, resident};
 
 /// Bytes that go through a pipe at a time: what one holds.
 const PIPE_BYTES: usize = 64 << 10;
+
+/// Of more bytes it is not asked whether they are in memory.
+const RESIDENT_MAX: u64 = 1 << 20;
 
 /// Copies the bytes at `addr` into `into`. Returns how many there were: fewer where memory ends.
 ///
@@ -60,19 +64,10 @@ pub unsafe fn write_own(addr: u64, from: &[u8]) -> io::Result<usize> {
 /// Whether all of `len` bytes at `addr` are there and in memory, so that nobody who touches them waits for
 /// a disk. `mincore(2)`; of 1 MiB at most, more are said not to be.
 pub fn is_resident(addr: u64, len: u64) -> bool {
-    const PAGE: u64 = 4096;
-    const PAGES_MAX: usize = 257;
-    let start = addr / PAGE * PAGE;
+    let page = page_size() as u64;
+    let start = addr / page * page;
     let Some(bytes) = addr.checked_add(len).map(|end| end - start) else { return false };
-    let pages = bytes.div_ceil(PAGE);
-    if pages > PAGES_MAX as u64 {
-        return false;
-    }
-    let mut there = [0u8; PAGES_MAX];
-    let at = ptr::with_exposed_provenance_mut::<libc::c_void>(start as usize);
-    // SAFETY: touches nothing at the address, and writes a byte for each page.
-    let said = unsafe { libc::mincore(at, bytes as usize, there.as_mut_ptr()) };
-    said == 0 && there[..pages as usize].iter().all(|page| page & 1 == 1)
+    bytes <= RESIDENT_MAX + page && resident::all(start as usize, bytes as usize) == Ok(true)
 }
 
 /// Puts a page of its own behind each of these addresses, so that nobody who writes there has to wait for
@@ -82,9 +77,9 @@ pub fn is_resident(addr: u64, len: u64) -> bool {
 /// # Errors
 /// `EINVAL` before Linux 5.14; `ENOMEM` or `EFAULT` where nothing is mapped, or nothing that may be written.
 pub fn put_pages(addr: u64, len: u64) -> io::Result<()> {
-    const PAGE: u64 = 4096;
-    let start = addr / PAGE * PAGE;
-    let end = addr.saturating_add(len).div_ceil(PAGE).saturating_mul(PAGE);
+    let page = page_size() as u64;
+    let start = addr / page * page;
+    let end = addr.saturating_add(len).div_ceil(page).saturating_mul(page);
     let at = ptr::with_exposed_provenance_mut::<libc::c_void>(start as usize);
     // SAFETY: changes no contents, whoever has the memory.
     match unsafe { libc::madvise(at, (end - start) as usize, libc::MADV_POPULATE_WRITE) } {
@@ -141,30 +136,31 @@ mod tests {
 
     /// Three pages, of which the middle one is gone.
     fn with_hole() -> (Pages, u64) {
-        let pages = Pages::new(3 * 4096, false).unwrap();
-        let at = pages.addr() as u64;
+        let pages = Pages::new(3 * page_size(), false).unwrap();
+        let at = pages.addr();
         // SAFETY: nobody uses the page.
-        unsafe { libc::munmap((at + 4096) as *mut _, 4096) };
-        (pages, at)
+        unsafe { libc::munmap((at + page_size()) as *mut _, page_size()) };
+        (pages, at as u64)
     }
 
     #[test]
     fn what_is_not_there_is_an_error() {
         let (_pages, at) = with_hole();
+        let page = page_size() as u64;
         let mut into = [1u8; 100];
-        assert_eq!(read_own(at + 4096 - 50, &mut into).unwrap(), 50);
+        assert_eq!(read_own(at + page - 50, &mut into).unwrap(), 50);
         assert_eq!((into[49], into[50]), (0, 1));
-        assert_eq!(read_own(at + 4096, &mut into).unwrap_err().raw_os_error(), Some(libc::EFAULT));
+        assert_eq!(read_own(at + page, &mut into).unwrap_err().raw_os_error(), Some(libc::EFAULT));
         // SAFETY: nobody uses the pages.
         unsafe {
-            assert_eq!(write_own(at + 4096 - 50, &[7; 100]).unwrap(), 50);
+            assert_eq!(write_own(at + page - 50, &[7; 100]).unwrap(), 50);
             assert_eq!(
-                write_own(at + 8191, &[7; 100]).unwrap_err().raw_os_error(),
+                write_own(at + 2 * page - 1, &[7; 100]).unwrap_err().raw_os_error(),
                 Some(libc::EFAULT)
             );
-            assert_eq!(write_own(at + 8192, &[9; 100]).unwrap(), 100);
+            assert_eq!(write_own(at + 2 * page, &[9; 100]).unwrap(), 100);
         }
-        assert_eq!(read_own(at + 8192 + 99, &mut into[..2]).unwrap(), 2);
+        assert_eq!(read_own(at + 2 * page + 99, &mut into[..2]).unwrap(), 2);
         assert_eq!(into[..2], [9, 0]);
     }
 
@@ -180,41 +176,43 @@ mod tests {
         assert_eq!(copied.unwrap(), from.len());
         assert_eq!(to, from);
         let (_pages, at) = with_hole();
+        let page = page_size() as u64;
         // SAFETY: nobody uses the pages.
         unsafe {
-            assert_eq!(through_pipe(at + 4090, target, 6).unwrap(), 6);
-            assert_eq!(through_pipe(source, at + 4090, 6).unwrap(), 6);
-            assert!(through_pipe(at + 4090, target, 100).is_err());
-            assert!(through_pipe(source, at + 4090, 100).is_err());
-            assert!(through_pipe(at + 4096, target, 100).is_err());
-            assert!(through_pipe(source, at + 4096, 100).is_err());
+            assert_eq!(through_pipe(at + page - 6, target, 6).unwrap(), 6);
+            assert_eq!(through_pipe(source, at + page - 6, 6).unwrap(), 6);
+            assert!(through_pipe(at + page - 6, target, 100).is_err());
+            assert!(through_pipe(source, at + page - 6, 100).is_err());
+            assert!(through_pipe(at + page, target, 100).is_err());
+            assert!(through_pipe(source, at + page, 100).is_err());
         }
     }
 
     #[test]
     fn what_is_resident_is_known() {
         let (_pages, at) = with_hole();
-        assert!(!is_resident(at, 4096), "never touched");
+        let page = page_size() as u64;
+        assert!(!is_resident(at, page), "never touched");
         // SAFETY: nobody uses the page.
         unsafe { write_own(at, &[1]).unwrap() };
-        assert!(is_resident(at, 1) && is_resident(at + 4095, 1));
-        assert!(!is_resident(at, 4097) && !is_resident(at + 4096, 1));
+        assert!(is_resident(at, 1) && is_resident(at + page - 1, 1));
+        assert!(!is_resident(at, page + 1) && !is_resident(at + page, 1));
         assert!(!is_resident(at, 4 << 20) && !is_resident(u64::MAX, 1));
     }
 
     #[test]
     fn pages_are_put_where_there_are_none_and_keep_what_they_had() {
-        let pages = Pages::new(20 * 4096, false).unwrap();
-        let at = pages.addr() as u64;
+        let pages = Pages::new(20 * page_size(), false).unwrap();
+        let (at, page) = (pages.addr() as u64, page_size() as u64);
         // SAFETY: nobody uses the page.
-        unsafe { write_own(at + 4096, &[5]).unwrap() };
-        match put_pages(at + 4096 + 100, 2 * 4096) {
+        unsafe { write_own(at + page, &[5]).unwrap() };
+        match put_pages(at + page + 100, 2 * page) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
             done => done.unwrap(),
         }
-        assert!(is_resident(at + 4096, 3 * 4096));
+        assert!(is_resident(at + page, 3 * page));
         let mut byte = [0];
-        assert_eq!((read_own(at + 4096, &mut byte).unwrap(), byte), (1, [5]));
-        assert!(put_pages(1 << 30, 4096).is_err() && put_pages(u64::MAX - 5, 6).is_err());
+        assert_eq!((read_own(at + page, &mut byte).unwrap(), byte), (1, [5]));
+        assert!(put_pages(1 << 30, page).is_err() && put_pages(u64::MAX - 5, 6).is_err());
     }
 }

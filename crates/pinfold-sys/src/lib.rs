@@ -8,6 +8,7 @@
 //! - [`reserved`]: addresses that nothing else comes to lie at.
 //! - [`userfault`]: noticing that memory of this process is taken away, and moving pages within it.
 //! - [`pin`]: keeping pages where they are.
+//! - [`refused`]: what the two before this one say when they cannot.
 //! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
@@ -36,7 +37,9 @@ pub mod partner;
 pub mod pin;
 pub mod poll;
 pub mod process;
+pub mod refused;
 pub mod reserved;
+mod resident;
 pub mod socket;
 pub mod threads;
 pub mod trial;

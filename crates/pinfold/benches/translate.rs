@@ -34,7 +34,7 @@ fn any_of(many: u64) -> Vec<u64> {
 fn tlb(pages: u64) -> Tlb<u64> {
     let mut tlb = Tlb::new(Geometry::default()).expect("the default is possible");
     for page in 0..pages {
-        let _ = tlb.insert(HERE, page * PAGE, Rights::READ_WRITE, page);
+        let _ = tlb.insert(HERE, page * PAGE, Rights::ReadWrite, page);
     }
     tlb
 }
@@ -46,7 +46,7 @@ fn tlb_look_up(bencher: Bencher, pages: u64) {
     bencher.counter(ItemsCount::new(LOOK_UPS)).bench_local(|| {
         let mut sum = 0;
         for address in &addresses {
-            if let Lookup::Hit(value) = tlb.look_up(HERE, *address, Rights::READ) {
+            if let Lookup::Hit(value) = tlb.look_up(HERE, *address, Rights::Read) {
                 sum += value;
             }
         }
@@ -61,7 +61,7 @@ fn tlb_begin_end(bencher: Bencher, pages: u64) {
     let addresses: Vec<u64> = any_of(pages).iter().map(|page| page * PAGE + 64).collect();
     bencher.counter(ItemsCount::new(LOOK_UPS)).bench_local(|| {
         for address in &addresses {
-            if let Lookup::Hit(transfer) = tlb.begin(HERE, *address, Rights::READ) {
+            if let Lookup::Hit(transfer) = tlb.begin(HERE, *address, Rights::Read) {
                 let _ = tlb.end(transfer);
             }
         }

@@ -4,6 +4,7 @@
 
 mod denied;
 mod into;
+mod late;
 mod limits;
 mod memory;
 mod ways;
@@ -13,7 +14,8 @@ use pinfold_tests::{role, stamp};
 
 use self::{
     denied::{reader, writer},
-    into::{cramped, cut_off, cutting, doomed, dropping, heir, hoping, landing, pouring, putting},
+    into::{cramped, hoping, landing, putting},
+    late::{cut_off, cutting, doomed, dropping, heir, pouring},
     limits::{narrow, offering},
     memory::{churning, giving, keeping, sweeping},
     ways::{forking, many_ways, mirror, of_many_ways, owner, twin},
@@ -47,6 +49,9 @@ pinfold_tests::roles!(
 );
 
 const MIB: usize = 1 << 20;
+
+/// What lies beside a message, and in memory that nobody may write.
+const UNTOUCHED: u8 = 0xa5;
 
 /// The tag of what a receiver says of a message.
 const ACCOUNT: u64 = 1 << 40;

@@ -3,7 +3,7 @@
 
 use super::Prefetch;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-use super::lines::LINE;
+use super::sizes::LINE;
 
 /// Before `len` bytes are copied from `from` to `to`.
 ///

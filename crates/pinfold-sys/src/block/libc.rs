@@ -1,6 +1,6 @@
 //! The C library's, which the compiler calls for these, or does better for a length it knows.
 
-use super::{Prefetch, fetch, lines};
+use super::{Prefetch, fetch, sizes::BLOCK};
 
 /// Copies `len` bytes.
 ///
@@ -12,11 +12,11 @@ pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut 
     // SAFETY: as the caller promised; no block is longer than what is left.
     unsafe {
         // What is fetched must not have left the cache again before its turn.
-        while prefetch != Prefetch::None && left > lines::BLOCK {
-            fetch::copying(prefetch, from, to, lines::BLOCK);
-            std::ptr::copy_nonoverlapping(from, to, lines::BLOCK);
-            (from, to) = (from.add(lines::BLOCK), to.add(lines::BLOCK));
-            left -= lines::BLOCK;
+        while prefetch != Prefetch::None && left > BLOCK {
+            fetch::copying(prefetch, from, to, BLOCK);
+            std::ptr::copy_nonoverlapping(from, to, BLOCK);
+            (from, to) = (from.add(BLOCK), to.add(BLOCK));
+            left -= BLOCK;
         }
         fetch::copying(prefetch, from, to, left);
         std::ptr::copy_nonoverlapping(from, to, left);
@@ -42,11 +42,11 @@ pub(super) unsafe fn zero(prefetch: Prefetch, mut to: *mut u8, len: usize) {
     let mut left = len;
     // SAFETY: as in `copy`.
     unsafe {
-        while prefetch != Prefetch::None && left > lines::BLOCK {
-            fetch::zeroing(prefetch, to, lines::BLOCK);
-            std::ptr::write_bytes(to, 0, lines::BLOCK);
-            to = to.add(lines::BLOCK);
-            left -= lines::BLOCK;
+        while prefetch != Prefetch::None && left > BLOCK {
+            fetch::zeroing(prefetch, to, BLOCK);
+            std::ptr::write_bytes(to, 0, BLOCK);
+            to = to.add(BLOCK);
+            left -= BLOCK;
         }
         fetch::zeroing(prefetch, to, left);
         std::ptr::write_bytes(to, 0, left);

@@ -1,6 +1,6 @@
 //! One cache line at a time: how long it takes to load, and how it leaves the caches.
 
-use super::lines::LINE;
+use super::sizes::LINE;
 
 /// The [`ticks`](crate::clock::ticks) that loading one byte takes, all else in this thread waiting
 /// for it: the software cache probe of Calhoun, Fig. 5.2. The line is in the cache afterwards.

@@ -1,20 +1,10 @@
 //! The loops over cache lines, one for all sets of instructions that go by lines: as in Calhoun's
 //! Fig. 4.1, a block is fetched, then copied line by line; then comes the next.
 
-use super::{Prefetch, Stores, fence, fetch, libc};
-
-/// Bytes of a cache line.
-pub(super) const LINE: usize = 64;
-
-/// Bytes fetched before they are used: enough to pay for opening a row of the memory, few enough to
-/// stay in the first cache (Calhoun, section 4.1).
-pub(super) const BLOCK: usize = 8 << 10;
-
-/// Below that many bytes the C library's is as good as any, after the same fetching.
-pub(super) const SHORT: usize = 256;
-
-// A block has at least one line, and what is not short has a line at either end.
-const _: () = assert!(BLOCK.is_multiple_of(4 * LINE) && SHORT >= 2 * LINE);
+use super::{
+    Prefetch, Stores, fence, fetch, libc,
+    sizes::{BLOCK, LINE, SHORT},
+};
 
 /// How a set of instructions moves one line.
 pub(super) trait Line {

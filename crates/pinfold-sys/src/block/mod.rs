@@ -15,6 +15,7 @@ mod fetch;
 mod libc;
 mod line;
 mod lines;
+mod sizes;
 mod support;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,10 @@
 
 use std::arch::asm;
 
-use super::{Prefetch, fetch, libc, lines};
+use super::{
+    Prefetch, fetch, libc,
+    sizes::{BLOCK, SHORT},
+};
 
 /// Copies `len` bytes.
 ///
@@ -10,7 +13,7 @@ use super::{Prefetch, fetch, libc, lines};
 /// As for [`copy`](super::copy), and the processor has what `prefetch` asks for.
 #[inline(always)]
 pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut u8, len: usize) {
-    if len < lines::SHORT {
+    if len < SHORT {
         // SAFETY: as the caller promised.
         return unsafe { libc::copy(prefetch, from, to, len) };
     }
@@ -34,7 +37,7 @@ pub(super) unsafe fn copy(prefetch: Prefetch, mut from: *const u8, mut to: *mut 
 /// As for [`zero`](super::zero), and the processor has what `prefetch` asks for.
 #[inline(always)]
 pub(super) unsafe fn zero(prefetch: Prefetch, mut to: *mut u8, len: usize) {
-    if len < lines::SHORT {
+    if len < SHORT {
         // SAFETY: as the caller promised.
         return unsafe { libc::zero(prefetch, to, len) };
     }
@@ -55,6 +58,6 @@ pub(super) unsafe fn zero(prefetch: Prefetch, mut to: *mut u8, len: usize) {
 fn block(prefetch: Prefetch, left: usize) -> usize {
     match prefetch {
         Prefetch::None => left,
-        Prefetch::Source | Prefetch::Destination => left.min(lines::BLOCK),
+        Prefetch::Source | Prefetch::Destination => left.min(BLOCK),
     }
 }

@@ -120,7 +120,7 @@ impl lines::Line for Portable {
     unsafe fn copy<const AT: usize, const STREAMING: bool>(from: *const u8, to: *mut u8) {
         // Nothing says that the bytes were ever written.
         type Word = std::mem::MaybeUninit<u64>;
-        for at in (AT..AT + lines::LINE).step_by(size_of::<Word>()) {
+        for at in (AT..AT + super::sizes::LINE).step_by(size_of::<Word>()) {
             // SAFETY: the caller promised the line.
             unsafe {
                 let word = from.add(at).cast::<Word>().read_unaligned();
@@ -131,7 +131,7 @@ impl lines::Line for Portable {
 
     #[inline(always)]
     unsafe fn zero<const AT: usize, const STREAMING: bool>(to: *mut u8) {
-        for at in (AT..AT + lines::LINE).step_by(size_of::<u64>()) {
+        for at in (AT..AT + super::sizes::LINE).step_by(size_of::<u64>()) {
             // SAFETY: the caller promised the line.
             unsafe { to.add(at).cast::<u64>().write_unaligned(0) };
         }

@@ -16,6 +16,8 @@ use rustix::{
     param::page_size,
 };
 
+use crate::resident;
+
 /// Addresses at which a file is mapped from its beginning; absent from children of `fork(2)`.
 #[derive(Debug)]
 pub(super) struct Span {
@@ -90,31 +92,15 @@ impl Span {
     /// Whether all pages of a range are in memory.
     pub(super) fn is_resident(&self, range: Range<usize>) -> io::Result<bool> {
         self.check(&range)?;
-        const PAGES: usize = 1024;
-        let page = page_size();
-        let mut start = range.start / page * page;
-        while !range.is_empty() && start < range.end {
-            let len = (range.end - start).min(PAGES * page);
-            let mut pages = [0u8; PAGES];
-            // SAFETY: within the mapping by the check, whose last page is
-            // there as a whole; the kernel writes a byte for each page, of which there are `PAGES` at most.
-            let done = unsafe {
-                let at = self.as_ptr().add(start);
-                libc::mincore(at.cast(), len, pages.as_mut_ptr())
-            };
-            match done {
-                0 if pages[..len.div_ceil(page)].iter().any(|page| page & 1 == 0) => {
-                    return Ok(false);
-                }
-                0 => start += len,
-                // The kernel had no page of its own for the answer just now.
-                _ if Errno::from_io_error(&io::Error::last_os_error()) == Some(Errno::AGAIN) => {
-                    return Ok(false);
-                }
-                _ => return Err(io::Error::last_os_error()),
-            }
+        if range.is_empty() {
+            return Ok(true);
         }
-        Ok(true)
+        let start = range.start / page_size() * page_size();
+        match resident::all(self.as_ptr().addr() + start, range.end - start) {
+            // The kernel had no page of its own for the answer just now.
+            Err(Errno::AGAIN) => Ok(false),
+            said => Ok(said?),
+        }
     }
 }
 

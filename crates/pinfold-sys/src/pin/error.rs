@@ -1,11 +1,13 @@
 //! Why something cannot be pinned, and what to do about it.
 
-use std::{fmt, io, ops::Range};
+use std::fmt;
 
 use rustix::{
     io::Errno,
     process::{Resource, getrlimit},
 };
+
+use crate::refused::{self, Why};
 
 /// Why the kernel, or this module, refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,37 +37,9 @@ pub enum Reason {
 }
 
 /// A refusal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
-    call: &'static str,
-    range: Option<(usize, usize)>,
-    errno: Errno,
-    reason: Reason,
-}
+pub type Error = refused::Error<Reason>;
 
 impl Error {
-    pub(super) fn new(call: &'static str, errno: Errno) -> Error {
-        let reason = match errno {
-            Errno::PERM | Errno::ACCESS => Reason::Denied,
-            Errno::NOSYS => Reason::Absent,
-            Errno::NOMEM | Errno::AGAIN | Errno::MFILE | Errno::NFILE => Reason::Exhausted,
-            Errno::FAULT => Reason::Unmapped,
-            Errno::OPNOTSUPP => Reason::Kind,
-            _ => Reason::Other,
-        };
-        Error { call, range: None, errno, reason }
-    }
-
-    pub(super) fn because(mut self, reason: Reason) -> Error {
-        self.reason = reason;
-        self
-    }
-
-    pub(super) fn over(mut self, range: &Range<usize>) -> Error {
-        self.range = Some((range.start, range.end));
-        self
-    }
-
     /// Takes a lack of memory for the limit on locked memory, if there is one.
     pub(super) fn by_limit(self) -> Error {
         match getrlimit(Resource::Memlock).current {
@@ -73,31 +47,24 @@ impl Error {
             None => self,
         }
     }
-
-    /// Why.
-    pub fn reason(&self) -> Reason {
-        self.reason
-    }
-
-    /// What the kernel answered.
-    pub fn errno(&self) -> Errno {
-        self.errno
-    }
-
-    /// The call that failed.
-    pub fn call(&self) -> &'static str {
-        self.call
-    }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "pin: {}", self.call)?;
-        if let Some((start, end)) = self.range {
-            write!(f, " of {start:#x}..{end:#x}")?;
+impl Why for Reason {
+    const FACILITY: &'static str = "pin";
+
+    fn of(errno: Errno) -> Reason {
+        match errno {
+            Errno::PERM | Errno::ACCESS => Reason::Denied,
+            Errno::NOSYS => Reason::Absent,
+            Errno::NOMEM | Errno::AGAIN | Errno::MFILE | Errno::NFILE => Reason::Exhausted,
+            Errno::FAULT => Reason::Unmapped,
+            Errno::OPNOTSUPP => Reason::Kind,
+            _ => Reason::Other,
         }
-        write!(f, ": {}; ", io::Error::from(self.errno))?;
-        f.write_str(match self.reason {
+    }
+
+    fn advise(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Reason::Denied => {
                 "denied: let the seccomp filter pass it, and see sysctl kernel.io_uring_disabled"
             }
@@ -118,13 +85,5 @@ impl fmt::Display for Error {
             Reason::Child => "made before a fork, by the parent: make another one",
             Reason::Other => "not expected",
         })
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<Error> for io::Error {
-    fn from(error: Error) -> io::Error {
-        io::Error::new(io::Error::from(error.errno).kind(), error)
     }
 }

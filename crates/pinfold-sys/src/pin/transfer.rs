@@ -17,9 +17,25 @@ use rustix::io::Errno;
 
 use super::{Error, Locked, Reason, Registered, SlotId};
 
-const WRITE: &str = "io_uring_enter (IORING_OP_WRITE_FIXED)";
-const READ: &str = "io_uring_enter (IORING_OP_READ_FIXED)";
 const PWRITE: &str = "pwrite(2)";
+
+/// Where bytes go.
+#[derive(Clone, Copy)]
+enum Way {
+    /// From the pinned pages to a file.
+    Out,
+    /// From a file to the pinned pages.
+    In,
+}
+
+impl Way {
+    fn call(self) -> &'static str {
+        match self {
+            Way::Out => "io_uring_enter (IORING_OP_WRITE_FIXED)",
+            Way::In => "io_uring_enter (IORING_OP_READ_FIXED)",
+        }
+    }
+}
 
 impl Registered {
     /// Writes `bytes`, addresses within what `slot` was asked for, to a file from byte `offset` on,
@@ -37,12 +53,8 @@ impl Registered {
         fd: BorrowedFd<'_>,
         offset: u64,
     ) -> Result<usize, Error> {
-        let (index, len) = self.checked(WRITE, slot, &bytes)?;
-        let at = ptr::with_exposed_provenance(bytes.start);
-        let order = opcode::WriteFixed::new(Fd(fd.as_raw_fd()), at, len, index).offset(offset);
         // SAFETY: the kernel only reads these pages.
-        unsafe { self.perform(order.build()) }
-            .map_err(|errno| Error::new(WRITE, errno).over(&bytes))
+        unsafe { self.transfer(Way::Out, slot, bytes, fd, offset) }
     }
 
     /// Reads from a file, from byte `offset` on, into `bytes`: as [`write_out`](Registered::write_out)
@@ -61,27 +73,38 @@ impl Registered {
         fd: BorrowedFd<'_>,
         offset: u64,
     ) -> Result<usize, Error> {
-        let (index, len) = self.checked(READ, slot, &bytes)?;
-        let at = ptr::with_exposed_provenance_mut(bytes.start);
-        let order = opcode::ReadFixed::new(Fd(fd.as_raw_fd()), at, len, index).offset(offset);
         // SAFETY: the caller may change these bytes.
-        unsafe { self.perform(order.build()) }.map_err(|errno| Error::new(READ, errno).over(&bytes))
+        unsafe { self.transfer(Way::In, slot, bytes, fd, offset) }
     }
 
-    fn checked(
+    /// Moves `bytes` of `slot` from or to a file.
+    ///
+    /// # Safety
+    /// On the way in, as for [`read_in`](Registered::read_in).
+    unsafe fn transfer(
         &self,
-        call: &'static str,
+        way: Way,
         slot: SlotId,
-        bytes: &Range<usize>,
-    ) -> Result<(u16, u32), Error> {
+        bytes: Range<usize>,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+    ) -> Result<usize, Error> {
         self.here()?;
-        let fail = |reason| Error::new(call, Errno::INVAL).over(bytes).because(reason);
+        let call = way.call();
+        let fail = |errno| Error::new(call, errno).over(&bytes);
+        let refuse = |reason| fail(Errno::INVAL).because(reason);
         if slot.owner != self.owner {
-            return Err(fail(Reason::Stranger));
+            return Err(refuse(Reason::Stranger));
         }
-        let index = u16::try_from(slot.index).map_err(|_| fail(Reason::Stranger))?;
-        let len = u32::try_from(bytes.len()).map_err(|_| fail(Reason::Length))?;
-        Ok((index, len))
+        let index = u16::try_from(slot.index).map_err(|_| refuse(Reason::Stranger))?;
+        let len = u32::try_from(bytes.len()).map_err(|_| refuse(Reason::Length))?;
+        let (fd, at) = (Fd(fd.as_raw_fd()), ptr::with_exposed_provenance_mut(bytes.start));
+        let order = match way {
+            Way::Out => opcode::WriteFixed::new(fd, at, len, index).offset(offset).build(),
+            Way::In => opcode::ReadFixed::new(fd, at, len, index).offset(offset).build(),
+        };
+        // SAFETY: on the way out the kernel only reads the pages, on the way in they are the caller's.
+        unsafe { self.perform(order) }.map_err(fail)
     }
 
     /// Has the ring do one thing, and waits for it.

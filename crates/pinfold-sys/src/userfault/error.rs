@@ -1,8 +1,10 @@
 //! What a userfaultfd refuses, why, and what to do about it.
 
-use std::{fmt, io, ops::Range};
+use std::fmt;
 
 use rustix::io::Errno;
+
+use crate::refused::{self, Why};
 
 /// Why the kernel refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,17 +26,24 @@ pub enum Reason {
 }
 
 /// A refusal of the kernel's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
-    call: &'static str,
-    range: Option<(usize, usize)>,
-    errno: Errno,
-    reason: Reason,
-}
+pub type Error = refused::Error<Reason>;
 
 impl Error {
-    pub(super) fn new(call: &'static str, errno: Errno) -> Error {
-        let reason = match errno {
+    /// What the kernel does not offer, though it has a userfaultfd.
+    pub(super) fn lacking(call: &'static str) -> Error {
+        Error::new(call, Errno::OPNOTSUPP).because(Reason::Absent)
+    }
+
+    pub(super) fn child(call: &'static str) -> Error {
+        Error::new(call, Errno::SRCH).because(Reason::Child)
+    }
+}
+
+impl Why for Reason {
+    const FACILITY: &'static str = "userfaultfd";
+
+    fn of(errno: Errno) -> Reason {
+        match errno {
             Errno::PERM | Errno::ACCESS => Reason::Denied,
             Errno::NOSYS | Errno::NOTTY | Errno::NOENT | Errno::NODEV | Errno::NXIO => {
                 Reason::Absent
@@ -43,46 +52,11 @@ impl Error {
             Errno::INVAL => Reason::Kind,
             Errno::NOMEM | Errno::MFILE | Errno::NFILE => Reason::Exhausted,
             _ => Reason::Other,
-        };
-        Error { call, range: None, errno, reason }
+        }
     }
 
-    /// What the kernel does not offer, though it has a userfaultfd.
-    pub(super) fn lacking(call: &'static str) -> Error {
-        Error { call, range: None, errno: Errno::OPNOTSUPP, reason: Reason::Absent }
-    }
-
-    pub(super) fn child(call: &'static str) -> Error {
-        Error { call, range: None, errno: Errno::SRCH, reason: Reason::Child }
-    }
-
-    pub(super) fn over(mut self, range: &Range<usize>) -> Error {
-        self.range = Some((range.start, range.end));
-        self
-    }
-
-    pub(super) fn because(mut self, reason: Reason) -> Error {
-        self.reason = reason;
-        self
-    }
-
-    /// Why, in one word.
-    pub fn reason(&self) -> Reason {
-        self.reason
-    }
-
-    /// What the kernel answered.
-    pub fn errno(&self) -> Errno {
-        self.errno
-    }
-
-    /// The call that failed.
-    pub fn call(&self) -> &'static str {
-        self.call
-    }
-
-    fn advice(&self) -> &'static str {
-        match self.reason {
+    fn advise(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Reason::Denied => {
                 "denied: let the seccomp filter (in a container: its profile) pass userfaultfd, or \
                  give this user /dev/userfaultfd"
@@ -99,25 +73,6 @@ impl Error {
             Reason::Child => "made before a fork, by the parent: make another one",
             Reason::Exhausted => "out of memory, mappings (vm.max_map_count) or descriptors",
             Reason::Other => "not expected",
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "userfaultfd: {}", self.call)?;
-        if let Some((start, end)) = self.range {
-            write!(f, " of {start:#x}..{end:#x}")?;
-        }
-        let said = io::Error::from(self.errno);
-        write!(f, ": {said}; {}", self.advice())
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<Error> for io::Error {
-    fn from(error: Error) -> io::Error {
-        io::Error::new(io::Error::from(error.errno).kind(), error)
+        })
     }
 }

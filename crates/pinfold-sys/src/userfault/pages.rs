@@ -18,6 +18,8 @@ use rustix::{
     param::page_size,
 };
 
+use crate::resident;
+
 /// Private memory of whole pages, zero at first, absent from children of `fork(2)`: else what they
 /// share with their parent could not be moved.
 #[derive(Debug)]
@@ -134,19 +136,8 @@ impl Pages {
     /// `EINVAL` for a range that is not pages or lies outside.
     pub fn resident(&self, range: Range<usize>) -> io::Result<usize> {
         self.check(&range)?;
-        let mut found = 0;
-        let mut there = [0u8; 512];
-        for from in range.clone().step_by(there.len() * page_size()) {
-            let len = (range.end - from).min(there.len() * page_size());
-            let at = self.at.as_ptr().wrapping_add(from);
-            // SAFETY: within the mapping; `there` has a byte for each page.
-            let done = unsafe { libc::mincore(at.cast(), len, there.as_mut_ptr()) };
-            if done != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            found += there[..len / page_size()].iter().filter(|&&there| there & 1 == 1).count();
-        }
-        Ok(found)
+        let parts = resident::parts(self.addr() + range.start, range.len());
+        Ok(parts.map(|part| Ok(part?.there)).sum::<Result<usize, Errno>>()?)
     }
 
     /// Has the kernel put memory behind the pages of `range` (byte offsets, multiples of the page size)

@@ -13,10 +13,7 @@ use std::{
 
 use pinfold_sys::{fork::ForkMark, mapping::SharedMapping, memfd};
 
-use super::{
-    committed::{BLOCK_BYTES, CHUNK_BYTES, Piece},
-    registry,
-};
+use super::committed::{BLOCK_BYTES, CHUNK_BYTES, Piece};
 
 /// What `/proc/PID/maps` calls it.
 const NAME: &str = "pinfold-arena";
@@ -29,9 +26,6 @@ const SEALED_FOR_READERS: u8 = 1;
 const SEALED: u8 = 2;
 
 /// A sparse file in memory, of fixed size, and this process's mapping of it.
-///
-/// It lives as long as something of it is in use: a heap, or a reference from
-/// [`find`](super::registry::find).
 pub(crate) struct Extent {
     /// Unique in this process.
     pub id: u64,
@@ -55,13 +49,13 @@ impl Extent {
         align: usize,
         peers_may_write: bool,
         mark: &Arc<ForkMark>,
-    ) -> Result<Arc<Extent>, (&'static str, io::Error)> {
+    ) -> Result<Extent, (&'static str, io::Error)> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let file = memfd::create_fixed(NAME, len).map_err(|error| ("memfd_create", error))?;
         let align = align.max(BLOCK_BYTES);
         let mapping = SharedMapping::map_aligned(file.as_fd(), len, align)
             .map_err(|error| ("mmap", error))?;
-        let extent = Arc::new(Extent {
+        Ok(Extent {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             len,
             peers_may_write,
@@ -69,9 +63,7 @@ impl Extent {
             file,
             sealed: AtomicU8::new(OPEN),
             mark: Arc::clone(mark),
-        });
-        registry::add(&extent);
-        Ok(extent)
+        })
     }
 
     /// Its first byte.
@@ -160,9 +152,6 @@ impl Drop for Extent {
         if self.is_forked() {
             // The mapping is not in this process; something else may lie there by now.
             std::mem::forget(self.mapping.take());
-        } else {
-            // Before the addresses can mean something else.
-            registry::remove(self.id);
         }
     }
 }

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use super::{
     committed::{BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, Piece},
     extent::Extent,
-    registry::ArenaRef,
+    registry::{self, ArenaRef},
     room,
     state::{Block, EXTENT_BYTES_LIMIT, Placed, State, Trim, Want},
     stats::ArenaStats,
@@ -197,7 +197,7 @@ impl Heap {
         }
         let extent = loop {
             match Extent::new(len, want.align, self.settings.peers_may_write, &self.mark) {
-                Ok(extent) => break extent,
+                Ok(extent) => break registry::list(extent),
                 // Where address space or the size of files is limited, try less.
                 Err((_, error)) if len / 2 >= least && is_short(&error) => {
                     len = (len / 2).next_multiple_of(BLOCK_BYTES);

@@ -6,7 +6,7 @@
 
 use std::{
     io,
-    ops::Range,
+    ops::{Deref, Range},
     os::fd::BorrowedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -20,11 +20,34 @@ use pinfold_sys::poll::EventFd;
 use super::extent::Extent;
 use crate::{Error, Result};
 
+/// An extent that is found by its addresses as long as this is there.
+///
+/// It is there as long as something of it is in use: a heap, or a reference from [`find`].
+pub(crate) struct Listed(Extent);
+
+impl Deref for Listed {
+    type Target = Extent;
+
+    #[inline]
+    fn deref(&self) -> &Extent {
+        &self.0
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        if !self.is_forked() {
+            // Before the extent is dropped, and the addresses can mean something else.
+            remove(self.id);
+        }
+    }
+}
+
 struct Entry {
     start: usize,
     end: usize,
     id: u64,
-    extent: Weak<Extent>,
+    extent: Weak<Listed>,
 }
 
 /// By address.
@@ -40,7 +63,9 @@ static GONE: AtomicU64 = AtomicU64::new(0);
 /// Signalled when one is: endpoints that may sleep.
 static SLEEPERS: Mutex<Vec<Weak<EventFd>>> = Mutex::new(Vec::new());
 
-pub(super) fn add(extent: &Arc<Extent>) {
+/// Has an extent found from now on.
+pub(super) fn list(extent: Extent) -> Arc<Listed> {
+    let extent = Arc::new(Listed(extent));
     let start = extent.base().addr();
     let end = start + extent.len;
     LOWEST.fetch_min(start, Ordering::Relaxed);
@@ -49,11 +74,12 @@ pub(super) fn add(extent: &Arc<Extent>) {
         // Extents of the process that this one was forked from are not mapped here.
         table.retain(|entry| entry.end <= start || end <= entry.start);
         let at = table.partition_point(|entry| entry.start < start);
-        table.insert(at, Entry { start, end, id: extent.id, extent: Arc::downgrade(extent) });
+        table.insert(at, Entry { start, end, id: extent.id, extent: Arc::downgrade(&extent) });
     });
+    extent
 }
 
-pub(super) fn remove(id: u64) {
+fn remove(id: u64) {
     edit(|table| table.retain(|entry| entry.id != id));
     GONE.fetch_add(1, Ordering::Release);
     for sleeper in sleepers().iter().filter_map(Weak::upgrade) {
@@ -130,11 +156,11 @@ pub(crate) fn is_live(id: u64) -> bool {
 /// An extent of an arena: one memfd, to be handed to peers.
 #[derive(Clone)]
 pub(crate) struct ArenaRef {
-    extent: Arc<Extent>,
+    extent: Arc<Listed>,
 }
 
 impl ArenaRef {
-    pub(super) fn new(extent: Arc<Extent>) -> ArenaRef {
+    pub(super) fn new(extent: Arc<Listed>) -> ArenaRef {
         ArenaRef { extent }
     }
 

@@ -9,8 +9,8 @@ use std::{ops::Range, ptr::NonNull, sync::Arc};
 use super::{
     committed::{BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, Committed, Piece},
     demand::Demand,
-    extent::Extent,
     recent::Recent,
+    registry::Listed,
     space::{Grant, Space},
     stats::ArenaStats,
 };
@@ -82,7 +82,7 @@ pub(crate) struct Placed {
 }
 
 struct Slot {
-    extent: Arc<Extent>,
+    extent: Arc<Listed>,
     space: Space,
     committed: Committed,
     /// For one large buffer.
@@ -154,9 +154,9 @@ fn chunks_in(bytes: u64) -> u32 {
 #[derive(Default)]
 pub(crate) struct Idle {
     /// Extents that nobody uses.
-    pub extents: Vec<Arc<Extent>>,
+    pub extents: Vec<Arc<Listed>>,
     /// Chunks of others.
-    pub chunks: Vec<(u32, Arc<Extent>, Range<u32>)>,
+    pub chunks: Vec<(u32, Arc<Listed>, Range<u32>)>,
     /// Bytes in all.
     pub bytes: u64,
 }
@@ -250,7 +250,7 @@ impl State {
     }
 
     /// Adds an extent, for one buffer or for many, and finds a place in it.
-    pub(crate) fn add(&mut self, extent: Arc<Extent>, own: bool, want: &Want) -> Option<Placed> {
+    pub(crate) fn add(&mut self, extent: Arc<Listed>, own: bool, want: &Want) -> Option<Placed> {
         // At most `EXTENT_BYTES_LIMIT` bytes, so both fit.
         let space = Space::new((extent.len / UNIT_BYTES) as u32);
         let committed = Committed::new((extent.len / CHUNK_BYTES) as u32);
@@ -287,7 +287,7 @@ impl State {
 
     /// The extent of a block and its byte offsets there.
     #[inline]
-    pub(crate) fn range(&self, block: Block) -> (&Arc<Extent>, Range<u64>) {
+    pub(crate) fn range(&self, block: Block) -> (&Arc<Listed>, Range<u64>) {
         let slot = self.slot(block);
         let (offset, len) = slot.space.range(block.node);
         let bytes = |units: u32| u64::from(units) * UNIT_BYTES as u64;
@@ -310,7 +310,7 @@ impl State {
     }
 
     /// What to commit for a block, and where; see [`Committed::plan`].
-    pub(crate) fn plan(&self, block: Block, whole_from: u32) -> (Arc<Extent>, Vec<Piece>) {
+    pub(crate) fn plan(&self, block: Block, whole_from: u32) -> (Arc<Listed>, Vec<Piece>) {
         let slot = self.slot(block);
         let (offset, len) = slot.space.range(block.node);
         (Arc::clone(&slot.extent), slot.committed.plan(chunks(offset, len), whole_from))

@@ -232,7 +232,7 @@ fn many_large_buffers_take_few_descriptors() {
             let own = state.is_own(&want);
             let len = if own { 10 * MIB } else { 128 * MIB };
             let extent = super::extent::Extent::new(len, 1, false, &mark).unwrap();
-            state.add(extent, own, &want).unwrap();
+            state.add(super::registry::list(extent), own, &want).unwrap();
         }
     }
     assert!(state.stats().extents < 200, "{:?}", state.stats());

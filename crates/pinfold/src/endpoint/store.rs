@@ -3,25 +3,27 @@
 //! receives that brought none.
 //!
 //! Long ones lie in pages of a pool, which are there already: fresh memory would have to be zeroed by the
-//! kernel first. They are taken in as few pieces as there can be. A message in several pieces is folded when
-//! it is handed out ([`Whole`]), by copying.
+//! kernel first. They are taken in as few pieces as there can be. A message in one piece is handed out where
+//! it lies, one in several as a copy ([`Whole`]).
 //!
 //! **Invariant.** What a [`Landing`] hands out to be written is its own until it ends: nobody else reads or
 //! writes it, and it stays in place.
 
-use std::{ops::Deref, sync::OnceLock};
+mod whole;
+
+use std::{io, sync::OnceLock};
 
 use pinfold_sys::fork::ForkMark;
 use smallvec::SmallVec;
 
+use self::whole::Spare;
+pub(crate) use self::whole::Whole;
 use super::scatter::Scatter;
 use crate::{
     blockmem::Copier,
     link::shm::{lane::LaneRx, ring::Violation},
     reassembly::{
         PAGE_BYTES,
-        fold::{Folded, Folder, Settings},
-        gather::Costs,
         pool::{AnonPages, Filled, Filling, Owner, Pool},
     },
     wire::descriptor::Piece,
@@ -39,22 +41,19 @@ const POOL_MAX: u64 = POOL_BYTES as u64 / 4;
 /// The pool of this process.
 struct Store {
     pool: Pool<AnonPages>,
-    folder: Folder,
+    spare: Spare,
     mark: ForkMark,
 }
 
 impl Store {
-    fn new() -> std::io::Result<Store> {
+    fn new() -> io::Result<Store> {
         let mark = ForkMark::new()?;
         // No userfaultfd for this: to receive a message must not end a process whose filter kills whoever
         // asks for one, and it would hold a descriptor. Pieces are rare, and short ones are copied anyway.
-        let costs = Some(Costs::COPY_ONLY);
-        let folder =
-            Folder::new(Settings { window_bytes: 0, moves: false, costs, ..Settings::default() })?;
-        let pages = folder.pages((POOL_BYTES / PAGE_BYTES) as u32)?;
+        let pages = AnonPages::new((POOL_BYTES / PAGE_BYTES) as u32, None)?;
         // A child may look at messages of its parent's.
         pages.inherit()?;
-        Ok(Store { pool: Pool::new(pages), folder, mark })
+        Ok(Store { pool: Pool::new(pages), spare: Spare::default(), mark })
     }
 
     /// The one of this process. `None`: there is no memory for it, or it is the parent's.
@@ -203,54 +202,9 @@ impl Bytes {
 
     /// Them in a row.
     pub(crate) fn whole(self) -> Whole {
-        let filled = match self {
-            Bytes::Heap(bytes) => return Whole::Heap(bytes),
-            Bytes::Pages(filled) => *filled,
-        };
-        let unfolded = match Store::here() {
-            Some(store) => match store.folder.fold(filled) {
-                Ok(folded) => return Whole::Folded(Box::new(folded)),
-                Err(unfolded) => unfolded.message,
-            },
-            None => filled,
-        };
-        let mut bytes = vec![0; unfolded.bytes() as usize];
-        unfolded.read(0, &mut bytes);
-        Whole::Heap(SmallVec::from_vec(bytes))
-    }
-}
-
-/// The same, in a row.
-pub(crate) enum Whole {
-    Heap(SmallVec<[u8; 64]>),
-    Folded(Box<Folded<Filled<AnonPages>>>),
-}
-
-impl Whole {
-    /// Bytes that were copied to bring them into a row.
-    pub(crate) fn copied(&self) -> u64 {
         match self {
-            Whole::Heap(_) => 0,
-            Whole::Folded(folded) => folded.receipt().copied,
-        }
-    }
-
-    pub(crate) fn into_vec(self) -> Vec<u8> {
-        match self {
-            Whole::Heap(bytes) => bytes.into_vec(),
-            Whole::Folded(folded) => folded.to_vec(),
-        }
-    }
-}
-
-impl Deref for Whole {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            Whole::Heap(bytes) => bytes,
-            Whole::Folded(folded) => folded,
+            Bytes::Heap(bytes) => Whole::Heap(bytes),
+            Bytes::Pages(filled) => Whole::of(filled),
         }
     }
 }
@@ -308,6 +262,24 @@ mod tests {
             Bytes::Heap(_) => 1,
         };
         assert!(wide.iter().any(|bytes| pieces(bytes) > 1), "none was in pieces");
-        held.into_iter().chain(wide).for_each(|bytes| check(&bytes.whole()));
+        let (mut rows, mut copies) = (0, 0);
+        for bytes in held.into_iter().chain(wide) {
+            let (len, pieces) = (bytes.len(), pieces(&bytes));
+            let whole = bytes.whole();
+            check(&whole);
+            match whole.copied() {
+                0 => rows += 1,
+                copied => {
+                    assert!(copied == len && pieces > 1, "{copied} of {len} in {pieces}");
+                    copies += 1;
+                }
+            }
+            let at = whole.as_ptr();
+            let is_copy = matches!(whole, Whole::Copied(_));
+            let bytes = whole.into_vec();
+            check(&bytes);
+            assert!(!is_copy || bytes.as_ptr() == at, "copied twice");
+        }
+        assert!(rows > 0 && copies > 0, "{rows} in a row, {copies} copied");
     }
 }

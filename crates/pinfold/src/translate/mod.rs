@@ -18,8 +18,6 @@ pub mod own;
 pub mod pincache;
 pub mod tlb;
 
-use std::ops::BitOr;
-
 /// Whose addresses: this process or a peer, by a number that the owner of the tables gives it.
 ///
 /// A number that is used again for another space needs that the old space was dropped from every
@@ -27,47 +25,41 @@ use std::ops::BitOr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpaceId(pub u64);
 
-/// What a transfer does to memory, or what a translation allows: any of read and write.
+/// What may be done with memory: by a peer with what it was given a key of, by a transfer with what a
+/// translation leads to. Whoever may write may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Rights(u8);
+pub enum Rights {
+    /// Read.
+    Read,
+    /// Read, write, and change by atomic operations.
+    ReadWrite,
+}
 
 impl Rights {
-    /// Neither: whoever asks for it only wants to know whether there is a translation.
-    pub const NONE: Rights = Rights(0);
-    /// The memory is read.
-    pub const READ: Rights = Rights(1);
-    /// The memory is written.
-    pub const WRITE: Rights = Rights(2);
-    /// Both.
-    pub const READ_WRITE: Rights = Rights(3);
+    // As some write them.
+    pub(crate) const READ: Rights = Rights::Read;
+    pub(crate) const WRITE: Rights = Rights::ReadWrite;
+    pub(crate) const READ_WRITE: Rights = Rights::ReadWrite;
 
     /// Bits of the number that [`Rights::bits`] returns.
-    pub(crate) const BITS: u32 = 2;
+    pub(crate) const BITS: u32 = 1;
 
     /// Whether these include all of `needed`.
     #[inline]
     pub const fn allow(self, needed: Rights) -> bool {
-        self.0 & needed.0 == needed.0
+        self.bits() >= needed.bits()
     }
 
-    /// 1 for read, 2 for write.
+    /// 1 if it may be written.
     #[inline]
     pub(crate) const fn bits(self) -> u64 {
-        self.0 as u64
+        self as u64
     }
 
-    /// The rights in the low bits of a word.
+    /// The rights in the lowest bit of a word.
     #[inline]
     pub(crate) const fn of_bits(word: u64) -> Rights {
-        Rights((word & Rights::READ_WRITE.bits()) as u8)
-    }
-}
-
-impl BitOr for Rights {
-    type Output = Rights;
-
-    fn bitor(self, other: Rights) -> Rights {
-        Rights(self.0 | other.0)
+        if word & 1 == 0 { Rights::Read } else { Rights::ReadWrite }
     }
 }
 

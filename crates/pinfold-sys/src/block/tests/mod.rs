@@ -82,7 +82,7 @@ fn streaming_stores_are_fenced_once() {
     let (from, to) = (Guarded::new(longest), Guarded::new(longest));
     for algorithm in supported() {
         let fenced = u64::from(algorithm.stores() == Stores::Streaming);
-        for len in [lines::SHORT, 1000, 8192.min(longest), longest] {
+        for len in [sizes::SHORT, 1000, 8192.min(longest), longest] {
             // SAFETY: both have that many bytes.
             unsafe {
                 let copies = || copy(algorithm, from.start(), to.start(), len);

@@ -14,7 +14,6 @@ use super::{
     Work,
     backend::{Backend, Capabilities},
     queue::{Acts, EngineCounts, Here, Queue},
-    request::Ticket,
     slots::Key,
     watch::{Calls, Until, Watch},
 };
@@ -78,16 +77,16 @@ impl Core {
         if self.is_child() { EngineCounts::default() } else { self.queue.lock().counts }
     }
 
-    /// Opens a request, or does it.
+    /// Opens a request, or does it: then there is none.
     ///
     /// # Safety
     /// The work's memory may be used until the request has ended, by nobody else but requests to this
     /// engine.
-    pub(super) unsafe fn submit(self: &Arc<Core>, work: Work) -> Ticket {
+    pub(super) unsafe fn submit(&self, work: Work) -> Option<(Key, Arc<Watch>)> {
         if work.is_empty() || self.is_child() {
             // SAFETY: as the caller promised.
             unsafe { work.perform() };
-            return Ticket::ended();
+            return None;
         }
         let watch = Arc::new(Watch::default());
         let (key, here, is_blocked) = {
@@ -105,7 +104,7 @@ impl Core {
         };
         if here.is_none() {
             self.turn();
-            return Ticket::open(self, key, watch);
+            return Some((key, watch));
         }
         if is_blocked {
             self.wait(&watch, Until::Unblocked);
@@ -117,7 +116,7 @@ impl Core {
         self.queue.lock().done_here(key, &mut acts);
         self.see_to(&mut acts);
         self.turn();
-        Ticket::ended()
+        None
     }
 
     /// Makes progress: takes in what has ended, and hands out what can go.

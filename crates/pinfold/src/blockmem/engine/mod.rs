@@ -125,7 +125,7 @@ impl CopyEngine {
     /// engine. Other processes may: then what arrives is any mixture.
     pub unsafe fn submit(&self, work: Work) -> Ticket {
         // SAFETY: as the caller promised.
-        unsafe { self.core.submit(work) }
+        unsafe { Ticket::submit(&self.core, work) }
     }
 
     /// Makes progress where the back end does not say when there is some to be made.

@@ -52,12 +52,14 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn ended() -> Ticket {
-        Ticket { open: None }
-    }
-
-    pub(super) fn open(core: &Arc<Core>, key: Key, watch: Arc<Watch>) -> Ticket {
-        Ticket { open: Some((Arc::clone(core), key, watch)) }
+    /// Submits work to an engine.
+    ///
+    /// # Safety
+    /// As for [`Core::submit`].
+    pub(super) unsafe fn submit(core: &Arc<Core>, work: Work) -> Ticket {
+        // SAFETY: as the caller promised.
+        let open = unsafe { core.submit(work) };
+        Ticket { open: open.map(|(key, watch)| (Arc::clone(core), key, watch)) }
     }
 
     /// In a child of its process nobody goes on with it, nor touches its memory.
@@ -198,7 +200,7 @@ where
         };
         // SAFETY: both borrows last until the buffers are taken, which is after the end. Nobody else
         // knows the box.
-        let ticket = unsafe { core.submit(work.planned()) };
+        let ticket = unsafe { Ticket::submit(core, work.planned()) };
         Ok(CopyRequest { ticket, held: Some(held) })
     }
 }

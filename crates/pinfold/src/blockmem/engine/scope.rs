@@ -74,7 +74,7 @@ impl<'scope, 'env> CopyScope<'scope, 'env> {
 
     fn submit(&self, work: Work) -> ScopedCopy<'env> {
         // SAFETY: borrowed for `'env`, within which the copy ends: at the latest in `run`.
-        let ticket = unsafe { self.core.submit(work.planned()) };
+        let ticket = unsafe { Ticket::submit(&self.core, work.planned()) };
         let mut open = self.open.borrow_mut();
         // What has ended need not be kept.
         open.retain(|ticket| ticket.poll_end().is_none());

@@ -35,16 +35,8 @@ mod remote;
 mod request;
 
 pub use self::{atomics::AtomicWord, owner::Region, remote::RemoteRegion, request::RegionRequest};
+pub use crate::translate::Rights;
 use crate::{Error, Result};
-
-/// What peers may do with a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rights {
-    /// Read.
-    Read,
-    /// Read, write, and change by atomic operations.
-    ReadWrite,
-}
 
 /// Lets a peer of the owner's endpoint use a region: sent to it in a message, say. It holds 128
 /// random bits, so nobody can guess it; who has it can use it until the region is revoked.

@@ -41,8 +41,8 @@ type Row = (u64, u64, u64, u64, u64);
 fn run(sets: usize, ways: usize, victims: usize, trace: Trace) -> Row {
     let mut tlb = tlb(sets, ways, victims);
     trace(&mut |space, page| {
-        if tlb.look_up(SpaceId(space), page * PAGE, Rights::READ) == Lookup::Miss {
-            let _ = tlb.insert(SpaceId(space), page * PAGE, Rights::READ, 0);
+        if tlb.look_up(SpaceId(space), page * PAGE, Rights::Read) == Lookup::Miss {
+            let _ = tlb.insert(SpaceId(space), page * PAGE, Rights::Read, 0);
         }
     });
     let c = tlb.counters();

@@ -180,14 +180,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let page = || prop_oneof![3 => 0..12u64, 1 => 0..60u64];
     let space = || 0..3u64;
-    let rights = || {
-        prop_oneof![
-            Just(Rights::NONE),
-            Just(Rights::READ),
-            Just(Rights::WRITE),
-            Just(Rights::READ_WRITE)
-        ]
-    };
+    let rights = || prop_oneof![Just(Rights::Read), Just(Rights::ReadWrite)];
     let step = prop_oneof![
         8 => (space(), page(), 0..PAGE, rights()).prop_map(|(s, p, o, r)| Step::LookUp(s, p, o, r)),
         6 => (space(), page(), rights()).prop_map(|(s, p, r)| Step::Begin(s, p, r)),

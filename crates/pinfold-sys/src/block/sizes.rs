@@ -1,0 +1,14 @@
+//! Lengths that the loops over cache lines, and what fetches for them, go by.
+
+/// Bytes of a cache line.
+pub(super) const LINE: usize = 64;
+
+/// Bytes fetched before they are used: enough to pay for opening a row of the memory, few enough to
+/// stay in the first cache (Calhoun, section 4.1).
+pub(super) const BLOCK: usize = 8 << 10;
+
+/// Below that many bytes the C library's is as good as any, after the same fetching.
+pub(super) const SHORT: usize = 256;
+
+// A block has at least one line, and what is not short has a line at either end.
+const _: () = assert!(BLOCK.is_multiple_of(4 * LINE) && SHORT >= 2 * LINE);

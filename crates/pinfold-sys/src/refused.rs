@@ -1,0 +1,79 @@
+//! What the kernel refused: the call, on which addresses, what it answered, and why.
+
+use std::{fmt, io, ops::Range};
+
+use rustix::io::Errno;
+
+/// Why a facility refuses, and what to do about it.
+pub trait Why: Copy + fmt::Debug + PartialEq {
+    /// The facility, which each message begins with.
+    const FACILITY: &'static str;
+
+    /// What an errno most often means here.
+    fn of(errno: Errno) -> Self;
+
+    /// Says what to do.
+    ///
+    /// # Errors
+    /// The formatter's.
+    fn advise(self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error<W> {
+    call: &'static str,
+    range: Option<(usize, usize)>,
+    errno: Errno,
+    reason: W,
+}
+
+impl<W: Why> Error<W> {
+    pub(crate) fn new(call: &'static str, errno: Errno) -> Error<W> {
+        Error { call, range: None, errno, reason: W::of(errno) }
+    }
+
+    pub(crate) fn because(mut self, reason: W) -> Error<W> {
+        self.reason = reason;
+        self
+    }
+
+    pub(crate) fn over(mut self, range: &Range<usize>) -> Error<W> {
+        self.range = Some((range.start, range.end));
+        self
+    }
+
+    /// Why.
+    pub fn reason(&self) -> W {
+        self.reason
+    }
+
+    /// What the kernel answered.
+    pub fn errno(&self) -> Errno {
+        self.errno
+    }
+
+    /// The call that failed.
+    pub fn call(&self) -> &'static str {
+        self.call
+    }
+}
+
+impl<W: Why> fmt::Display for Error<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", W::FACILITY, self.call)?;
+        if let Some((start, end)) = self.range {
+            write!(f, " of {start:#x}..{end:#x}")?;
+        }
+        write!(f, ": {}; ", io::Error::from(self.errno))?;
+        self.reason.advise(f)
+    }
+}
+
+impl<W: Why> std::error::Error for Error<W> {}
+
+impl<W: Why + Send + Sync + 'static> From<Error<W>> for io::Error {
+    fn from(error: Error<W>) -> io::Error {
+        io::Error::new(io::Error::from(error.errno).kind(), error)
+    }
+}

@@ -1,0 +1,99 @@
+//! Memory that others get to see: given away with a message, or there for one-sided operations.
+
+use std::time::Duration;
+
+use crate::{
+    Error, PeerId, Result,
+    endpoint::{
+        Endpoint, Gift, Handoff, Region, RegionKey, RemoteRegion, Rights, Source, TagMatch, View,
+        ViewRequest, handoff,
+    },
+};
+
+impl Endpoint {
+    /// Gives memory away: the message is the memory itself. Never waits. The receiver gets a
+    /// [`View`] of it by [`Endpoint::recv_view`], whatever its size at the same cost; any other
+    /// receive copies it. When the receiver drops its view, or is gone, the memory goes back to its
+    /// arena, or by [`Handoff::wait`] to the caller. If the pair cannot share memory, a copy goes.
+    ///
+    /// When this endpoint closes or disconnects, receivers' views become void
+    /// ([`Error::Withdrawn`]), and the memory goes back at once.
+    pub fn handoff(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Handoff {
+        Handoff::post(self.shared(), peer, tag, gift.into())
+    }
+
+    /// As [`Endpoint::handoff`], without a handle to its end: the cheapest way to give.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`], as far as they show at once; the memory is then free again.
+    #[inline]
+    pub fn give(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Result<()> {
+        handoff::give(self.shared(), peer, tag, gift.into())
+    }
+
+    /// Waits for a matching message, which may stay where it is: if its sender gave its memory
+    /// away ([`Endpoint::handoff`]), the view is of that memory.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv`].
+    #[inline]
+    pub fn recv_view(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<View<'_>> {
+        handoff::recv_view(self.shared(), from.into(), tag.into())
+    }
+
+    /// As [`Endpoint::recv_view`], waiting at most `patience`.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], and as [`Endpoint::recv`].
+    pub fn recv_view_timeout(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        patience: Duration,
+    ) -> Result<View<'_>> {
+        let mut request = self.view_request(from, tag);
+        match request.wait_timeout(patience) {
+            Some(result) => result,
+            None if request.cancel() => Err(Error::Timeout(patience)),
+            // A message that is already coming in must not be lost.
+            None => request.wait(),
+        }
+    }
+
+    /// Posts a receive of a message that may stay where it is. Never waits.
+    pub fn view_request(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> ViewRequest {
+        ViewRequest::post(self.shared(), from.into(), tag.into())
+    }
+
+    /// Memory of `len` bytes, all zeros, that peers can use by one-sided operations if they show its
+    /// key. Memory is taken by 256 KiB.
+    ///
+    /// # Errors
+    /// As for [`Arena::alloc`](crate::Arena::alloc); [`Error::Closed`], [`Error::Forked`].
+    pub fn region(&self, len: usize, rights: Rights) -> Result<Region> {
+        Region::new(self.shared(), len, rights)
+    }
+
+    /// The region of a peer that has this key. Asks its owner, which answers while it makes progress.
+    ///
+    /// It is mapped here. If it cannot be, by a limit or since one side has switched `mapped` off, the
+    /// kernel reads and writes it where it is ([`RemoteRegion::path`] says which).
+    ///
+    /// # Errors
+    /// [`Error::BadKey`]; [`Error::OutOfReach`] with both reasons if neither is possible;
+    /// [`Error::PathRefused`] if it cannot be mapped although no side has switched that off, and the
+    /// endpoint is [`strict`](crate::Builder::strict); [`Error::PeerGone`], [`Error::UnknownPeer`],
+    /// [`Error::Closed`], [`Error::Forked`].
+    pub fn open_region(&self, peer: PeerId, key: &RegionKey) -> Result<RemoteRegion> {
+        RemoteRegion::open(self.shared(), peer, key)
+    }
+
+    /// Bytes of address space, with or without memory, of regions that were revoked or dropped while
+    /// peers were at them through the kernel. They are kept until those have left or ended: for
+    /// peers that keep to the rules, as long as a copy of 1 MiB takes. In a forked child: 0.
+    pub fn region_bytes_kept(&self) -> u64 {
+        let Ok(mut engine) = self.shared().enter() else { return 0 };
+        engine.core.regions.parked.look();
+        engine.core.regions.parked.bytes()
+    }
+}

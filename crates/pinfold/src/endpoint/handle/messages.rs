@@ -1,0 +1,183 @@
+//! Messages that are copied: sent, received, looked for.
+
+use std::{
+    io::{IoSlice, IoSliceMut},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Error, Path, PeerId, Receipt, Result,
+    endpoint::{
+        Endpoint, Envelope, Message, MessageRequest, OwnedBuf, OwnedBufMut, Received, RecvRequest,
+        Scope, SendRequest, Source, TagMatch, borrowed, scope,
+    },
+};
+
+impl Endpoint {
+    /// Sends `data` and returns when the memory is the caller's again: at once if it went into
+    /// the ring, else when the receiver has it. Up to 56 bytes cost some 30 ns and the cache line.
+    ///
+    /// # Errors
+    /// [`Error::PeerGone`], [`Error::UnknownPeer`], [`Error::PathRefused`] in strict mode,
+    /// [`Error::Transfer`], [`Error::Closed`], [`Error::Forked`].
+    #[inline]
+    pub fn send(&self, peer: PeerId, tag: u64, data: &[u8]) -> Result<Receipt> {
+        borrowed::send(self.shared(), peer, tag, data)
+    }
+
+    /// As [`Endpoint::send`], by `path` and no other.
+    ///
+    /// # Errors
+    /// [`Error::PathRefused`] if the pair cannot take it, and as [`Endpoint::send`].
+    pub fn send_by(&self, path: Path, peer: PeerId, tag: u64, data: &[u8]) -> Result<Receipt> {
+        borrowed::send_by(self.shared(), path, peer, tag, data)
+    }
+
+    /// As [`Endpoint::send`], of memory in several parts, as one message.
+    ///
+    /// # Errors
+    /// As [`Endpoint::send`].
+    pub fn send_vectored(&self, peer: PeerId, tag: u64, parts: &[IoSlice<'_>]) -> Result<Receipt> {
+        borrowed::send_vectored(self.shared(), peer, tag, parts)
+    }
+
+    /// Waits for a matching message and receives it into `buf`.
+    ///
+    /// From any source it also waits while the endpoint has had no peer yet: another thread may
+    /// be about to connect. In a program that connects nowhere else it would wait for ever.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] with the true length if the message is longer; `buf` then holds its
+    /// beginning. [`Error::PeerGone`] if the named peer is gone and has left no such message,
+    /// [`Error::NobodyLeft`] if any peer would do and none is left; [`Error::Transfer`],
+    /// [`Error::UnknownPeer`], [`Error::Closed`], [`Error::Forked`].
+    #[inline]
+    pub fn recv_into(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        buf: &mut [u8],
+    ) -> Result<Received> {
+        borrowed::recv_into(self.shared(), from.into(), tag.into(), buf)
+    }
+
+    /// As [`Endpoint::recv_into`], into memory in several parts.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv_into`].
+    pub fn recv_vectored(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        parts: &mut [IoSliceMut<'_>],
+    ) -> Result<Received> {
+        borrowed::recv_vectored(self.shared(), from.into(), tag.into(), parts)
+    }
+
+    /// Waits for a matching message, whatever its length; for whom, see [`Endpoint::recv_into`].
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv_into`], but for `Truncated`; [`Error::LimitReached`] if there is no
+    /// memory for it.
+    pub fn recv(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<Message> {
+        let arrived = borrowed::recv(self.shared(), from.into(), tag.into(), None)?;
+        arrived.map(Message::new).ok_or(Error::Closed)
+    }
+
+    /// As [`Endpoint::recv`], waiting at most `patience`.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], and as [`Endpoint::recv`].
+    pub fn recv_timeout(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        patience: Duration,
+    ) -> Result<Message> {
+        let end = Instant::now().checked_add(patience);
+        let arrived = borrowed::recv(self.shared(), from.into(), tag.into(), end)?;
+        arrived.map(Message::new).ok_or(Error::Timeout(patience))
+    }
+
+    /// Posts a send that owns its buffer. Never waits.
+    pub fn send_owned<B: OwnedBuf>(&self, peer: PeerId, tag: u64, buffer: B) -> SendRequest<B> {
+        SendRequest::post(self.shared(), peer, tag, buffer)
+    }
+
+    /// Posts a receive that owns its buffer. Never waits.
+    ///
+    /// Into a [`SharedBuf`](crate::SharedBuf) a long message is copied by its sender, too, which is
+    /// handed the arena for that: the fastest way from ordinary memory, and one that takes none of the
+    /// calls that containers deny.
+    pub fn recv_owned<B: OwnedBufMut>(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+        buffer: B,
+    ) -> RecvRequest<B> {
+        RecvRequest::post(self.shared(), from.into(), tag.into(), buffer)
+    }
+
+    /// Posts a receive of a message of any length. Never waits.
+    pub fn recv_message(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+    ) -> MessageRequest {
+        MessageRequest::post(self.shared(), from.into(), tag.into())
+    }
+
+    /// The message that a receive would take now, left where it is. Never waits.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv_into`].
+    pub fn probe(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+    ) -> Result<Option<Envelope>> {
+        let (from, tag) = (from.into(), tag.into());
+        let mut engine = self.shared().enter()?;
+        engine.progress();
+        engine.turn();
+        engine.probe(from, tag)
+    }
+
+    /// Waits until a receive would take a message at once.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv_into`].
+    pub fn probe_wait(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<TagMatch>,
+    ) -> Result<Envelope> {
+        let (from, tag) = (from.into(), tag.into());
+        let found = self.shared().wait_for(None, |engine| engine.probe(from, tag).transpose())?;
+        found.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Runs `f` with a scope in which operations in flight may borrow memory from outside. All of
+    /// them have ended when this returns: sends are waited for, receives that nothing has
+    /// matched are withdrawn.
+    ///
+    /// ```
+    /// # fn exchange(endpoint: &pinfold::Endpoint, peer: pinfold::PeerId) -> pinfold::Result<()> {
+    /// let ours = [1u8; 4096];
+    /// let mut theirs = [0u8; 4096];
+    /// endpoint.scope(|s| {
+    ///     let sent = s.send(peer, 1, &ours)?;
+    ///     let (received, bytes) = s.recv_into(peer, 1, &mut theirs)?.wait();
+    ///     assert_eq!(bytes.len() as u64, received?.len);
+    ///     sent.wait()?;
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn scope<'env, R>(
+        &self,
+        f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
+    ) -> R {
+        scope::run(self.shared(), f)
+    }
+}

@@ -1,0 +1,111 @@
+//! Who an endpoint is connected with.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Error, Gone, PeerId, Result,
+    endpoint::{Endpoint, PeerInfo},
+    link::local::Address,
+};
+
+/// Between two looks for a name that is not there yet.
+const NAME_AGAIN: Duration = Duration::from_millis(20);
+
+impl Endpoint {
+    /// Connects to the endpoint that listens at `address`: `local:NAME`, or `local:USER/NAME` for
+    /// another user's that admits this one. Takes three crossings of a socket and, where allowed,
+    /// the trial of the paths; some 100 µs if the other side is in a call of its endpoint.
+    ///
+    /// # Errors
+    /// [`Error::NameGone`] if nobody listens there, [`Error::NotAllowed`],
+    /// [`Error::VersionMismatch`], [`Error::LimitReached`], [`Error::BadAddress`];
+    /// [`Error::NoAnswer`] if the other side does not answer in the endpoint's connect time-out;
+    /// [`Error::Os`] if a process has no descriptors left, this one or the one listening.
+    pub fn connect(&self, address: &str) -> Result<PeerId> {
+        let address = address.parse::<Address>()?;
+        self.dial(&address)
+    }
+
+    fn dial(&self, address: &Address) -> Result<PeerId> {
+        let call = {
+            let mut engine = self.shared().enter()?;
+            engine.check()?;
+            let patience = engine.config.connect_timeout;
+            engine.call(address, patience)?
+        };
+        self.shared()
+            .wait_for(None, |engine| match engine.links.take_connected(call) {
+                None => engine.check().err().map(Err),
+                connected => connected,
+            })?
+            .unwrap_or(Err(Error::Closed))
+    }
+
+    /// As [`Endpoint::connect`], but if nobody listens yet, waits up to `patience` for somebody to.
+    ///
+    /// # Errors
+    /// As [`Endpoint::connect`]; [`Error::NameGone`] after `patience`.
+    pub fn connect_wait(&self, address: &str, patience: Duration) -> Result<PeerId> {
+        let address = address.parse::<Address>()?;
+        let end = Instant::now().checked_add(patience);
+        loop {
+            match self.dial(&address) {
+                Err(Error::NameGone { .. }) if end.is_none_or(|end| Instant::now() < end) => {
+                    self.shared().enter()?.progress();
+                    thread::sleep(NAME_AGAIN);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Waits for the next peer to connect. Peers that this endpoint connected to are not among
+    /// them: [`Endpoint::connect`] returned those.
+    ///
+    /// # Errors
+    /// [`Error::NotListening`] if the endpoint does not listen, [`Error::Closed`],
+    /// [`Error::Forked`].
+    pub fn accept(&self) -> Result<PeerId> {
+        self.accept_until(None)?.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Waits at most `patience` for the next peer to connect.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], and as [`Endpoint::accept`].
+    pub fn accept_timeout(&self, patience: Duration) -> Result<PeerId> {
+        let end = Instant::now().checked_add(patience);
+        self.accept_until(end)?.unwrap_or(Err(Error::Timeout(patience)))
+    }
+
+    fn accept_until(&self, end: Option<Instant>) -> Result<Option<Result<PeerId>>> {
+        self.shared().wait_for(end, |engine| match engine.check() {
+            Err(error) => Some(Err(error)),
+            Ok(()) if engine.links.listens() => engine.newcomers.pop_front().map(Ok),
+            Ok(()) => Some(Err(Error::NotListening)),
+        })
+    }
+
+    /// The connected peers. In a forked child: none.
+    pub fn peers(&self) -> Vec<PeerInfo> {
+        self.shared().enter().map(|engine| engine.infos()).unwrap_or_default()
+    }
+
+    /// Facts about a connected peer.
+    pub fn peer(&self, peer: PeerId) -> Option<PeerInfo> {
+        let engine = self.shared().enter().ok()?;
+        engine.present(peer).ok()?;
+        engine.peers.get(peer).map(|peer| peer.info.clone())
+    }
+
+    /// Ends the connection with a peer; operations with it end with an error. A message of ours
+    /// that the peer is reading at that moment ends with an error there, too.
+    pub fn disconnect(&self, peer: PeerId) {
+        if let Ok(mut engine) = self.shared().enter() {
+            engine.remove_peer(peer, Gone::Disconnected);
+        }
+    }
+}
