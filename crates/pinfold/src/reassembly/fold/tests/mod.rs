@@ -3,6 +3,7 @@
 
 mod contents;
 mod crowds;
+mod handles;
 mod leaks;
 mod limits;
 mod peers;
