@@ -188,22 +188,41 @@ fn one_part_stays_where_it_is() {
     assert_eq!((rights(folded.as_ptr().addr()).as_str(), in_use("fold-place").0), ("r--s", 1 + 1));
 }
 
+/// What is said of them counts: huge ones are worth a mapping where small ones are not.
 #[test]
 fn huge_pages_of_peers_are_mapped_at_their_places() {
     let Some(one) = peer("fold-huge", 4 * HUGE_PAGES as usize) else { return };
-    let folder = folder(FREE);
+    let costs = Costs { copy_byte_ns: 0.05, map_page_ns: 500.0, ..Costs::DEFAULT };
+    let folder = folder(costs);
     let maps = folder.count().maps_left;
     let memory = one.memory();
-    for huge in [false, true] {
+    for (huge, mapped) in [(false, 0), (true, 2 * HUGE_BYTES as u64)] {
         let part = |at: usize| memory.part(range(at, HUGE_BYTES)).unwrap().assume_huge(huge);
         let folded = folder.fold(vec![part(2 * HUGE_BYTES), part(0)]).unwrap();
-        assert_eq!(folded.receipt().mapped, 2 * HUGE_BYTES as u64);
+        assert_eq!(folded.receipt().mapped, mapped, "{}", folded.receipt());
         // Where a huge page can be, if it is one.
         assert!(!huge || folded.as_ptr().addr().is_multiple_of(HUGE_BYTES));
         let right = [&one.bytes[2 * HUGE_BYTES..3 * HUGE_BYTES], &one.bytes[..HUGE_BYTES]].concat();
         assert!(copied_out(&folded) == right);
     }
     nothing_left(&folder, maps);
+}
+
+#[test]
+fn files_are_told_alone_and_together() {
+    let [Some(one), Some(two)] = ["fold-files-1", "fold-files-2"].map(|name| peer(name, 64)) else {
+        return;
+    };
+    let memories = [one.memory(), two.memory()];
+    let lens = [(0, PAGE, PAGE), (1, 0, 0), (1, 0, PAGE), (0, 0, PAGE)];
+    let (parts, _) = message(&[&one, &two], &memories, &lens);
+    let mut files = Vec::new();
+    parts.files(3, &mut files);
+    let numbers: Vec<_> = files.iter().map(|file| file.map(|file| file.as_raw_fd())).collect();
+    let each = [0, 1, 2].map(|at| parts.file(at).map(|file| file.as_raw_fd()));
+    let right = [0, 1, 0].map(|of: usize| Some(memories[of].file().as_raw_fd()));
+    assert_eq!((numbers, each), (right.to_vec(), right));
+    assert!(parts.file(3).is_none());
 }
 
 proptest::proptest! {
