@@ -3,20 +3,26 @@
 
 use pinfold::reassembly::{
     HUGE_BYTES, HUGE_PAGES, PAGE_BYTES,
-    fold::{Folded, Folder, Place, Quiet, Settings, Why},
+    fold::{Folded, Folder, PeerMemory, PeerPart, Place, Quiet, Settings, Why},
     gather::Costs,
     pool::{AnonPages, Filled, HeapPages, Owner, Pages, Pool, SealedPages},
 };
-use pinfold_sys::reserved::Reserved;
+use pinfold_sys::{
+    memfd::{self, SealError},
+    reserved::Reserved,
+};
 use pinfold_tests::{
     Args, Stage,
     filter::{deny, deny_if},
-    role::say,
+    role::{hear, say},
     skip::is_root_or_skip,
 };
-use rustix::process::{Resource, Rlimit};
+use rustix::{
+    fs::{FallocateFlags, MemfdFlags, SealFlags},
+    process::{Resource, Rlimit},
+};
 
-pinfold_tests::roles!(folds);
+pinfold_tests::roles!(folds, gives);
 
 const PAGE: usize = PAGE_BYTES;
 const NOBODY: u32 = 65_534;
@@ -75,6 +81,66 @@ fn as_nobody() {
     if is_root_or_skip("to become nobody") {
         play("rights");
     }
+}
+
+/// Pages of another process are seen in a row, whatever that does with them, and when it is gone.
+#[test]
+fn memory_of_another_process() {
+    let stage = Stage::new(60);
+    let mut peer = stage.role("gives").spawn();
+    let [fixed, loose] = [(); 2].map(|()| peer.expect("file").parse::<u32>().expect("a number"));
+    let refused = memfd::open_sealed_of(peer.pid(), loose);
+    assert!(matches!(refused, Err(SealError::Unsealed)), "{refused:?}");
+    let (file, bytes) = memfd::open_sealed_of(peer.pid(), fixed).expect("its file");
+    if !memfd::refuses_writers(std::os::fd::AsFd::as_fd(&file)) {
+        return pinfold_tests::skip("files cannot be sealed against writers here");
+    }
+    let memory = PeerMemory::map(file, bytes).expect("a mapping");
+    let costs = Costs { map_call_ns: 1.0, map_page_ns: 0.1, copy_byte_ns: 10.0, ..Costs::DEFAULT };
+    let settings = Settings { costs: Some(costs), ..Settings::default() };
+    let folder = Folder::new(settings).expect("a folder");
+    let order = [3u64, 0, 63, 7];
+    let part =
+        |page: &u64| memory.part(page * PAGE as u64..(page + 1) * PAGE as u64).expect("there");
+    let folded = folder.fold(order.iter().map(part).collect::<Vec<_>>()).expect("to fold");
+    assert_eq!(folded.receipt().mapped, 4 * PAGE as u64, "{}", folded.receipt());
+    let right = |folded: &Folded<Vec<PeerPart>>| {
+        let mut seen = vec![0; 4 * PAGE];
+        assert_eq!(folded.read(0, &mut seen), seen.len());
+        let pages = seen.chunks(PAGE).zip(order);
+        pages.into_iter().all(|(page, number)| page.iter().all(|byte| *byte == number as u8 + 1))
+    };
+    assert!(right(&folded));
+    peer.say("take it away");
+    assert_eq!(peer.expect("away"), "false false false");
+    assert!(right(&folded));
+    peer.kill();
+    assert!(peer.was_killed());
+    assert!(right(&folded));
+    drop(folded);
+    assert_eq!((folder.count().messages, folder.count().pages), (0, 0));
+}
+
+/// Shares a file, and then wants to have its pages back; and another that could be cut at any time.
+fn gives(_: &Args) {
+    let file = memfd::create_fixed("fold-gives", 64 * PAGE).expect("a file");
+    let bytes: Vec<u8> = (0..64 * PAGE).map(|at| (at / PAGE) as u8 + 1).collect();
+    rustix::io::pwrite(&file, &bytes, 0).expect("room");
+    memfd::seal(std::os::fd::AsFd::as_fd(&file), true).expect("a seal");
+    let loose = rustix::fs::memfd_create("fold-loose", MemfdFlags::ALLOW_SEALING).expect("a file");
+    rustix::fs::ftruncate(&loose, 64 * PAGE as u64).expect("room");
+    rustix::fs::fcntl_add_seals(&loose, SealFlags::GROW | SealFlags::SEAL).expect("seals");
+    for file in [&file, &loose] {
+        say(format_args!("file {}", std::os::fd::AsRawFd::as_raw_fd(file)));
+    }
+    hear();
+    let cut = rustix::fs::ftruncate(&file, 0).is_ok();
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let punched = rustix::fs::fallocate(&file, hole, 0, 64 * PAGE as u64).is_ok();
+    let written = rustix::io::pwrite(&file, &[0; PAGE], 0).is_ok();
+    say(format_args!("away {cut} {punched} {written}"));
+    // Until it is killed, or the test has failed.
+    hear();
 }
 
 fn obey(denied: &str) {

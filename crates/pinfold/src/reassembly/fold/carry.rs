@@ -62,7 +62,10 @@ pub(super) fn parts<'a, M: Scattered>(
     pieces: &[Piece],
     plan: &Plan,
 ) -> Vec<Part<'a>> {
-    let mut parts: Vec<Part<'a>> = Vec::new();
+    let (mut parts, mut files): (Vec<Part<'a>>, _) = (Vec::new(), Vec::new());
+    if plan.mapping.cheapest > 0 {
+        message.files(pieces.len(), &mut files);
+    }
     let (mut at, mut begin) = (0, 0);
     for step in plan.steps.iter().filter(|step| step.how == How::Map) {
         let mut to = step.to;
@@ -74,7 +77,7 @@ pub(super) fn parts<'a, M: Scattered>(
             let last = at + 1 == pieces.len();
             let end = if last { u64::MAX } else { begin + pieces[at].len };
             let end = end.min(step.to + step.len);
-            let Some(file) = message.file(at) else { return Vec::new() };
+            let Some(file) = files.get(at).copied().flatten() else { return Vec::new() };
             let offset = step.from + (to - step.to);
             match parts.last_mut() {
                 Some(part)

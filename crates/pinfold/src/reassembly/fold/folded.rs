@@ -85,8 +85,12 @@ impl<M: Scattered> Folded<M> {
         self.at.as_ptr()
     }
 
-    /// Copies its bytes from `offset` on to `to`, as many as there are and have room. How many.
+    /// Copies its bytes from `offset` on to `to`, as many as there are and have room. How many; 0 in a child
+    /// of `fork(2)` if it is in place.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> usize {
+        if matches!(self.kept, Some(Kept::Message)) && self.inner.is_child() {
+            return 0;
+        }
         let len = self.len().saturating_sub(offset).min(to.len());
         if len > 0 {
             // SAFETY: within the message; `to` cannot overlap it.

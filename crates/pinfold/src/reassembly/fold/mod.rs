@@ -3,6 +3,7 @@
 //!
 //! - [`Folder`]: a window of reserved addresses, what moves pages into it, and memory for copies.
 //! - [`Scattered`]: what can be folded: a message of a [`pool`](super::pool), or several parts.
+//! - [`PeerPart`]: such a part in memory that another process shares, a [`PeerMemory`].
 //! - [`Folded`]: the result; contiguous, until it is dropped or [unfolded](Folded::unfold).
 //! - [`Receipt`]: what was moved, mapped and copied, and why.
 //!
@@ -31,6 +32,7 @@ mod error;
 mod folded;
 mod folder;
 mod measure;
+mod peer;
 mod receipt;
 mod scattered;
 mod settings;
@@ -43,6 +45,7 @@ pub use self::{
     folded::Folded,
     folder::{Folder, FolderCount},
     measure::Measured,
+    peer::{PeerMemory, PeerPart},
     receipt::{Place, Receipt, Why},
     scattered::{Quiet, Scattered},
     settings::Settings,

@@ -22,13 +22,18 @@ use super::super::{
 /// - where they are [`Backing::Anonymous`], lie in private memory whose whole pages, as far as the room goes,
 ///   may be taken away as long as that is told by [`left`](Scattered::left) or they are put back; nobody
 ///   reads there meanwhile;
-/// - do not overlap, and have addresses that were exposed.
+/// - overlap only where they are [`Backing::File`], and have addresses that were exposed.
 pub unsafe trait Scattered: Send + Sync {
     /// Adds its pieces in the order of the message; none of them is empty.
     fn gather(&self, to: &mut Vec<Piece>);
 
     /// The file of piece `at` of those.
     fn file(&self, at: usize) -> Option<BorrowedFd<'_>>;
+
+    /// The files of all those pieces, of which there are so many, added to others in their order.
+    fn files<'a>(&'a self, pieces: usize, to: &mut Vec<Option<BorrowedFd<'a>>>) {
+        to.extend((0..pieces).map(|at| self.file(at)));
+    }
 
     /// Whether the memory of all pieces is private to this process and can be written.
     fn is_private(&self) -> bool {
@@ -102,6 +107,16 @@ unsafe impl<M: Scattered> Scattered for Vec<M> {
         None
     }
 
+    // One after the other, where to look for each would look at all before it.
+    fn files<'a>(&'a self, _: usize, to: &mut Vec<Option<BorrowedFd<'a>>>) {
+        let mut pieces = Vec::new();
+        for part in self {
+            pieces.clear();
+            part.gather(&mut pieces);
+            part.files(pieces.len(), to);
+        }
+    }
+
     fn is_private(&self) -> bool {
         self.iter().all(Scattered::is_private)
     }
@@ -132,6 +147,10 @@ macro_rules! boxed {
 
             fn file(&self, at: usize) -> Option<BorrowedFd<'_>> {
                 (**self).file(at)
+            }
+
+            fn files<'a>(&'a self, pieces: usize, to: &mut Vec<Option<BorrowedFd<'a>>>) {
+                (**self).files(pieces, to);
             }
 
             fn is_private(&self) -> bool {

@@ -140,5 +140,9 @@ mod tests {
         (0..100).for_each(|_| stock.put(Buffer::new(1).unwrap()));
         assert!(stock.bytes() <= 1 << 20 && stock.kept.lock().len() <= KEPT_MAX);
         assert!(stock.take(usize::MAX).is_none());
+        // The shortest that will do.
+        let stock = Stock::new(1 << 20);
+        [300, 100, 200].map(|kib| stock.put(Buffer::new(kib << 10).unwrap()));
+        assert!(stock.take(90 << 10).unwrap().room() < 200 << 10);
     }
 }

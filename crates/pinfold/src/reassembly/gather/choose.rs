@@ -28,7 +28,7 @@ impl Options {
 }
 
 /// Decides what to do with the pieces of a message, which are given in its order. Nothing of `target` may
-/// be in use, nor any address be in two pieces.
+/// be in use, nor any address that is [`Backing::Anonymous`] be in two pieces.
 ///
 /// Costs about 30 ns a piece.
 pub fn plan(pieces: &[Piece], target: Target, costs: &Costs) -> Plan {

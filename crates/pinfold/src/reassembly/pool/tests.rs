@@ -423,6 +423,26 @@ fn plans_can_be_made_for_messages() {
     assert_eq!(heap(2).take(Owner(1), 100).unwrap().finish().to_gather(), []);
 }
 
+/// What a child drops is its parent's.
+#[test]
+fn a_child_gives_nothing_back() {
+    let pool = heap(8);
+    let mut filled = Some(message(&pool, 1, &[3; 100]));
+    // SAFETY: the child calls nothing but what is tested, and makes no threads.
+    let pid = unsafe {
+        pinfold_sys::child::spawn(|| {
+            drop(filled.take());
+            pool.count().taken as i32
+        })
+    };
+    let options = rustix::process::WaitOptions::empty();
+    let (_, ended) = rustix::process::waitpid(Some(pid.unwrap()), options).unwrap().unwrap();
+    assert_eq!(ended.exit_status(), Some(1));
+    assert_eq!(pool.count().taken, 1);
+    drop(filled);
+    assert_eq!(pool.count().taken, 0);
+}
+
 #[test]
 fn the_memory_outlives_the_pool() {
     let pool = heap(8);

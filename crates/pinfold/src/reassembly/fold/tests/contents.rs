@@ -103,14 +103,16 @@ fn huge_pages_stay_huge() {
 #[test]
 fn torn_huge_pages_are_told_to_the_pool() {
     let folder = folder(FREE);
-    let pool = anonymous(&folder, 4 * HUGE_PAGES);
-    // The second one comes to lie a page behind.
-    let (message, bytes) = parts(&pool, &[HUGE_BYTES, PAGE, HUGE_BYTES]);
-    let huge = pool.count().huge;
-    let folded = folder.fold(message).unwrap();
-    assert!(*folded == bytes[..]);
-    if moves(&folder) && huge == 2 {
-        assert_eq!((pool.count().huge, folded.receipt().copied), (1, 0));
+    // The second piece comes to lie a page behind; of one of three blocks nothing is left huge, either.
+    for blocks in [1, 3] {
+        let pool = anonymous(&folder, 6 * HUGE_PAGES);
+        let (message, bytes) = parts(&pool, &[HUGE_BYTES, PAGE, blocks * HUGE_BYTES]);
+        let huge = pool.count().huge as usize;
+        let folded = folder.fold(message).unwrap();
+        assert!(*folded == bytes[..]);
+        if moves(&folder) && huge == 1 + blocks {
+            assert_eq!((pool.count().huge, folded.receipt().copied), (1, 0));
+        }
     }
 }
 
@@ -170,9 +172,10 @@ fn what_lies_in_a_row_stays_there() {
     let pool = Pool::new(SealedPages::new(8).unwrap());
     let bytes = fresh(3 * PAGE);
     let one = filled(&pool, &bytes);
-    let folded = folder.fold(one).unwrap();
+    let mut folded = folder.fold(one).unwrap();
     assert_eq!((folded.receipt().place, folded.receipt().copied), (Place::InPlace, 0));
     assert!(*folded == bytes[..] && !folder.has(folded.as_ptr().addr()));
+    assert!(folded.as_mut().is_none());
     drop(folded);
     // Two parts that happen to be neighbours.
     let (a, b) = (fresh(2 * PAGE), fresh(10));
@@ -184,6 +187,27 @@ fn what_lies_in_a_row_stays_there() {
     assert_eq!(gathered(&folded.unfold())[2 * PAGE], 1);
     let nothing = folder.fold(filled(&heap, &[])).unwrap();
     assert!(nothing.is_empty() && nothing.iter().next().is_none());
+    // Their pages are neighbours, their bytes are not.
+    let (a, b) = (fresh(2 * PAGE - 5), fresh(10));
+    let folded = folder.fold(vec![filled(&heap, &a), filled(&heap, &b)]).unwrap();
+    assert!(folded.receipt().place != Place::InPlace && *folded == [a, b].concat()[..]);
+}
+
+/// Small pages would be copied, huge ones are worth a move.
+#[test]
+fn huge_pages_are_moved_where_small_ones_are_not() {
+    let costs = Costs { move_page_ns: 1e4, copy_byte_ns: 0.05, fault_ns: 0.0, ..Costs::DEFAULT };
+    let folder = folder(costs);
+    if !moves(&folder) {
+        return;
+    }
+    let pool = anonymous(&folder, 4 * HUGE_PAGES);
+    let (message, bytes) = parts(&pool, &[HUGE_BYTES, HUGE_BYTES]);
+    let moved = if pool.count().huge == 2 { bytes.len() as u64 } else { 0 };
+    let folded = folder.fold(message).unwrap();
+    assert_eq!(folded.receipt().moved, moved, "{}", folded.receipt());
+    let (message, _) = parts(&pool, &[16 * PAGE, 16 * PAGE]);
+    assert_eq!(folder.fold(message).unwrap().receipt().moved, 0);
 }
 
 #[test]

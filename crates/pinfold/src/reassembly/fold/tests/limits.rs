@@ -137,3 +137,83 @@ fn pages_that_are_not_moved_back_are_asked_for_again() {
     assert!(gathered(&folder.fold(message).unwrap().unfold()) == bytes);
     assert_eq!(pool.count().committed, 6);
 }
+
+/// Free pages that are all apart are as good as others: there are more pieces, which are folded.
+#[test]
+fn a_fragmented_pool_delivers_all_that_it_has() {
+    const PAGES: usize = 64;
+    let folder = folder(FREE);
+    let maps = folder.count().maps_left;
+    let pool = anonymous(&folder, PAGES as u32);
+    let single = |_| {
+        let bytes = fresh(PAGE);
+        (filled(&pool, &bytes), bytes)
+    };
+    let singles = (0..PAGES).map(single);
+    let (even, odd): (Vec<_>, Vec<_>) =
+        singles.partition(|(single, _)| single.pieces()[0].first.is_multiple_of(2));
+    drop(even);
+    let bytes = fresh(PAGES / 2 * PAGE - 3);
+    let message = filled(&pool, &bytes);
+    assert_eq!(message.pieces().len(), PAGES / 2);
+    assert!(pool.take(Owner(2), 1).unwrap_err().is_exhausted());
+    let folded = folder.fold(message).unwrap();
+    assert!(*folded == bytes[..], "{}", folded.receipt());
+    assert_eq!(folded.receipt().pieces, PAGES as u32 / 2);
+    assert!(odd.iter().all(|(single, bytes)| gathered(single) == *bytes));
+    drop(folded);
+    assert_eq!((pool.count().taken, pool.count().pieces), (PAGES as u32 / 2, PAGES as u32 / 2));
+    drop(odd);
+    assert_eq!(filled(&pool, &fresh(PAGES * PAGE)).pieces().len(), 1);
+    nothing_left(&folder, maps);
+}
+
+/// To open a range of the window costs 4 µs where nothing was measured.
+#[test]
+fn the_window_is_taken_where_it_saves_more_than_it_costs() {
+    let costs = Costs {
+        map_call_ns: 100.0,
+        map_page_ns: 0.0,
+        copy_byte_ns: 1000.0 / PAGE as f64,
+        fault_ns: 1000.0,
+        ..Costs::COPY_ONLY
+    };
+    let pool = Pool::new(SealedPages::new(16).unwrap());
+    let fold = |stock_bytes_max, pages: usize| {
+        let folder = Folder::new(Settings { stock_bytes_max, ..settings(costs) }).unwrap();
+        let (message, bytes) = parts(&pool, &[PAGE, (pages - 1) * PAGE]);
+        let folded = folder.fold(message).unwrap();
+        assert!(*folded == bytes[..]);
+        *folded.receipt()
+    };
+    let window = 2.0 * 100.0 + Measured::DEFAULT.window_ns;
+    let few = fold(1 << 20, 4);
+    assert_eq!((few.place, few.expected_ns), (Place::Memory(Why::Cheapest), 4000.0), "{few}");
+    let more = fold(1 << 20, 5);
+    assert_eq!((more.place, more.expected_ns), (Place::Window, window), "{more}");
+    // Where no memory is kept, each page of a copy is a fault as well.
+    let cold = fold(0, 3);
+    assert_eq!((cold.place, cold.expected_ns), (Place::Window, window), "{cold}");
+    let cold = fold(0, 2);
+    assert_eq!((cold.place, cold.expected_ns), (Place::Memory(Why::Cheapest), 4000.0), "{cold}");
+}
+
+/// What pays to be moved once need not pay if it has to go back.
+#[test]
+fn the_way_back_is_counted_by_those_who_ask_for_it() {
+    let page = 1000.0;
+    let copy_byte_ns = page / PAGE as f64;
+    let costs = Costs { move_call_ns: 0.0, move_page_ns: 0.6 * page, copy_byte_ns, ..FREE };
+    for (counts_return, moved) in [(false, 40 * PAGE as u64), (true, 0)] {
+        let folder = Folder::new(Settings { counts_return, ..settings(costs) }).unwrap();
+        if !moves(&folder) {
+            return;
+        }
+        let pool = anonymous(&folder, 64);
+        let (message, bytes) = parts(&pool, &[20 * PAGE, 20 * PAGE]);
+        let folded = folder.fold(message).unwrap();
+        assert_eq!(folded.receipt().moved, moved, "{}", folded.receipt());
+        assert_eq!(folder.measured().costs, costs);
+        assert!(*folded == bytes[..]);
+    }
+}

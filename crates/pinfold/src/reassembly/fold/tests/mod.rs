@@ -2,8 +2,11 @@
 // What the kernel shows at addresses is looked at here, past every reference.
 
 mod contents;
+mod crowds;
+mod handles;
 mod leaks;
 mod limits;
+mod peers;
 mod refusals;
 
 use std::sync::atomic::{AtomicU64, Ordering};

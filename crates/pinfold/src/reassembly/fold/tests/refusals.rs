@@ -16,8 +16,13 @@ fn status_of(pid: rustix::process::Pid) -> Option<i32> {
 
 /// Pins a page of a message while `what` is done. `None` where nothing can be pinned.
 fn pinned<R>(at: usize, what: impl FnOnce() -> R) -> Option<R> {
+    all_pinned(at, PAGE, what)
+}
+
+/// The same of more bytes.
+fn all_pinned<R>(at: usize, len: usize, what: impl FnOnce() -> R) -> Option<R> {
     let pins = Registered::new(8).map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
-    let slot = pins.pin(at..at + PAGE).map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
+    let slot = pins.pin(at..at + len).map_err(|error| eprintln!("SKIPPED: {error}")).ok()?;
     let done = what();
     pins.unpin(slot).unwrap();
     Some(done)
@@ -40,6 +45,109 @@ fn pinned_pages_are_copied() {
     assert_eq!((receipt.copied, receipt.moved), (PAGE as u64, 6 * PAGE as u64), "{receipt}");
     assert_eq!((receipt.stops, receipt.stop), (1, Some(Stop::Busy)));
     assert!(gathered(&folded.unfold()) == bytes);
+}
+
+/// Of the page that a message ends in its own bytes alone are copied.
+#[test]
+fn a_pinned_last_page_is_copied_to_its_end() {
+    let folder = folder(FREE);
+    if !moves(&folder) {
+        return;
+    }
+    let pool = anonymous(&folder, 64);
+    let (message, bytes) = parts(&pool, &[4 * PAGE, 3 * PAGE - 100]);
+    let mut pieces = Vec::new();
+    message.gather(&mut pieces);
+    let at = pieces[1].at as usize + 2 * PAGE;
+    let Some(folded) = pinned(at, || folder.fold(message).unwrap()) else { return };
+    let receipt = *folded.receipt();
+    assert_eq!((receipt.copied, receipt.moved), (PAGE as u64 - 100, 6 * PAGE as u64), "{receipt}");
+    assert!(*folded == bytes[..]);
+    assert!(gathered(&folded.unfold()) == bytes);
+}
+
+/// After so many refusals nothing more is asked.
+#[test]
+fn the_kernel_is_not_asked_for_ever() {
+    let folder = folder(FREE);
+    if !moves(&folder) {
+        return;
+    }
+    let pool = anonymous(&folder, 64);
+    let (message, bytes) = parts(&pool, &[40 * PAGE, 3 * PAGE]);
+    let mut pieces = Vec::new();
+    message.gather(&mut pieces);
+    let at = pieces[0].at as usize;
+    let fold = || folder.fold(message).unwrap();
+    let Some(folded) = all_pinned(at, 30 * PAGE, fold) else { return };
+    let receipt = *folded.receipt();
+    // The rest of that piece goes along, and the other one is moved yet.
+    assert_eq!((receipt.copied, receipt.moved), (40 * PAGE as u64, 3 * PAGE as u64), "{receipt}");
+    assert_eq!((receipt.stops, receipt.stop), (16, Some(Stop::Busy)));
+    assert!(*folded == bytes[..]);
+    assert!(gathered(&folded.unfold()) == bytes);
+}
+
+/// It is not taken apart: the whole of it is copied.
+#[test]
+fn a_pinned_huge_page_is_copied_as_one() {
+    let folder = folder(FREE);
+    if !moves(&folder) {
+        return;
+    }
+    let pool = anonymous(&folder, 4 * HUGE_PAGES);
+    let (message, bytes) = parts(&pool, &[HUGE_BYTES, HUGE_BYTES]);
+    if pool.count().huge < 2 {
+        return eprintln!("SKIPPED: {} of 2 blocks are huge pages", pool.count().huge);
+    }
+    let mut pieces = Vec::new();
+    message.gather(&mut pieces);
+    let at = pieces[0].at as usize + 5 * PAGE;
+    let Some(folded) = pinned(at, || folder.fold(message).unwrap()) else { return };
+    let (receipt, huge) = (*folded.receipt(), HUGE_BYTES as u64);
+    assert_eq!((receipt.copied, receipt.moved, receipt.stops), (huge, huge, 1), "{receipt}");
+    assert!(*folded == bytes[..]);
+    assert!(gathered(&folded.unfold()) == bytes);
+}
+
+/// Says that its second part is in a file that cannot be mapped.
+struct Unmappable(Vec<Filled<SealedPages>>, std::fs::File);
+
+// SAFETY: as the parts; no file but theirs can be mapped.
+unsafe impl Scattered for Unmappable {
+    fn gather(&self, to: &mut Vec<super::super::super::gather::Piece>) {
+        self.0.gather(to);
+    }
+
+    fn file(&self, at: usize) -> Option<std::os::fd::BorrowedFd<'_>> {
+        if at == 1 { Some(std::os::fd::AsFd::as_fd(&self.1)) } else { self.0.file(at) }
+    }
+
+    fn left(&mut self, _: std::ops::Range<u64>) {}
+
+    fn torn(&mut self, _: std::ops::Range<u64>) {}
+
+    fn expose(&mut self) {}
+}
+
+/// What was mapped before the kernel refused is taken away again.
+#[test]
+fn a_message_that_cannot_be_mapped_leaves_nothing_in_the_window() {
+    let folder = folder(FREE);
+    let maps = folder.count().maps_left;
+    let pool = Pool::new(SealedPages::new(64).unwrap());
+    let (message, bytes) = parts(&pool, &[4 * PAGE, 3 * PAGE]);
+    let file = std::fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
+    let folded = folder.fold(Unmappable(message, file)).unwrap();
+    let place = folded.receipt().place;
+    assert_eq!(place, Place::Memory(Why::Os(rustix::io::Errno::ACCESS)));
+    assert!(copied_out(&folded) == bytes && folded.receipt().copied == bytes.len() as u64);
+    nothing_left(&folder, maps);
+    // Not even where nobody can see it.
+    let all = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let start = |line: &str| usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    let mut files = all.lines().filter(|line| line.contains("/memfd:"));
+    assert_eq!(files.find(|line| folder.has(start(line))), None);
 }
 
 /// What somebody has pinned in the window cannot be moved back.
@@ -149,6 +257,8 @@ fn a_child_does_nothing() {
                 bytes.fill(1);
             }
             drop(folded.take());
+            // Nothing was given back that the parent has.
+            let right = right && folder.count().messages == 1;
             let refused = refused.err().map(|unfolded| unfolded.error);
             let all = [child.err(), refused] == [Some(FoldError::Child); 2];
             i32::from(!(all && right))

@@ -104,6 +104,28 @@ proptest! {
     }
 }
 
+/// Neither pages that came back already nor pages that nobody took are ever counted as free again.
+#[test]
+fn pieces_come_back_once() {
+    let mut account = Account::new(16);
+    let gone = account.take(Owner(1), 4).unwrap();
+    let kept = account.take(Owner(1), 5).unwrap();
+    account.give(Owner(1), &gone);
+    let (count, first) = (account.count(), kept[0].first);
+    let never = Piece { first: 14, pages: 1, huge: false };
+    let foreign = Piece { first: 16, pages: 1, huge: false };
+    let inside = Piece { first: first + 1, pages: 4, huge: false };
+    for bad in [gone[0], never, foreign, inside] {
+        let give = std::panic::AssertUnwindSafe(|| account.give(Owner(1), &[bad]));
+        // A mistake of this library's, which tests are to notice.
+        assert_eq!(std::panic::catch_unwind(give).is_err(), cfg!(debug_assertions), "{bad:?}");
+        assert_eq!((account.count(), account.taken_by(Owner(1))), (count, 5), "{bad:?}");
+    }
+    account.give(Owner(1), &kept);
+    assert_eq!((account.count().taken, account.count().owners), (0, 0));
+    assert_eq!(account.take(Owner(2), 16).unwrap().len(), 1);
+}
+
 /// How few pieces a message can do with, at most: whole blocks from the longest runs of them, then the longest runs,
 /// until one is long enough, of which the shortest is taken.
 fn few(naive: &mut [bool], asked: u32) -> usize {
