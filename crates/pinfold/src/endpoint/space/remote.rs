@@ -21,6 +21,7 @@ use crate::{
         reply::Reply,
         shared::Shared,
     },
+    failpoint::{self, Point},
     status::Tallies,
     wire::{
         region::Spot,
@@ -80,7 +81,10 @@ impl Endpoint {
 impl RemoteSpace {
     fn open(shared: &Arc<Shared>, peer: PeerId, key: &RegionKey) -> Result<RemoteSpace> {
         let claim = Claim { id: key.id, secret: key.secret };
-        let message = served::ask(shared, peer, claim, Ask::Open).wait().map_err(served::failed)?;
+        failpoint::hit(Point::BeforeSpace);
+        let reply = served::ask(shared, peer, claim, Ask::Open);
+        failpoint::hit(Point::AfterSpace);
+        let message = reply.wait().map_err(served::failed)?;
         let exposure = match Answered::read(&message) {
             Some(Answered::Exposed(exposure)) => exposure,
             Some(Answered::Refused(Refused::Full)) => {
@@ -236,7 +240,9 @@ impl Inner {
             Known::Plain => {}
             Known::Nothing => {
                 let question = Ask::Translate { address, writes };
+                failpoint::hit(Point::BeforeTranslate);
                 let reply = served::ask(&self.shared, self.peer, self.claim, question);
+                failpoint::hit(Point::AfterTranslate);
                 *self.asked.lock() = Some((reply, address));
             }
         }
@@ -264,6 +270,7 @@ impl Inner {
                     own: self.own,
                 };
                 let piece = Piece { addresses: start..end, writable, memory };
+                failpoint::hit(Point::Learned);
                 let out = self.known.lock().learn(piece);
                 drop(out);
             }
@@ -284,6 +291,7 @@ impl Inner {
     ) -> Result<Receipt> {
         // From here on the owner waits for this, or is seen to have ended it.
         let visit = self.reach.visit(self.claim.id)?;
+        failpoint::hit(Point::InSpace);
         piece.memory.confirm()?;
         let by = copy(&piece.memory)?;
         drop(visit);
