@@ -139,9 +139,11 @@ Fields of a line of --json, which come when all is measured:
   subject, path  who: pinfold by the path inline, eager, cma, mapped, handoff or auto (it chooses);
                  put, get or fetch-add, one-sided: written into a region of the other side, read
                  out of it, numbers added to a word of it; contended, both sides adding to one
-                 word, their sum; active, active messages: half of a request and its answer, the
-                 rate of calls; or memcpy, cma, pipe, unix, tcp, line, ring or mapping by the path
-                 null
+                 word, their sum; write, read, one-sided: to and from an address of the other side,
+                 which maps or has the kernel copy it, by where it lies; write-agent, read-agent,
+                 the same by the other side's agent; active, active messages: half of a request and
+                 its answer, the rate of calls; or memcpy, cma, cma-write (process_vm_writev), pipe,
+                 unix, tcp, line, ring or mapping by the path null
   memory         where the messages lie: heap, ordinary memory; or arena, which the other side maps
   size, touched  bytes in a message; whether each was written before and read after it went
   class          near, far or mixed
@@ -211,7 +213,8 @@ impl PerfArgs {
                  latency of 8 bytes, inline up to 56 bytes, ring everything but cpu, memcpy \
                  neither rate nor bidirectional; mapped and mapping need --memory arena, more \
                  than 56 bytes, and do neither rate nor cpu; handoff, put and get do latency, \
-                 fetch-add and contended rate, active both with 8 bytes, without --touch"
+                 fetch-add and contended rate, active both with 8 bytes, write, read and cma-write \
+                 both with whole words, without --touch"
                     .into(),
             ));
         }

@@ -123,13 +123,13 @@ fn best_of<'a>(
 fn floor(all: &[Record], here: &[&Record], group: Group, class: Class) -> Option<Record> {
     let here = here.iter().copied();
     match group {
-        Group::Heap | Group::Region | Group::Read | Group::Contended | Group::Active => {
-            best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Ring))
+        Group::Arena | Group::WriteMapped | Group::ReadMapped => {
+            best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Mapping))
         }
-        Group::Arena => best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Mapping)),
         Group::Given => {
             best_of(all.iter(), class, |r| (r.subject, r.what) == (Kind::Line, What::Latency))
         }
+        _ => best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Ring)),
     }
 }
 
@@ -145,11 +145,12 @@ fn row(
         find(&|r| r.path == Some(Route::Auto)).or_else(|| find(&|r| r.subject == Kind::Pinfold));
     let path = pinfold.as_ref().and_then(|record| match record.path {
         Some(Route::Auto) => path_taken(cell, record.id()).or(Some("auto")),
-        other => other.map(Route::name),
+        other => other.map(Route::short),
     });
     let rivals = |r: &Record| match group {
         Group::Active => r.subject == Kind::Unix,
         Group::Arena | Group::Given if r.subject == Kind::Ring => true,
+        _ if r.subject == Kind::CmaWrite => group.has_bare_writes(),
         _ => r.subject.is_alternative(),
     };
     Row {
