@@ -53,10 +53,15 @@ struct Inner {
     why_not_mapped: Option<Refusal>,
     /// Whether the owner is this very process.
     own: bool,
-    known: Mutex<Lookaside<Mapped>>,
-    /// A question that is out, and for what.
-    asked: Mutex<Option<(Reply, u64)>>,
+    known: Mutex<Knowledge>,
     tallies: Tallies,
+}
+
+/// What this side knows of the addresses. One lock for all of it: each operation takes it once.
+struct Knowledge {
+    mapped: Lookaside<Mapped>,
+    /// A question that is out, and for what.
+    asked: Option<(Reply, u64)>,
 }
 
 /// How memory is reached that is not mapped.
@@ -132,7 +137,7 @@ impl RemoteSpace {
                 Otherwise::Served(Served { shared, peer, claim, why_not_cma: why })
             }
         };
-        let known = Lookaside::new().map_err(|_| Error::BadKey)?;
+        let mapped = Lookaside::new().map_err(|_| Error::BadKey)?;
         Ok(RemoteSpace(Arc::new(Inner {
             shared: Arc::clone(shared),
             peer,
@@ -142,8 +147,7 @@ impl RemoteSpace {
             otherwise,
             why_not_mapped,
             own,
-            known: Mutex::new(known),
-            asked: Mutex::new(None),
+            known: Mutex::new(Knowledge { mapped, asked: None }),
             tallies,
         })))
     }
@@ -192,6 +196,7 @@ impl RemoteSpace {
         };
         let receipt = receipt?;
         self.0.tallies.wrote(receipt.bytes);
+        self.0.tallies.went_by(receipt.path);
         Ok(receipt)
     }
 
@@ -209,6 +214,7 @@ impl RemoteSpace {
         };
         let receipt = receipt?;
         self.0.tallies.read(receipt.bytes);
+        self.0.tallies.went_by(receipt.path);
         Ok(receipt)
     }
 }
@@ -226,27 +232,41 @@ impl Inner {
         if self.why_not_mapped.is_some() || len == 0 {
             return Ok(None);
         }
-        // Here and below: handlers may run in there, and use this.
-        let asked = self.asked.lock().take();
-        if let Some((mut reply, of)) = asked {
-            match reply.try_wait() {
-                Some(answer) => self.learn(answer.ok().and_then(|it| Answered::read(&it)), of),
-                None => *self.asked.lock() = Some((reply, of)),
-            }
+        let mut known = self.known.lock();
+        if let Some((reply, of)) = known.asked.take() {
+            // Handlers may run in there, and use this.
+            drop(known);
+            self.hear(reply, of);
+            known = self.known.lock();
         }
-        let known = self.known.lock().find(address, len, writes);
-        match known {
+        let found = known.mapped.find(address, len, writes);
+        drop(known);
+        match found {
             Known::Mapped(piece) => return Ok(Some(piece)),
             Known::Plain => {}
-            Known::Nothing => {
-                let question = Ask::Translate { address, writes };
-                failpoint::hit(Point::BeforeTranslate);
-                let reply = served::ask(&self.shared, self.peer, self.claim, question);
-                failpoint::hit(Point::AfterTranslate);
-                *self.asked.lock() = Some((reply, address));
-            }
+            Known::Nothing => self.ask(address, writes),
         }
         Ok(None)
+    }
+
+    /// Asks what is behind an address. Nobody else does until there is an answer.
+    #[cold]
+    fn ask(&self, address: u64, writes: bool) {
+        let question = Ask::Translate { address, writes };
+        failpoint::hit(Point::BeforeTranslate);
+        // Here, too, handlers may run.
+        let reply = served::ask(&self.shared, self.peer, self.claim, question);
+        failpoint::hit(Point::AfterTranslate);
+        self.known.lock().asked = Some((reply, address));
+    }
+
+    /// Looks whether the answer has come.
+    #[cold]
+    fn hear(&self, mut reply: Reply, of: u64) {
+        match reply.try_wait() {
+            Some(answer) => self.learn(answer.ok().and_then(|it| Answered::read(&it)), of),
+            None => self.known.lock().asked = Some((reply, of)),
+        }
     }
 
     /// What was asked about `address` is answered, or will not be.
@@ -260,7 +280,7 @@ impl Inner {
                     Some((end, engine.lend_translated(self.peer, behind, self.exposure.stamp)?))
                 });
                 let Some((end, lent)) = lent else {
-                    return self.known.lock().learn_nothing(address);
+                    return self.known.lock().mapped.learn_nothing(address);
                 };
                 let memory = Mapped {
                     lent,
@@ -271,14 +291,14 @@ impl Inner {
                 };
                 let piece = Piece { addresses: start..end, writable, memory };
                 failpoint::hit(Point::Learned);
-                let out = self.known.lock().learn(piece);
+                let out = self.known.lock().mapped.learn(piece);
                 drop(out);
             }
             Some(Answered::Plain { start, len }) => {
                 let end = start.saturating_add(len);
-                self.known.lock().learn_plain(start..end);
+                self.known.lock().mapped.learn_plain(start..end);
             }
-            _ => self.known.lock().learn_nothing(address),
+            _ => self.known.lock().mapped.learn_nothing(address),
         }
     }
 
