@@ -245,6 +245,25 @@ mod tests {
     }
 
     #[test]
+    fn each_way_to_an_address_has_a_row_and_the_bare_call_beside_it() {
+        let records = testing::findings().collected.records();
+        let rows = rows(&records, |_, _| None);
+        let subject = |record: &Option<Record>| record.as_ref().map(|record| record.subject);
+        let writes = [Group::WriteMapped, Group::WriteKernel, Group::WriteAgent];
+        for (group, ns) in writes.into_iter().zip([300.0, 2000.0, 4000.0]) {
+            let [row] = rows.iter().filter(|row| row.group == group).collect::<Vec<_>>()[..] else {
+                panic!("{rows:?}")
+            };
+            assert_eq!(row.pinfold.as_ref().map(|record| record.median), Some(ns));
+            assert_eq!((row.path, subject(&row.best)), (Some("write"), Some(Kind::CmaWrite)));
+        }
+        // It writes where both know, and is no way to send a message.
+        let messages = |row: &&Row| row.group == Group::Heap && row.cell.size == 4096;
+        assert_eq!(rows.iter().filter(messages).count(), 1);
+        assert_eq!(subject(&rows.iter().find(messages).unwrap().best), Some(Kind::Pipe));
+    }
+
+    #[test]
     fn without_auto_the_best_path_stands_for_pinfold() {
         let mut records = testing::findings().collected.records();
         records.retain(|r| r.path != Some(Route::Auto));
