@@ -144,6 +144,22 @@ impl Space {
         Ok(())
     }
 
+    /// Has this side's agent do what is asked of it, until the other side needs it no more.
+    fn serve_until_told(&self) -> Result<()> {
+        if let (true, Some((endpoint, peer))) = (self.there.needs_agent(), &self.talk.0) {
+            endpoint.recv(*peer, TAG)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the other side that its agent is needed no more.
+    fn tell_served(&self) -> Result<()> {
+        if let (true, Some((endpoint, peer))) = (self.there.needs_agent(), &self.talk.0) {
+            endpoint.send(*peer, TAG, b"")?;
+        }
+        Ok(())
+    }
+
     /// After a run: what both sides made of it.
     fn settle(&mut self, stage: &mut Stage, spec: &Spec) -> Result<()> {
         self.there.check()?;

@@ -1,7 +1,7 @@
 //! Words are written to one address of the second process, or read from it, by the first process, each
 //! once the one before has returned. The second does nothing for it, unless it is its agent that copies.
 
-use super::{Space, TAG, WORD};
+use super::{Space, WORD};
 use crate::perf::{
     fail::{Fail, Result},
     payload::Messages,
@@ -26,19 +26,11 @@ impl Subject for Rate<'_> {
                 space.there.write(0, &space.sent.to_ne_bytes())?;
             }
         }
-        // The agent need not look any more.
-        if let (true, Some((endpoint, peer))) = (space.there.needs_agent(), &space.talk.0) {
-            endpoint.send(*peer, TAG, b"")?;
-        }
-        Ok(())
+        space.tell_served()
     }
 
     fn stream_in(&mut self, _into: &mut Messages, _count: usize) -> Result<()> {
-        let space = &mut *self.space;
-        if let (true, Some((endpoint, peer))) = (space.there.needs_agent(), &space.talk.0) {
-            endpoint.recv(*peer, TAG)?;
-        }
-        Ok(())
+        self.space.serve_until_told()
     }
 
     fn send(&mut self, _message: &[u8]) -> Result<()> {

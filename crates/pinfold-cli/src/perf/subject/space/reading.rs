@@ -1,6 +1,8 @@
 //! A message lies in the memory of the side that sends it, its last word a number. The other side reads
 //! that word by its address until the number has changed, and then the message, all of it at once. Short
 //! of that word every message of a run is the same; what was read last is checked.
+//!
+//! Where it is the sender's agent that reads, the sender stays until it is told that all has been read.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +26,7 @@ impl Subject for Reading<'_> {
         let space = &mut *self.space;
         space.sent += 1;
         space.own.word(last_word(self.into.len()))?.store(space.sent, Ordering::Release);
-        Ok(())
+        space.serve_until_told()
     }
 
     #[inline]
@@ -47,7 +49,7 @@ impl Subject for Reading<'_> {
             _ => drop(there.read(0, &mut self.into)?),
         }
         if self.into[at..] == number {
-            return Ok(());
+            return space.tell_served();
         }
         Err(Fail::Said("what was read is older than what was read before".into()))
     }
