@@ -22,8 +22,8 @@ impl Subject for Rate<'_> {
             if space.reads {
                 space.there.read(0, &mut self.word)?;
             } else {
-                space.sent += 1;
-                space.there.write(0, &space.sent.to_ne_bytes())?;
+                space.streamed += 1;
+                space.there.write(0, &space.streamed.to_ne_bytes())?;
             }
         }
         space.tell_served()
