@@ -259,7 +259,8 @@ mod tests {
             assert_eq!((row.path, subject(&row.best)), (Some("write"), Some(Kind::CmaWrite)));
         }
         // It writes where both know, and is no way to send a message.
-        let messages = |row: &&Row| row.group == Group::Heap && row.cell.size == 4096;
+        let what = |row: &&Row| (row.cell.what, row.cell.size) == (What::Latency, 4096);
+        let messages = |row: &&Row| row.group == Group::Heap && what(row);
         assert_eq!(rows.iter().filter(messages).count(), 1);
         assert_eq!(subject(&rows.iter().find(messages).unwrap().best), Some(Kind::Pipe));
     }

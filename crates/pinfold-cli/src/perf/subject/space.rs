@@ -45,6 +45,8 @@ pub(in crate::perf) struct Space {
     /// Numbers of the last message out and in.
     sent: u64,
     received: u64,
+    /// The last word that this side wrote in a stream.
+    streamed: u64,
 }
 
 /// What both sides may have to say to each other, and to do for each other's operations.
@@ -96,6 +98,7 @@ impl Space {
             watch: pair.watch(),
             sent: 0,
             received: 0,
+            streamed: 0,
         };
         space.get_to_know()?;
         Ok(space)
@@ -119,7 +122,17 @@ impl Space {
             return Err(Fail::Said("the other process has another number here".into()));
         }
         let (talk, watch) = (Talk(None), pair.watch());
-        Ok(Space { reads: false, there, own, _exposed: None, talk, watch, sent: 0, received: 0 })
+        Ok(Space {
+            reads: false,
+            there,
+            own,
+            _exposed: None,
+            talk,
+            watch,
+            sent: 0,
+            received: 0,
+            streamed: 0,
+        })
     }
 
     /// Has this side ask where the other's memory is mapped, if it can be, and answers the same.
@@ -169,7 +182,7 @@ impl Space {
         // The first has written; the second looks whether its word is the last one.
         match &self.talk.0 {
             Some((endpoint, peer)) if stage.is_first() => {
-                endpoint.send(*peer, TAG, &self.sent.to_ne_bytes())?;
+                endpoint.send(*peer, TAG, &self.streamed.to_ne_bytes())?;
             }
             Some((endpoint, peer)) => {
                 let sent = endpoint.recv(*peer, TAG)?;
