@@ -120,7 +120,7 @@ fn summary(text: &mut String, title: &str, rows: &[&Row], color: bool) {
     let _ = writeln!(text, "\n{title}");
     let _ = writeln!(
         text,
-        "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>15}  {:>22}  {:>8}  {:>7}",
+        "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>17}  {:>22}  {:>8}  {:>7}",
         "size", "class", "memory", "memcpy", "floor", "best", "Pinfold", "vs best", "of floor"
     );
     for row in rows {
@@ -139,13 +139,13 @@ fn summary(text: &mut String, title: &str, rows: &[&Row], color: bool) {
         };
         let _ = writeln!(
             text,
-            "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>15}  {:>22}  {against_best}  {:>7}",
+            "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>17}  {:>22}  {against_best}  {:>7}",
             units::bytes(row.cell.size),
             row.class,
             row.group.name(),
             show(row.memcpy.as_ref()),
             named(row.floor.as_ref(), 7),
-            named(row.best.as_ref(), 4),
+            named(row.best.as_ref(), 9),
             pinfold,
             row.of_floor().map_or("-".into(), |part| format!("{:.0} %", part * 100.0)),
         );
