@@ -58,14 +58,16 @@ fn records(out: &[u8]) -> Vec<Value> {
             assert!(allowed.contains(&record[name].as_str().unwrap()), "{record}");
         };
         one_of("what", &["latency", "bandwidth", "bidirectional", "rate", "cpu"]);
-        let others = ["memcpy", "cma", "pipe", "unix", "tcp", "line", "ring", "mapping"];
+        let others =
+            ["memcpy", "cma", "cma-write", "pipe", "unix", "tcp", "line", "ring", "mapping"];
         one_of("subject", &[&others[..], &["pinfold"]].concat());
         one_of("memory", &["heap", "arena"]);
         let shared = record["subject"] == "mapping"
             || ["mapped", "handoff", "put", "get", "fetch-add", "contended"]
                 .map(Value::from)
                 .contains(&record["path"]);
-        let chosen = record["path"] == "auto";
+        // Either way, where the other side's memory is what makes the difference.
+        let chosen = ["auto", "write", "read"].map(Value::from).contains(&record["path"]);
         assert!(chosen || shared == (record["memory"] == "arena"), "{record}");
         one_of("class", &["near", "far", "mixed"]);
         let unit = match record["what"].as_str().unwrap() {
@@ -105,7 +107,7 @@ fn a_quick_run_measures_everything() {
     for subject in ["pinfold", "memcpy", "pipe", "unix", "line", "ring", "mapping"] {
         assert!(has(&records, "subject", subject), "{subject}: {}", text(&done.stderr));
     }
-    for subject in ["cma", "tcp"] {
+    for subject in ["cma", "cma-write", "tcp"] {
         let named = text(&done.stderr).contains(subject);
         assert!(has(&records, "subject", subject) || named, "{subject}");
     }
@@ -125,6 +127,25 @@ fn a_quick_run_measures_everything() {
     assert_eq!(rows("get", "latency"), [8, 5000]);
     assert_eq!((rows("active", "latency"), rows("active", "rate")), (vec![8], vec![8]));
     assert_eq!(rows("contended", "rate"), [8]);
+    // By address: what the kernel denies, the agent does.
+    for path in ["write", "read", "write-agent", "read-agent"] {
+        let at = |memory: &str| {
+            let is_it = |r: &&Value| r["path"] == path && r["memory"] == memory;
+            let mut cells: Vec<_> = records
+                .iter()
+                .filter(is_it)
+                .map(|record| (record["what"].to_string(), record["size"].as_u64().unwrap()))
+                .collect();
+            cells.sort();
+            cells.dedup();
+            cells
+        };
+        let named = text(&done.stderr).contains(&format!("pinfold {path} cannot"));
+        let all = [("\"latency\"", 8), ("\"latency\"", 5000), ("\"rate\"", 8)];
+        let all: Vec<_> = all.iter().map(|(what, size)| (what.to_string(), *size)).collect();
+        assert!(named || at("heap") == all, "{path}: {:?} {}", at("heap"), text(&done.stderr));
+        assert_eq!(!at("arena").is_empty(), !path.contains("agent"), "{path}");
+    }
     assert!(records.iter().all(|record| record["touched"] == false));
     let html = fs::read_to_string(&page).unwrap();
     let _ = fs::remove_file(&page);

@@ -7,6 +7,8 @@ mod harness;
 mod output;
 #[path = "top/roles.rs"]
 mod roles;
+#[path = "top/spaces.rs"]
+mod spaces;
 #[path = "top/strangers.rs"]
 mod strangers;
 
@@ -19,9 +21,12 @@ use serde_json::Value;
 use self::{
     harness::{Look, every, look, look_at, refused, run},
     roles::{arranger, forker, frog, lender, liar, loner, pond, sleeper, worker},
+    spaces::{exposer, visitor},
 };
 
-pinfold_tests::roles!(arranger, forker, frog, lender, liar, loner, pond, sleeper, worker);
+pinfold_tests::roles!(
+    arranger, exposer, forker, frog, lender, liar, loner, pond, sleeper, visitor, worker
+);
 
 /// A pond and a frog that have exchanged what [`roles`] says.
 fn pair(stage: &Stage, paths: &str) -> [pinfold_tests::stage::Player; 2] {
@@ -113,9 +118,11 @@ fn one_sided_operations_and_active_messages_are_counted_exactly() {
     }
     let one_sided = serde_json::json!({
         "writes": 14, "written_bytes": 1032, "reads": 8, "read_bytes": 458, "atomics": 7,
+        "by_kernel": 0, "by_agent": 0,
     });
     let nothing = serde_json::json!({
         "writes": 0, "written_bytes": 0, "reads": 0, "read_bytes": 0, "atomics": 0,
+        "by_kernel": 0, "by_agent": 0,
     });
     let [owner, user] = [lender.pid(), worker.pid()].map(|pid| look_at(pid).endpoint());
     for of in [&user.own, &user.peers[0]] {

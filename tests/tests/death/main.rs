@@ -2,6 +2,7 @@
 //! the protocol. Whoever is left hears of it in every operation with the dead, goes on talking to
 //! others, and holds in the end what it held before.
 
+mod spaces;
 mod survivor;
 mod traffic;
 
@@ -23,6 +24,14 @@ enum Meeting {
     Calls,
     /// The survivor connects to it.
     IsCalled,
+}
+
+/// By what the two may reach each other's memory that cannot be mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum By {
+    Kernel,
+    /// The kernel is not asked.
+    Agent,
 }
 
 /// Kills so many in the normal run, and in a long one.
@@ -54,7 +63,7 @@ impl Ward {
     }
 
     /// Brings a victim to the survivor; `failpoint` is when it kills itself.
-    fn admit(&mut self, meeting: Meeting, failpoint: Option<String>) -> Player {
+    fn admit(&mut self, meeting: Meeting, by: By, failpoint: Option<String>) -> Player {
         self.victims += 1;
         let name = format!("victim-{}", self.victims);
         let mut casting = self.stage.role("victim").with("name", &name).with("seed", self.victims);
@@ -62,6 +71,9 @@ impl Ward {
             Some(failpoint) => casting.env("PINFOLD_FAILPOINT", failpoint),
             None => casting.with("endless", 1),
         };
+        if by == By::Agent {
+            casting = casting.with("paths", "inline,eager,mapped");
+        }
         if meeting == Meeting::IsCalled {
             casting = casting.with("listens", 1);
         }
@@ -110,7 +122,8 @@ fn random_kills(how: &str, kills: u64) {
     let mut random = Random::new(kills);
     for _ in 0..kills {
         let meeting = random.pick(&[Meeting::Calls, Meeting::IsCalled]);
-        let mut victim = ward.admit(meeting, None);
+        let by = random.pick(&[By::Kernel, By::Agent]);
+        let mut victim = ward.admit(meeting, by, None);
         let life = Duration::from_micros(random.below(LIFE_US));
         let end = Instant::now() + life;
         std::thread::sleep(life.saturating_sub(Duration::from_micros(200)));
@@ -145,18 +158,36 @@ mod points {
 
     use pinfold::failpoint::Point;
 
-    use super::{Meeting, Ward};
+    use super::{By, Meeting, Ward};
 
     const COUNTS: [u32; 3] = [1, 3, 20];
 
-    fn at_points(how: &str, meeting: Meeting) -> BTreeSet<&'static str> {
+    /// Those of the agent that copies.
+    const AGENTS: [Point; 4] =
+        [Point::BeforeServed, Point::AfterServed, Point::BeforePages, Point::AfterPages];
+
+    /// Those of the kernel that does.
+    const KERNELS: [Point; 2] = [Point::BeforeCarried, Point::AfterCarried];
+
+    /// Those that no victim came to.
+    fn missed(points: &[Point], reached: &BTreeSet<&'static str>) -> Vec<Point> {
+        points.iter().copied().filter(|point| !reached.contains(point.name())).collect()
+    }
+
+    /// Those of memory that is used by its addresses.
+    fn of_spaces() -> &'static [Point] {
+        let at = |point| Point::ALL.iter().position(|it| *it == point).expect("one of all");
+        &Point::ALL[at(Point::BeforeSpace)..=at(Point::AfterEnd)]
+    }
+
+    fn at_points(points: &[Point], how: &str, meeting: Meeting, by: By) -> BTreeSet<&'static str> {
         let mut ward = Ward::open(300, how);
         let mut kills = 0;
         let mut reached = BTreeSet::new();
-        for point in Point::ALL {
+        for point in points {
             for count in COUNTS {
                 let failpoint = format!("{}:{count}", point.name());
-                let mut victim = ward.admit(meeting, Some(failpoint));
+                let mut victim = ward.admit(meeting, by, Some(failpoint));
                 let killed = victim.was_killed();
                 ward.hear_the_end();
                 if !killed {
@@ -167,22 +198,29 @@ mod points {
                 reached.insert(point.name());
             }
         }
-        assert!(kills > Point::ALL.len(), "{kills} kills at {} points", Point::ALL.len());
-        ward.close(&format!("numbered points, {meeting:?}, {how}"));
+        assert!(kills > points.len(), "{kills} kills at {} points", points.len());
+        ward.close(&format!("numbered points, {meeting:?}, by {by:?}, {how}"));
         reached
     }
 
     #[test]
     fn at_every_point() {
-        let mut reached = at_points("inline", Meeting::Calls);
-        reached.append(&mut at_points("inline", Meeting::IsCalled));
-        let missed: Vec<_> =
-            Point::ALL.iter().filter(|point| !reached.contains(point.name())).collect();
-        assert!(missed.is_empty(), "no victim came to {missed:?}");
+        let mut reached = at_points(Point::ALL, "inline", Meeting::Calls, By::Kernel);
+        reached.append(&mut at_points(Point::ALL, "inline", Meeting::IsCalled, By::Kernel));
+        // Where the kernel copies there is nothing for the agent to do, and the other way round.
+        let missed = missed(Point::ALL, &reached);
+        assert!(missed == AGENTS || missed == KERNELS, "no victim came to {missed:?}");
+    }
+
+    #[test]
+    fn at_every_point_of_spaces_where_the_agent_copies() {
+        let reached = at_points(of_spaces(), "inline", Meeting::Calls, By::Agent);
+        assert_eq!(missed(of_spaces(), &reached), KERNELS);
+        at_points(of_spaces(), "dedicated", Meeting::IsCalled, By::Agent);
     }
 
     #[test]
     fn at_every_point_with_a_thread_that_drives() {
-        at_points("dedicated", Meeting::Calls);
+        at_points(Point::ALL, "dedicated", Meeting::Calls, By::Kernel);
     }
 }

@@ -12,6 +12,8 @@ use pinfold_tests::{
     stamp::{self, Random},
 };
 
+use super::spaces;
+
 /// Rounds until the victim closes, if nothing kills it.
 const ROUNDS: u64 = 25;
 
@@ -54,10 +56,12 @@ pub fn exchange(
                 if turn == is_first && i == ASKS {
                     ask(endpoint, peer, stamp)?;
                 }
-                match (i == LENDS, turn == is_first) {
-                    (false, _) => {}
-                    (true, true) => lend(endpoint, peer, stamp)?,
-                    (true, false) => borrow(endpoint, peer, stamp)?,
+                match (i, turn == is_first) {
+                    (LENDS, true) => lend(endpoint, peer, stamp)?,
+                    (LENDS, false) => borrow(endpoint, peer, stamp)?,
+                    (EXPOSES, true) => spaces::lend(endpoint, peer, &open, stamp)?,
+                    (EXPOSES, false) => spaces::borrow(endpoint, peer, stamp)?,
+                    _ => {}
                 }
                 if turn == is_first {
                     send(endpoint, peer, by, tag, &arena, (len, stamp))?;
@@ -89,6 +93,9 @@ fn ask(endpoint: &Endpoint, peer: PeerId, stamp: u64) -> Result<()> {
     }
     Ok(())
 }
+
+/// The message of a round before which one side lets the other use its memory by address.
+const EXPOSES: usize = 5;
 
 /// The message of a round before which one side lends the other a region.
 const LENDS: usize = 4;
@@ -219,7 +226,7 @@ fn receive(
 pub fn victim(args: &Args) {
     let seed = args.number("seed");
     let rounds = if args.has("endless") { u64::MAX } else { ROUNDS };
-    let builder = Endpoint::builder().label("victim");
+    let builder = args.builder().label("victim");
     let (endpoint, peer) = if args.has("listens") {
         let address = format!("local:{}", args.text("name"));
         let endpoint = builder.listen(&address).build().expect("to listen");

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use pinfold::blockmem::Algorithm;
 
 use super::{
+    bounds::Bounds,
     copy::CopyArgs,
     fail::{Fail, Result},
     plan::Wish,
@@ -13,8 +14,6 @@ use super::{
 
 /// Seconds that everything takes, unless told otherwise.
 const SECONDS: f64 = 150.0;
-/// The same with `--quick`, which promises 30: what is left is for starting up and ending.
-const QUICK_SECONDS: f64 = 24.0;
 /// How much longer a run with `--quick` may take before it is given up.
 const QUICK_GRACE: Duration = Duration::from_secs(4);
 /// The longest message there is memory for, twice.
@@ -69,17 +68,8 @@ pub(crate) struct PerfArgs {
     #[arg(long)]
     touch: bool,
 
-    /// How often each subject gets its turn in each row
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-
-    /// Seconds to take in all [default: 150; with --quick 24, and no more than that]
-    #[arg(long, value_name = "S")]
-    seconds: Option<f64>,
-
-    /// The processors for the two processes, such as 0,2
-    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "A,B")]
-    cores: Vec<usize>,
+    #[command(flatten)]
+    bounds: Bounds,
 
     /// Have Pinfold copy everything by this algorithm, such as libc or avx2+streaming, instead of
     /// choosing one for each copy
@@ -139,9 +129,11 @@ Fields of a line of --json, which come when all is measured:
   subject, path  who: pinfold by the path inline, eager, cma, mapped, handoff or auto (it chooses);
                  put, get or fetch-add, one-sided: written into a region of the other side, read
                  out of it, numbers added to a word of it; contended, both sides adding to one
-                 word, their sum; active, active messages: half of a request and its answer, the
-                 rate of calls; or memcpy, cma, pipe, unix, tcp, line, ring or mapping by the path
-                 null
+                 word, their sum; write, read, one-sided: to and from an address of the other side,
+                 which maps or has the kernel copy it, by where it lies; write-agent, read-agent,
+                 the same by the other side's agent; active, active messages: half of a request and
+                 its answer, the rate of calls; or memcpy, cma, cma-write (process_vm_writev), pipe,
+                 unix, tcp, line, ring or mapping by the path null
   memory         where the messages lie: heap, ordinary memory; or arena, which the other side maps
   size, touched  bytes in a message; whether each was written before and read after it went
   class          near, far or mixed
@@ -201,7 +193,7 @@ impl PerfArgs {
             routes: or_all(&self.paths, &Route::ALL),
             but: Vec::new(),
             memories: or_all(&self.memory, &Memory::ALL),
-            rounds: self.rounds.unwrap_or(if self.quick { 5 } else { 7 }),
+            rounds: self.bounds.rounds(if self.quick { 5 } else { 7 }),
             touched: self.touch,
             quick: self.quick,
         };
@@ -211,7 +203,8 @@ impl PerfArgs {
                  latency of 8 bytes, inline up to 56 bytes, ring everything but cpu, memcpy \
                  neither rate nor bidirectional; mapped and mapping need --memory arena, more \
                  than 56 bytes, and do neither rate nor cpu; handoff, put and get do latency, \
-                 fetch-add and contended rate, active both with 8 bytes, without --touch"
+                 fetch-add and contended rate, active both with 8 bytes, write, read and cma-write \
+                 both with whole words, without --touch"
                     .into(),
             ));
         }
@@ -223,20 +216,7 @@ impl PerfArgs {
     /// # Errors
     /// [`Fail::Usage`] if that is no time, or more than `--quick` promises.
     pub(crate) fn time(&self) -> Result<Duration> {
-        let seconds = match self.seconds {
-            Some(seconds) if self.quick && seconds > QUICK_SECONDS => {
-                return Err(Fail::Usage(format!(
-                    "--quick takes {QUICK_SECONDS} seconds at most; leave it out to take more"
-                )));
-            }
-            Some(seconds) => seconds,
-            None if self.quick => QUICK_SECONDS,
-            None => SECONDS,
-        };
-        match Duration::try_from_secs_f64(seconds) {
-            Ok(time) if !time.is_zero() => Ok(time),
-            _ => Err(Fail::Usage(format!("--seconds {seconds}: give a positive number"))),
-        }
+        self.bounds.time(self.quick, SECONDS)
     }
 
     /// When a measurement that has come to a halt is given up, at the latest.
@@ -262,7 +242,7 @@ impl PerfArgs {
     /// # Errors
     /// [`Fail::Usage`] if they are not two that this process may use.
     pub(crate) fn cores(&self) -> Result<Option<[usize; 2]>> {
-        two_cores(&self.cores)
+        self.bounds.cores()
     }
 
     /// Where the results go.
@@ -275,22 +255,6 @@ impl PerfArgs {
             full: self.full,
             color: wanted && std::io::stdout().is_terminal(),
         }
-    }
-}
-
-/// The two processors of `--cores`; `None` if it was not given.
-///
-/// # Errors
-/// [`Fail::Usage`] if they are not two that this process may use.
-pub(super) fn two_cores(asked: &[usize]) -> Result<Option<[usize; 2]>> {
-    let allowed = pinfold_sys::affinity::current_cpus();
-    if let Some(missing) = asked.iter().find(|core| !allowed.contains(core)) {
-        return Err(Fail::Usage(format!("--cores: processor {missing} is not to be had here")));
-    }
-    match *asked {
-        [] => Ok(None),
-        [first, second] => Ok(Some([first, second])),
-        _ => Err(Fail::Usage("--cores: give two, such as 0,1".into())),
     }
 }
 

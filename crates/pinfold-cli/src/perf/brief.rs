@@ -106,7 +106,8 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
 
 /// What is measured beside the paths that messages take.
 fn is_no_path(id: &Id) -> bool {
-    let other = |route: Route| route.is_one_sided() || route == Route::Active;
+    let other =
+        |route: Route| route.is_one_sided() || route.is_by_address() || route == Route::Active;
     *id == Id::ARENA || id.route.is_some_and(other)
 }
 

@@ -123,13 +123,13 @@ fn best_of<'a>(
 fn floor(all: &[Record], here: &[&Record], group: Group, class: Class) -> Option<Record> {
     let here = here.iter().copied();
     match group {
-        Group::Heap | Group::Region | Group::Read | Group::Contended | Group::Active => {
-            best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Ring))
+        Group::Arena | Group::WriteMapped | Group::ReadMapped => {
+            best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Mapping))
         }
-        Group::Arena => best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Mapping)),
         Group::Given => {
             best_of(all.iter(), class, |r| (r.subject, r.what) == (Kind::Line, What::Latency))
         }
+        _ => best_of(here, class, |r| matches!(r.subject, Kind::Line | Kind::Ring)),
     }
 }
 
@@ -145,11 +145,12 @@ fn row(
         find(&|r| r.path == Some(Route::Auto)).or_else(|| find(&|r| r.subject == Kind::Pinfold));
     let path = pinfold.as_ref().and_then(|record| match record.path {
         Some(Route::Auto) => path_taken(cell, record.id()).or(Some("auto")),
-        other => other.map(Route::name),
+        other => other.map(Route::short),
     });
     let rivals = |r: &Record| match group {
         Group::Active => r.subject == Kind::Unix,
         Group::Arena | Group::Given if r.subject == Kind::Ring => true,
+        _ if r.subject == Kind::CmaWrite => group.has_bare_writes(),
         _ => r.subject.is_alternative(),
     };
     Row {
@@ -241,6 +242,27 @@ mod tests {
         let [active] = find("active")[..] else { panic!("{rows:?}") };
         assert_eq!((active.cell.size, subject(&active.best)), (8, Some(Kind::Unix)));
         assert_eq!(subject(&active.floor), Some(Kind::Line));
+    }
+
+    #[test]
+    fn each_way_to_an_address_has_a_row_and_the_bare_call_beside_it() {
+        let records = testing::findings().collected.records();
+        let rows = rows(&records, |_, _| None);
+        let subject = |record: &Option<Record>| record.as_ref().map(|record| record.subject);
+        let writes = [Group::WriteMapped, Group::WriteKernel, Group::WriteAgent];
+        for (group, ns) in writes.into_iter().zip([300.0, 2000.0, 4000.0]) {
+            let [row] = rows.iter().filter(|row| row.group == group).collect::<Vec<_>>()[..] else {
+                panic!("{rows:?}")
+            };
+            let median = row.pinfold.as_ref().map_or(0.0, |record| record.median);
+            assert!((median / ns - 1.0).abs() < 0.01, "{median}");
+            assert_eq!((row.path, subject(&row.best)), (Some("write"), Some(Kind::CmaWrite)));
+        }
+        // It writes where both know, and is no way to send a message.
+        let what = |row: &&Row| (row.cell.what, row.cell.size) == (What::Latency, 4096);
+        let messages = |row: &&Row| row.group == Group::Heap && what(row);
+        assert_eq!(rows.iter().filter(messages).count(), 1);
+        assert_eq!(subject(&rows.iter().find(messages).unwrap().best), Some(Kind::Pipe));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! In the order of a run:
 //!
 //! - [`terms`]: the nouns of what follows.
-//! - [`args`], [`plan`], [`pace`]: what to measure, in which order, for how long.
+//! - [`args`], [`bounds`], [`plan`], [`pace`]: what to measure, in which order, for how long.
 //! - [`pair`], [`meet`], [`control`], [`cores`], [`answer`]: the two processes and how they talk.
 //! - [`sync`], [`shared`], [`exposed`], [`stage`]: how they keep step during a run.
 //! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
@@ -16,6 +16,7 @@
 mod answer;
 mod args;
 mod bench;
+mod bounds;
 pub(crate) mod brief;
 mod compare;
 mod control;

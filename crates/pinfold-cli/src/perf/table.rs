@@ -80,14 +80,18 @@ memory  where Pinfold's messages lie: in ordinary memory (heap), or in an arena,
         maps; or they are memory of an arena that is given away (given), whose bytes nobody copies;
         or they are written into a region of the other side, which sees them there (put), or read out
         of it (get), or numbers are added to a word of it, by one side (fetch-add) or by both at once
-        (contended), all of them (region); or they go to handlers: a request there and its answer
-        back, or a stream of calls (active). What is not Pinfold has them in ordinary memory
+        (contended), all of them (region); or they are written to an address of the other side, or
+        read there: where that is mapped (mapped), by the kernel (kernel) or by the other side's
+        agent (agent), a rate being that of operations of one side, each after the one before; or
+        they go to handlers: a request there and its answer back, or a stream of calls (active).
+        What is not Pinfold has them in ordinary memory
 floor   what the bare machine does: a cache line bounced between the cores (line), a ring in shared
-        memory without tags, matching or checks (ring); for an arena, a copy out of a mapping of the
-        other side's memory (mapping); for what is given, the line
+        memory without tags, matching or checks (ring); for an arena, and for addresses that are
+        mapped, a copy out of a mapping of the other side's memory (mapping); for what is given, the line
 memcpy  a copy within one process, no message at all
 best    the best of process_vm_readv (cma), pipe, Unix socket (unix), loopback TCP (tcp); for an
-        arena and what is given the ring, too; for active messages the Unix socket
+        arena and what is given the ring, too; for what is written into a region or to an address
+        process_vm_writev to a place that both know (cma-write); for active messages the Unix socket
 Pinfold tagged messages through send and recv_into, in a stream many at a time
 vs best how many times better Pinfold is than that; below 1.00 it is worse
 near    the cores are close to each other; far: they are not, in a virtual machine that may
@@ -116,7 +120,7 @@ fn summary(text: &mut String, title: &str, rows: &[&Row], color: bool) {
     let _ = writeln!(text, "\n{title}");
     let _ = writeln!(
         text,
-        "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>15}  {:>22}  {:>8}  {:>7}",
+        "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>17}  {:>22}  {:>8}  {:>7}",
         "size", "class", "memory", "memcpy", "floor", "best", "Pinfold", "vs best", "of floor"
     );
     for row in rows {
@@ -135,13 +139,13 @@ fn summary(text: &mut String, title: &str, rows: &[&Row], color: bool) {
         };
         let _ = writeln!(
             text,
-            "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>15}  {:>22}  {against_best}  {:>7}",
+            "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>17}  {:>22}  {against_best}  {:>7}",
             units::bytes(row.cell.size),
             row.class,
             row.group.name(),
             show(row.memcpy.as_ref()),
             named(row.floor.as_ref(), 7),
-            named(row.best.as_ref(), 4),
+            named(row.best.as_ref(), 9),
             pinfold,
             row.of_floor().map_or("-".into(), |part| format!("{:.0} %", part * 100.0)),
         );

@@ -7,7 +7,7 @@ use super::{
     findings::Findings,
     machine::Machine,
     record::Collected,
-    terms::{Cell, Id, Kind, Route, What},
+    terms::{Cell, Id, Kind, Memory, Route, What},
 };
 
 /// A bit of everything.
@@ -47,6 +47,16 @@ pub(crate) fn findings() -> Findings {
     collected.add(latency(1 << 20), Id::pinfold(Route::Handoff), Class::Near, &[100_000]);
     collected.add(latency(4096), Id::pinfold(Route::Get), Class::Near, &[200_000]);
     collected.add(latency(8), Id::pinfold(Route::Active), Class::Near, &[200_000]);
+    // By address: written by the kernel, by it alone, by the agent, and where it is mapped.
+    let mapped = Id { memory: Memory::Arena, ..Id::pinfold(Route::Write) };
+    for (id, ps) in [
+        (Id::pinfold(Route::Write), 2_000_000),
+        (Id::plain(Kind::CmaWrite), 1_500_000),
+        (Id::pinfold(Route::WriteAgent), 4_000_000),
+        (mapped, 300_000),
+    ] {
+        collected.add(latency(4096), id, Class::Near, &[ps]);
+    }
     collected.add(latency(8), Id::plain(Kind::Unix), Class::Near, &[1_200_000]);
     let rate = Cell { what: What::Rate, size: 8, touched: false };
     collected.add(rate, auto, Class::Mixed, &[40_000]);

@@ -36,7 +36,7 @@ Examples:
 
 Columns: messages and bytes, sent and received, a second (with --once: ever); QUEUED sends that are
 not out yet, or that the receiver has not asked for; HELD bytes that came before anybody asked for
-them; MEMORY of lanes and held messages. Below a peer: what is done to its regions, and its active
+them; MEMORY of lanes and held messages. Below a peer: what is done to its memory, and its active
 messages, if there are any; they are among the messages. Below an endpoint: bytes in bulk copies, for
 which an algorithm is chosen, and those of them that are streamed past the caches. Where a terminal is too narrow, a row takes
 two lines.
@@ -51,15 +51,16 @@ Fields of --json. Every object has kind and time_ms (since 1970).
             chosen for the copy), copied_streamed (of that, past the caches), copied_by (of
             copied_bulk, by algorithm: copies, bytes) and copied_by_size (by the least bytes of a
             class), both put down now and then, copied_kernel, unexpected, credit_stalls, room_stalls,
-            doorbells_sent, one_sided (done by it on regions of peers: writes, written_bytes, reads,
-            read_bytes, atomics), called (calls and requests it made), handled (that a handler has
+            doorbells_sent, one_sided (done by it on memory of peers: writes, written_bytes, reads,
+            read_bytes, atomics; of the writes and reads by_kernel and by_agent, what was not done
+            through a mapping), called (calls and requests it made), handled (that a handler has
             seen to), handlers_panicked, unhandled (dropped), sleeps, peers_joined, peers_gone, lane_bytes, lane_bytes_max,
             granted_bytes, unexpected_bytes_max, mapped_bytes (arenas of peers), mapped_bytes_max,
             arena_files, arena_bytes (of its process), rates
   peer      of (id of the endpoint whose peer it is), of_pid, peer (which of its peers), id (of the
             peer's endpoint), pid (0 if it is not known here), uid, label, address (null if it was
             the peer that connected), paths, refused (by path: why), sent, received, unexpected,
-            credit_stalls, room_stalls, doorbells_sent, one_sided (on its regions), called (to
+            credit_stalls, room_stalls, doorbells_sent, one_sided (on its memory), called (to
             it), handled (of it), queued, answers, waiting and waiting_max
             (announced to it), credit_used and credit_max, owed and granted (credit of the peer
             in use here), announced and announced_max (by it), arriving, lane_bytes, blocked,

@@ -21,6 +21,8 @@ pub(super) struct Flow {
     pub(super) reads: f64,
     pub(super) read_bytes: f64,
     pub(super) atomics: f64,
+    pub(super) by_kernel: f64,
+    pub(super) by_agent: f64,
     pub(super) called: f64,
     pub(super) handled: f64,
     /// Of an endpoint as a whole.
@@ -52,6 +54,8 @@ impl Flow {
             reads: done.reads as f64,
             read_bytes: done.read_bytes as f64,
             atomics: done.atomics as f64,
+            by_kernel: done.by_kernel as f64,
+            by_agent: done.by_agent as f64,
             called: called as f64,
             handled: handled as f64,
             ..self
@@ -71,6 +75,8 @@ impl Flow {
             reads: rate(self.reads, before.reads),
             read_bytes: rate(self.read_bytes, before.read_bytes),
             atomics: rate(self.atomics, before.atomics),
+            by_kernel: rate(self.by_kernel, before.by_kernel),
+            by_agent: rate(self.by_agent, before.by_agent),
             called: rate(self.called, before.called),
             handled: rate(self.handled, before.handled),
             copied_bulk: rate(self.copied_bulk, before.copied_bulk),

@@ -118,6 +118,8 @@ fn beside(flow: &Flow, live: bool) -> Vec<String> {
         some(flow.writes, format!("{} writes, {}", count(flow.writes), bytes(flow.written_bytes))),
         some(flow.reads, format!("{} reads, {}", count(flow.reads), bytes(flow.read_bytes))),
         some(flow.atomics, format!("{} atomics", count(flow.atomics))),
+        some(flow.by_kernel, format!("{} by the kernel", count(flow.by_kernel))),
+        some(flow.by_agent, format!("{} by its agent", count(flow.by_agent))),
     ];
     let active = [
         some(flow.called, format!("{} sent", count(flow.called))),

@@ -26,7 +26,8 @@ impl AddAssign for PathCount {
     }
 }
 
-/// One-sided operations that an endpoint has done on regions of peers: those that succeeded.
+/// One-sided operations that an endpoint has done on memory of peers, regions of theirs or what they have
+/// exposed by its addresses: those that succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OneSidedCount {
@@ -40,6 +41,11 @@ pub struct OneSidedCount {
     pub read_bytes: u64,
     /// Atomic operations.
     pub atomics: u64,
+    /// Of the writes and reads, those that the kernel copied ([`Path::Cma`](crate::Path::Cma)).
+    pub by_kernel: u64,
+    /// Those that the peer's agent copied ([`Path::Eager`](crate::Path::Eager)). All others went through a
+    /// mapping.
+    pub by_agent: u64,
 }
 
 impl OneSidedCount {
@@ -54,6 +60,8 @@ impl OneSidedCount {
             reads: sum(|words| words.reads),
             read_bytes: sum(|words| words.read_bytes),
             atomics: sum(|words| words.atomics),
+            by_kernel: sum(|words| words.by_kernel),
+            by_agent: sum(|words| words.by_agent),
         }
     }
 }
@@ -66,6 +74,8 @@ impl AddAssign for OneSidedCount {
         self.reads = self.reads.wrapping_add(other.reads);
         self.read_bytes = self.read_bytes.wrapping_add(other.read_bytes);
         self.atomics = self.atomics.wrapping_add(other.atomics);
+        self.by_kernel = self.by_kernel.wrapping_add(other.by_kernel);
+        self.by_agent = self.by_agent.wrapping_add(other.by_agent);
     }
 }
 

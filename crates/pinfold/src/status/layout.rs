@@ -28,7 +28,7 @@ pub(super) const ARENA_LINK: &str = "/memfd:pinfold-arena (deleted)";
 
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"PINFSTAT");
 /// The layout, and what the numbers mean. Another set of paths is another version.
-pub(super) const VERSION: u64 = 3 << 8 | Path::ALL.len() as u64;
+pub(super) const VERSION: u64 = 4 << 8 | Path::ALL.len() as u64;
 
 /// Bytes of the file; those that nobody touches take no memory.
 pub(super) const FILE_BYTES: usize = 1408 << 10;
@@ -102,6 +102,10 @@ pub(crate) struct OneSidedWords<W> {
     pub reads: W,
     pub read_bytes: W,
     pub atomics: W,
+    /// Of the writes and reads, those that the kernel copied.
+    pub by_kernel: W,
+    /// Those that the peer's agent copied.
+    pub by_agent: W,
 }
 
 /// How the endpoint is at the moment.
@@ -221,17 +225,17 @@ pub(crate) struct Record<W> {
     pub room_stalls: W,
     /// Times it was woken.
     pub doorbells_sent: W,
-    /// One-sided operations on its regions, by the thread that made the endpoint. Whoever does them
+    /// One-sided operations on its memory, by the thread that made the endpoint. Whoever does them
     /// holds no lock.
     pub(super) by_maker: OneSidedWords<W>,
     /// Calls and requests to it.
     pub called: W,
     /// Calls and requests of it that a handler has seen to.
     pub handled: W,
-    pub(super) room: [W; 5],
+    pub(super) room: [W; 3],
     /// As `by_maker`, by all other threads: on a line of its own, which they share.
     pub(super) by_others: OneSidedWords<W>,
-    pub(super) more_room: [W; 3],
+    pub(super) more_room: [W; 1],
 
     // Gauges.
     /// Sends with something to write.

@@ -12,7 +12,10 @@ use super::{
     page::Kept,
     publish::Lent,
 };
-use crate::sync::{AtomicU64, Ordering, biased::this_thread};
+use crate::{
+    Path,
+    sync::{AtomicU64, Ordering, biased::this_thread},
+};
 
 /// Where operations on one peer's regions count.
 pub(crate) struct Tallies {
@@ -48,6 +51,16 @@ impl Tallies {
     #[inline]
     pub(crate) fn changed(&self) {
         self.count(|words, add| add(&words.atomics, 1));
+    }
+
+    /// The write or read that was counted before, or is next, went this way.
+    #[inline]
+    pub(crate) fn went_by(&self, path: Path) {
+        match path {
+            Path::Mapped => {}
+            Path::Cma => self.count(|words, add| add(&words.by_kernel, 1)),
+            _ => self.count(|words, add| add(&words.by_agent, 1)),
+        }
     }
 
     #[inline(always)]

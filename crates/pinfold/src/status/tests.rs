@@ -201,12 +201,17 @@ fn operations_of_many_threads() {
             tallies.wrote(3);
             tallies.read(5);
             tallies.changed();
+            for path in [Path::Mapped, Path::Cma, Path::Cma, Path::Eager] {
+                tallies.went_by(path);
+            }
         }
     };
     let done = |times: u64| {
         let (writes, written_bytes, reads, read_bytes) =
             (times * 10_000, times * 30_000, times * 10_000, times * 50_000);
-        OneSidedCount { writes, written_bytes, reads, read_bytes, atomics: writes }
+        let (by_kernel, by_agent) = (times * 20_000, times * 10_000);
+        let atomics = writes;
+        OneSidedCount { writes, written_bytes, reads, read_bytes, atomics, by_kernel, by_agent }
     };
     thread::scope(|scope| {
         for _ in 0..3 {

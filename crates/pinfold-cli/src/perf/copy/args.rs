@@ -1,6 +1,6 @@
 //! The options of `pinfold perf copy`.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 
@@ -9,14 +9,14 @@ use super::{
     measure::Pace,
 };
 use crate::perf::{
-    args::{size, two_cores},
+    args::size,
+    bounds::Bounds,
     fail::{Fail, Result},
     units,
 };
 
-/// Seconds that everything takes, unless told otherwise, and with `--quick`.
+/// Seconds that everything takes, unless told otherwise.
 const SECONDS: f64 = 170.0;
-const QUICK_SECONDS: f64 = 24.0;
 
 /// The longest block.
 const SIZE_MAX: usize = 1 << 30;
@@ -57,17 +57,8 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     placements: Vec<Place>,
 
-    /// How often each algorithm gets its turn in each cell, if there is time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
-
-    /// Seconds to take in all, about [default: 170; with --quick 24, and no more than that]
-    #[arg(long, value_name = "S")]
-    seconds: Option<f64>,
-
-    /// The processors that copy and read, such as 0,2
-    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "A,B")]
-    cores: Vec<usize>,
+    #[command(flatten)]
+    bounds: Bounds,
 
     /// Measure a two-copy ring between two cores instead, with one algorithm after the other
     #[arg(long, conflicts_with_all = ["sources", "destinations", "readers", "placements", "html", "all"])]
@@ -177,27 +168,15 @@ impl CopyArgs {
     /// # Errors
     /// [`Fail::Usage`] if that is no time, or more than `--quick` promises.
     pub(super) fn pace(&self) -> Result<Pace> {
-        let seconds = match self.seconds {
-            Some(seconds) if self.quick && seconds > QUICK_SECONDS => {
-                return Err(Fail::Usage(format!(
-                    "--quick takes {QUICK_SECONDS} seconds at most; leave it out to take more"
-                )));
-            }
-            Some(seconds) => seconds,
-            None if self.quick => QUICK_SECONDS,
-            None => SECONDS,
-        };
         let usual = match (self.quick, self.ring) {
             (true, true) => 3,
             (true, false) => 7,
             (false, true) => 9,
             (false, false) => 15,
         };
-        let rounds = self.rounds.map_or(usual, |rounds| rounds as usize);
-        match Duration::try_from_secs_f64(seconds) {
-            Ok(time) if !time.is_zero() => Ok(Pace { rounds, rounds_min: rounds.min(3), time }),
-            _ => Err(Fail::Usage(format!("--seconds {seconds}: give a positive number"))),
-        }
+        let rounds = self.bounds.rounds(usual) as usize;
+        let time = self.bounds.time(self.quick, SECONDS)?;
+        Ok(Pace { rounds, rounds_min: rounds.min(3), time })
     }
 
     /// The processors asked for.
@@ -205,7 +184,7 @@ impl CopyArgs {
     /// # Errors
     /// [`Fail::Usage`] if they are not two that this process may use.
     pub(super) fn cores(&self) -> Result<Option<[usize; 2]>> {
-        two_cores(&self.cores)
+        self.bounds.cores()
     }
 
     /// Where the results go.

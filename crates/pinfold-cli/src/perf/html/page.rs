@@ -62,8 +62,11 @@ fn head(page: &mut String, findings: &Findings) {
          they are such memory, given away; with <em>put</em> they are written into memory of the \
          other side; with <em>get</em> they are read out of memory of the other side; with \
          <em>fetch-add</em> numbers are added to a word there, with <em>contended</em> by both sides \
-         at once; with <em>active</em> a request goes to a handler and its answer comes back, and a \
-         rate is that of calls. <em>cma</em> (process_vm_readv), <em>pipe</em>, <em>unix</em> and <em>tcp</em> are what one would use instead of Pinfold. \
+         at once; with <em>write</em> and <em>read</em> it is by an address of the other side's, in an \
+         arena, which is mapped, or in ordinary memory, which the kernel reaches, or, with \
+         <em>write-agent</em> and <em>read-agent</em>, the other side's agent; with <em>active</em> a request goes to a handler and its answer comes back, and a \
+         rate is that of calls. <em>cma</em> (process_vm_readv), <em>cma-write</em> \
+         (process_vm_writev, to a place that both know), <em>pipe</em>, <em>unix</em> and <em>tcp</em> are what one would use instead of Pinfold. \
          <em>near</em> and <em>far</em> say how far apart the two cores were during a run: a \
          virtual machine may change that at any time. Only runs of the same class are \
          compared.</p>\n",
@@ -156,9 +159,17 @@ fn says(rows: &[Row], theme: Theme, class: Class) -> String {
             Group::Heap => "Pinfold beside the best of cma, pipe, unix and tcp:",
             Group::Arena => "From an arena, beside the best of those and ring:",
             Group::Given => "Given away, beside the same:",
-            Group::Region => "Written into a region, beside the best of cma, pipe, unix and tcp:",
-            Group::Read => "Read out of a region, beside the same:",
+            Group::Region => {
+                "Written into a region, beside the best of those of ordinary memory and cma-write:"
+            }
+            Group::Read => "Read out of a region, beside the best of cma, pipe, unix and tcp:",
             Group::Contended => "Added by both, beside the same:",
+            Group::WriteMapped => "Written by address, mapped, beside what a region is:",
+            Group::WriteKernel => "Written by address, by the kernel, beside the same:",
+            Group::WriteAgent => "Written by address, by the other side's agent, beside the same:",
+            Group::ReadMapped => "Read by address, mapped, beside the same:",
+            Group::ReadKernel => "Read by address, by the kernel, beside the same:",
+            Group::ReadAgent => "Read by address, by the other side's agent, beside the same:",
             Group::Active => "Active messages, beside unix:",
         };
         match ratios[..] {

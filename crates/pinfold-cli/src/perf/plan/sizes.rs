@@ -12,10 +12,12 @@ pub(super) fn usual(what: What, group: Group, quick: bool) -> &'static [usize] {
         (Group::Arena, _) => arena(what, quick),
         (Group::Given, What::Latency) if quick => &[8, 4 * KI, MI, 64 * MI],
         (Group::Given, What::Latency) => &[8, 4 * KI, MI, 64 * MI, 1024 * MI],
-        (Group::Region | Group::Read, What::Latency) => &[8, 4 * KI],
+        (Group::Region | Group::Read, What::Latency) => &[8, 4 * KI, MI],
         (Group::Active, What::Latency) => &[8],
         (Group::Region | Group::Contended | Group::Active, What::Rate) => &[8],
-        (Group::Given | Group::Region | Group::Read | Group::Contended | Group::Active, _) => &[],
+        (group, What::Latency) if group.is_by_address() => &[8, 4 * KI, MI],
+        (group, What::Rate) if group.is_by_address() => &[8],
+        _ => &[],
     }
 }
 

@@ -22,7 +22,7 @@ fn subjects_take_turns() {
     let wish = wish();
     let subjects = wish.subjects();
     let steps = steps(&wish, &subjects);
-    assert_eq!(subjects.len(), 20);
+    assert_eq!(subjects.len(), 27);
     // Every round has every row once, in order; every other round those of long messages.
     let mut rows: Vec<_> = steps.iter().map(|step| (step.round, step.cell)).collect();
     rows.dedup();
@@ -62,6 +62,11 @@ fn only_what_makes_sense_is_planned() {
             (Kind::Ring, _) => assert_ne!(cell.what, What::Cpu),
             (_, Some(Route::FetchAdd | Route::Contended)) => assert_eq!(cell.what, What::Rate),
             (_, Some(Route::Put | Route::Get)) => assert_eq!(cell.what, What::Latency),
+            (Kind::CmaWrite, _)
+            | (_, Some(Route::Write | Route::Read | Route::WriteAgent | Route::ReadAgent)) => {
+                assert!(matches!(cell.what, What::Latency | What::Rate) && !cell.touched);
+                assert!(cell.size.is_multiple_of(8) && cell.size <= 4 << 20);
+            }
             (_, Some(Route::Active)) => {
                 assert_eq!(cell.size, 8);
                 assert!(matches!(cell.what, What::Latency | What::Rate));

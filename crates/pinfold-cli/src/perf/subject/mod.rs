@@ -17,6 +17,7 @@ pub(super) mod pinfold;
 pub(super) mod pipe;
 pub(super) mod region;
 pub(super) mod ring;
+pub(super) mod space;
 pub(super) mod tcp;
 pub(super) mod unix;
 

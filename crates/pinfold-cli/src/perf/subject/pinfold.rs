@@ -44,8 +44,9 @@ impl Pinfold {
         let (endpoint, peer) = met.map_or_else(|| connect(pair, id), Ok)?;
         let needed = match route {
             Route::Auto | Route::Eager | Route::Active => Path::Eager,
+            Route::WriteAgent | Route::ReadAgent => Path::Eager,
             Route::Inline => Path::Inline,
-            Route::Cma => Path::Cma,
+            Route::Cma | Route::Write | Route::Read => Path::Cma,
             Route::Mapped => Path::Mapped,
             Route::Handoff => Path::Handoff,
             Route::Put | Route::Get | Route::FetchAdd | Route::Contended => Path::Mapped,
@@ -66,6 +67,8 @@ fn paths(route: Route) -> PathSet {
         // An endpoint must have some path for long messages; none is sent over this one.
         Route::Inline => PathSet::only(&[Path::Inline, Path::Eager]),
         Route::Eager => PathSet::only(&[Path::Eager]),
+        // Whatever lies there, neither side may map it or have the kernel copy it.
+        Route::WriteAgent | Route::ReadAgent => PathSet::only(&[Path::Inline, Path::Eager]),
         Route::Cma => PathSet::only(&[Path::Cma]),
         // An endpoint must have another one; it is not taken where this one is faster.
         Route::Mapped => PathSet::only(&[Path::Mapped, Path::Cma]),

@@ -23,6 +23,9 @@ pub(crate) enum Kind {
     Memcpy,
     /// process_vm_readv: the receiver reads the sender's memory
     Cma,
+    /// process_vm_writev: the sender writes into the receiver's memory, to a place that both know
+    #[serde(rename = "cma-write")]
+    CmaWrite,
     /// A pipe in each direction
     Pipe,
     /// A Unix stream socket
@@ -35,12 +38,13 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every kind, floors first, Pinfold last.
-    pub(crate) const ALL: [Kind; 9] = [
+    pub(crate) const ALL: [Kind; 10] = [
         Kind::Line,
         Kind::Ring,
         Kind::Mapping,
         Kind::Memcpy,
         Kind::Cma,
+        Kind::CmaWrite,
         Kind::Pipe,
         Kind::Unix,
         Kind::Tcp,
@@ -55,6 +59,7 @@ impl Kind {
             Kind::Mapping => "mapping",
             Kind::Memcpy => "memcpy",
             Kind::Cma => "cma",
+            Kind::CmaWrite => "cma-write",
             Kind::Pipe => "pipe",
             Kind::Unix => "unix",
             Kind::Tcp => "tcp",
@@ -95,13 +100,23 @@ pub(crate) enum Route {
     FetchAdd,
     /// The same by both sides at once, to one word
     Contended,
+    /// One-sided: written to an address of the other side's, which it has exposed
+    Write,
+    /// One-sided: read from such an address
+    Read,
+    /// Written so by the other side's agent, for want of another way
+    #[serde(rename = "write-agent")]
+    WriteAgent,
+    /// Read so by the other side's agent
+    #[serde(rename = "read-agent")]
+    ReadAgent,
     /// Active messages: a request and its answer, or calls
     Active,
 }
 
 impl Route {
     /// All of them.
-    pub(crate) const ALL: [Route; 11] = [
+    pub(crate) const ALL: [Route; 15] = [
         Route::Inline,
         Route::Eager,
         Route::Cma,
@@ -111,6 +126,10 @@ impl Route {
         Route::Get,
         Route::FetchAdd,
         Route::Contended,
+        Route::Write,
+        Route::Read,
+        Route::WriteAgent,
+        Route::ReadAgent,
         Route::Active,
         Route::Auto,
     ];
@@ -128,13 +147,36 @@ impl Route {
             Route::Get => "get",
             Route::FetchAdd => "fetch-add",
             Route::Contended => "contended",
+            Route::Write => "write",
+            Route::Read => "read",
+            Route::WriteAgent => "write-agent",
+            Route::ReadAgent => "read-agent",
             Route::Active => "active",
         }
     }
 
-    /// Whether it is a one-sided operation.
+    /// Whether it is a one-sided operation on a region.
     pub(crate) const fn is_one_sided(self) -> bool {
         matches!(self, Route::Put | Route::Get | Route::FetchAdd | Route::Contended)
+    }
+
+    /// Whether it is a one-sided operation by address.
+    pub(crate) const fn is_by_address(self) -> bool {
+        matches!(self, Route::Write | Route::Read | Route::WriteAgent | Route::ReadAgent)
+    }
+
+    /// Whether the other side's agent does it.
+    pub(crate) const fn is_by_agent(self) -> bool {
+        matches!(self, Route::WriteAgent | Route::ReadAgent)
+    }
+
+    /// Its name in a row whose group says the rest.
+    pub(crate) const fn short(self) -> &'static str {
+        match self {
+            Route::WriteAgent => Route::Write.name(),
+            Route::ReadAgent => Route::Read.name(),
+            other => other.name(),
+        }
     }
 }
 
@@ -177,11 +219,17 @@ impl Id {
     pub(crate) const ARENA: Id =
         Id { kind: Kind::Pinfold, route: Some(Route::Auto), memory: Memory::Arena };
 
+    /// Pinfold writing and reading by address what lies in an arena, which is mapped.
+    const BY_ADDRESS: [Id; 2] = [
+        Id { kind: Kind::Pinfold, route: Some(Route::Write), memory: Memory::Arena },
+        Id { kind: Kind::Pinfold, route: Some(Route::Read), memory: Memory::Arena },
+    ];
+
     /// Every subject there is, floors first, Pinfold last.
     pub(crate) fn all() -> impl Iterator<Item = Id> {
         let others = Kind::ALL.into_iter().filter(|&kind| kind != Kind::Pinfold);
         let pinfold = Route::ALL.into_iter().map(Id::pinfold);
-        others.map(Id::plain).chain(pinfold).chain([Id::ARENA])
+        others.map(Id::plain).chain(pinfold).chain(Id::BY_ADDRESS).chain([Id::ARENA])
     }
 
     /// Whose rows it belongs to; `None` for what stands beside all rows.
@@ -191,6 +239,12 @@ impl Id {
             (Kind::Pinfold, Some(Route::Put | Route::FetchAdd), _) => Some(Group::Region),
             (Kind::Pinfold, Some(Route::Get), _) => Some(Group::Read),
             (Kind::Pinfold, Some(Route::Contended), _) => Some(Group::Contended),
+            (Kind::Pinfold, Some(Route::Write), Memory::Arena) => Some(Group::WriteMapped),
+            (Kind::Pinfold, Some(Route::Read), Memory::Arena) => Some(Group::ReadMapped),
+            (Kind::Pinfold, Some(Route::Write), Memory::Heap) => Some(Group::WriteKernel),
+            (Kind::Pinfold, Some(Route::Read), Memory::Heap) => Some(Group::ReadKernel),
+            (Kind::Pinfold, Some(Route::WriteAgent), _) => Some(Group::WriteAgent),
+            (Kind::Pinfold, Some(Route::ReadAgent), _) => Some(Group::ReadAgent),
             (Kind::Pinfold, Some(Route::Active), _) => Some(Group::Active),
             (Kind::Pinfold, _, Memory::Heap) => Some(Group::Heap),
             (Kind::Pinfold, _, Memory::Arena) | (Kind::Mapping, _, _) => Some(Group::Arena),
@@ -214,6 +268,8 @@ impl Id {
             Kind::Pinfold if matches!(self.route, Some(Route::FetchAdd | Route::Contended)) => {
                 what == What::Rate && !touched
             }
+            Kind::CmaWrite => is_operation(cell),
+            Kind::Pinfold if self.route.is_some_and(Route::is_by_address) => is_operation(cell),
             // An answer is ready before it is asked for.
             Kind::Pinfold if self.route == Some(Route::Active) => {
                 matches!(what, What::Latency | What::Rate) && size == 8 && !touched
@@ -231,6 +287,18 @@ impl Id {
             Kind::Cma | Kind::Pipe | Kind::Unix | Kind::Tcp | Kind::Pinfold | Kind::Mapping => true,
         }
     }
+}
+
+/// Whether that makes sense for an operation by address: a message ends in a word that the other side waits
+/// for; in a stream there is nothing but that word.
+const fn is_operation(cell: Cell) -> bool {
+    let Cell { what, size, touched } = cell;
+    let fits = match what {
+        What::Latency => size.is_multiple_of(8) && size <= REGION_BYTES_MAX,
+        What::Rate => size == 8,
+        _ => false,
+    };
+    fits && !touched
 }
 
 impl fmt::Display for Id {

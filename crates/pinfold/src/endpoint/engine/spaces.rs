@@ -22,6 +22,7 @@ use crate::{
     Path, PeerId, Result, SharedBuf,
     arena::{self, ArenaRef},
     endpoint::region::{RegionKey, Rights},
+    failpoint::{self, Point},
     wire::{
         region::Site,
         space::{Answered, Behind, Claim, Exposure, Refused},
@@ -226,6 +227,7 @@ impl Core {
         }
         let (flag, writable) =
             (entry.flag.clone(), entry.rights == Rights::ReadWrite && extent.peers_may_write());
+        failpoint::hit(Point::BeforeLend);
         let memory = self.shelve_at(peer, &extent, first);
         let (Some(memory), Some(flag)) = (memory, self.shelve_place(peer, &flag)) else {
             return Ok(page);
@@ -235,6 +237,7 @@ impl Core {
         {
             entry.keeps.push(extent);
         }
+        failpoint::hit(Point::AfterLend);
         let (start, len) = (base + first, last - first);
         Ok(Answered::Mapped(Behind { start, len, writable, memory, flag }))
     }

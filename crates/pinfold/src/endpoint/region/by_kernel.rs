@@ -28,6 +28,7 @@ use crate::{
         space::Flag,
     },
     error::inside,
+    failpoint::{self, Point},
     link::shm::visits::Visit,
 };
 
@@ -191,10 +192,12 @@ impl ByKernel {
         name: &'static str,
     ) -> Result<()> {
         let reach = &self.reached.reach;
+        failpoint::hit(Point::BeforeCarried);
         let (mut first, mut skip, mut is_first) = (0, 0, true);
         loop {
             let (here, there) = batch(&parts[first..], skip);
             if here.is_empty() {
+                failpoint::hit(Point::AfterCarried);
                 return Ok(());
             }
             if !is_first {
@@ -223,6 +226,10 @@ impl ByKernel {
 
     /// What a call that failed means: that there is no region any more, or else what the kernel said.
     fn failure(&self, call: &'static str, error: io::Error) -> Error {
+        // A flag that is mapped here outlives its owner.
+        if Errno::from_io_error(&error) == Some(Errno::SRCH) || !self.reached.reach.is_alive() {
+            return Error::Withdrawn;
+        }
         self.confirm().err().unwrap_or_else(|| Error::os(call, "a peer's region", error))
     }
 

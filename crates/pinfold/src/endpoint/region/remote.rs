@@ -158,6 +158,7 @@ impl RemoteRegion {
             Kernel(region) => {
                 let receipt = region.write_one(offset, data)?;
                 self.0.tallies.wrote(receipt.bytes);
+                self.0.tallies.went_by(receipt.path);
                 Ok(receipt)
             }
         }
@@ -178,6 +179,7 @@ impl RemoteRegion {
             Kernel(region) => {
                 let receipt = region.read_one(offset, into)?;
                 self.0.tallies.read(receipt.bytes);
+                self.0.tallies.went_by(receipt.path);
                 Ok(receipt)
             }
         }
@@ -197,6 +199,7 @@ impl RemoteRegion {
             Kernel(region) => {
                 let receipt = region.write(parts)?;
                 self.0.tallies.wrote(receipt.bytes);
+                self.0.tallies.went_by(receipt.path);
                 Ok(receipt)
             }
         }
@@ -216,6 +219,7 @@ impl RemoteRegion {
             Kernel(region) => {
                 let receipt = region.read(parts)?;
                 self.0.tallies.read(receipt.bytes);
+                self.0.tallies.went_by(receipt.path);
                 Ok(receipt)
             }
         }

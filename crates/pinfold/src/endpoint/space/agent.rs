@@ -16,6 +16,7 @@ use super::crew::Crew;
 use crate::{
     Active,
     endpoint::handlers::Handler,
+    failpoint::{self, Point},
     wire::space::{ANSWER_HEAD, Answered, Ask, Claim, Refused, bytes_of},
 };
 
@@ -29,26 +30,32 @@ pub(super) fn handler() -> Handler {
 }
 
 fn serve(crew: &Crew, active: &Active<'_>) {
-    let answer = match Ask::read(active.payload()) {
+    let shared = active.endpoint().shared();
+    match Ask::read(active.payload()) {
         Some((Ask::Open, claim, _)) => {
-            let engine = active.endpoint().shared().enter();
-            engine.map(|mut engine| engine.tell_of_space(active.peer(), &claim))
+            // In a child of this process there is nobody to answer.
+            let Ok(mut engine) = shared.enter() else { return };
+            let answer = engine.tell_of_space(active.peer(), &claim);
+            drop(engine);
+            failpoint::hit(Point::BeforeSpaceTold);
+            say(active, bytes_of(&answer.words()));
+            failpoint::hit(Point::AfterSpaceTold);
         }
         Some((Ask::Translate { address, writes }, claim, _)) => {
-            let engine = active.endpoint().shared().enter();
-            engine.map(|mut engine| engine.translate_for(active.peer(), &claim, address, writes))
+            let Ok(mut engine) = shared.enter() else { return };
+            let answer = engine.translate_for(active.peer(), &claim, address, writes);
+            drop(engine);
+            failpoint::hit(Point::BeforeTranslated);
+            say(active, bytes_of(&answer.words()));
+            failpoint::hit(Point::AfterTranslated);
         }
         Some((Ask::Read { address, len }, claim, _)) if len <= PART_MAX as u64 => {
-            return copy(crew, active, &claim, address, What::Read(len as usize));
+            copy(crew, active, &claim, address, What::Read(len as usize));
         }
         Some((Ask::Write { address }, claim, bytes)) if bytes.len() <= PART_MAX => {
-            return copy(crew, active, &claim, address, What::Write(bytes));
+            copy(crew, active, &claim, address, What::Write(bytes));
         }
-        _ => Ok(Answered::Refused(Refused::Senseless)),
-    };
-    // In a child of this process there is nobody to answer.
-    if let Ok(answer) = answer {
-        say(active, bytes_of(&answer.words()));
+        _ => say(active, bytes_of(&Answered::Refused(Refused::Senseless).words())),
     }
 }
 
@@ -106,10 +113,13 @@ fn copy(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: Wha
         Err(why) => return say(active, bytes_of(&Answered::Refused(why).words())),
     };
     if careful::is_resident(address, what.len() as u64) {
+        failpoint::hit(Point::BeforeServed);
         // SAFETY: exposed, as was found; it stays so while `serving` lives.
         let answer = unsafe { what.copy(address) };
         drop(serving);
-        return say(active, answer);
+        say(active, answer);
+        failpoint::hit(Point::AfterServed);
+        return;
     }
     // To wait for a disk here would keep everybody waiting.
     let Some(later) = active.answer_later() else { return };
@@ -122,8 +132,10 @@ fn copy(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: Wha
             Err(len) => What::Read(*len),
             Ok(bytes) => What::Write(bytes),
         };
+        failpoint::hit(Point::BeforePages);
         // SAFETY: as above.
         let answer = unsafe { what.copy(address) };
+        failpoint::hit(Point::AfterPages);
         drop(serving);
         if let Err(error) = later.send_owned(answer) {
             tracing::debug!(%error, "a peer is gone that asked for memory");

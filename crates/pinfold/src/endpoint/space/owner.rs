@@ -19,6 +19,7 @@ use crate::{
         region::{RegionKey, Rights},
         shared::Shared,
     },
+    failpoint::{self, Point},
     link::shm::standing,
 };
 
@@ -125,15 +126,20 @@ impl Exposed {
         let mut engine = self.shared.enter()?;
         let entry = engine.core.spaces.remove(id);
         drop(engine);
+        failpoint::hit(Point::BeforeEnd);
         if let Some(word) = self.flag.word64(0) {
             standing::take_down(word);
         }
+        failpoint::hit(Point::InEnd);
         let Some(mut entry) = entry else { return Ok(()) };
         entry.turn_away();
         let begun = Instant::now();
         loop {
             match entry.visitors(id) {
-                0 => return Ok(()),
+                0 => {
+                    failpoint::hit(Point::AfterEnd);
+                    return Ok(());
+                }
                 visitors if begun.elapsed() > PATIENCE => {
                     // Arenas that they may be at are never given back.
                     std::mem::forget(entry);

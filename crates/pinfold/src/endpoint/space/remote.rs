@@ -21,6 +21,7 @@ use crate::{
         reply::Reply,
         shared::Shared,
     },
+    failpoint::{self, Point},
     status::Tallies,
     wire::{
         region::Spot,
@@ -52,10 +53,15 @@ struct Inner {
     why_not_mapped: Option<Refusal>,
     /// Whether the owner is this very process.
     own: bool,
-    known: Mutex<Lookaside<Mapped>>,
-    /// A question that is out, and for what.
-    asked: Mutex<Option<(Reply, u64)>>,
+    known: Mutex<Knowledge>,
     tallies: Tallies,
+}
+
+/// What this side knows of the addresses. One lock for all of it: each operation takes it once.
+struct Knowledge {
+    mapped: Lookaside<Mapped>,
+    /// A question that is out, and for what.
+    asked: Option<(Reply, u64)>,
 }
 
 /// How memory is reached that is not mapped.
@@ -80,7 +86,10 @@ impl Endpoint {
 impl RemoteSpace {
     fn open(shared: &Arc<Shared>, peer: PeerId, key: &RegionKey) -> Result<RemoteSpace> {
         let claim = Claim { id: key.id, secret: key.secret };
-        let message = served::ask(shared, peer, claim, Ask::Open).wait().map_err(served::failed)?;
+        failpoint::hit(Point::BeforeSpace);
+        let reply = served::ask(shared, peer, claim, Ask::Open);
+        failpoint::hit(Point::AfterSpace);
+        let message = reply.wait().map_err(served::failed)?;
         let exposure = match Answered::read(&message) {
             Some(Answered::Exposed(exposure)) => exposure,
             Some(Answered::Refused(Refused::Full)) => {
@@ -128,7 +137,7 @@ impl RemoteSpace {
                 Otherwise::Served(Served { shared, peer, claim, why_not_cma: why })
             }
         };
-        let known = Lookaside::new().map_err(|_| Error::BadKey)?;
+        let mapped = Lookaside::new().map_err(|_| Error::BadKey)?;
         Ok(RemoteSpace(Arc::new(Inner {
             shared: Arc::clone(shared),
             peer,
@@ -138,8 +147,7 @@ impl RemoteSpace {
             otherwise,
             why_not_mapped,
             own,
-            known: Mutex::new(known),
-            asked: Mutex::new(None),
+            known: Mutex::new(Knowledge { mapped, asked: None }),
             tallies,
         })))
     }
@@ -188,6 +196,7 @@ impl RemoteSpace {
         };
         let receipt = receipt?;
         self.0.tallies.wrote(receipt.bytes);
+        self.0.tallies.went_by(receipt.path);
         Ok(receipt)
     }
 
@@ -205,6 +214,7 @@ impl RemoteSpace {
         };
         let receipt = receipt?;
         self.0.tallies.read(receipt.bytes);
+        self.0.tallies.went_by(receipt.path);
         Ok(receipt)
     }
 }
@@ -222,25 +232,41 @@ impl Inner {
         if self.why_not_mapped.is_some() || len == 0 {
             return Ok(None);
         }
-        // Here and below: handlers may run in there, and use this.
-        let asked = self.asked.lock().take();
-        if let Some((mut reply, of)) = asked {
-            match reply.try_wait() {
-                Some(answer) => self.learn(answer.ok().and_then(|it| Answered::read(&it)), of),
-                None => *self.asked.lock() = Some((reply, of)),
-            }
+        let mut known = self.known.lock();
+        if let Some((reply, of)) = known.asked.take() {
+            // Handlers may run in there, and use this.
+            drop(known);
+            self.hear(reply, of);
+            known = self.known.lock();
         }
-        let known = self.known.lock().find(address, len, writes);
-        match known {
+        let found = known.mapped.find(address, len, writes);
+        drop(known);
+        match found {
             Known::Mapped(piece) => return Ok(Some(piece)),
             Known::Plain => {}
-            Known::Nothing => {
-                let question = Ask::Translate { address, writes };
-                let reply = served::ask(&self.shared, self.peer, self.claim, question);
-                *self.asked.lock() = Some((reply, address));
-            }
+            Known::Nothing => self.ask(address, writes),
         }
         Ok(None)
+    }
+
+    /// Asks what is behind an address. Nobody else does until there is an answer.
+    #[cold]
+    fn ask(&self, address: u64, writes: bool) {
+        let question = Ask::Translate { address, writes };
+        failpoint::hit(Point::BeforeTranslate);
+        // Here, too, handlers may run.
+        let reply = served::ask(&self.shared, self.peer, self.claim, question);
+        failpoint::hit(Point::AfterTranslate);
+        self.known.lock().asked = Some((reply, address));
+    }
+
+    /// Looks whether the answer has come.
+    #[cold]
+    fn hear(&self, mut reply: Reply, of: u64) {
+        match reply.try_wait() {
+            Some(answer) => self.learn(answer.ok().and_then(|it| Answered::read(&it)), of),
+            None => self.known.lock().asked = Some((reply, of)),
+        }
     }
 
     /// What was asked about `address` is answered, or will not be.
@@ -254,7 +280,7 @@ impl Inner {
                     Some((end, engine.lend_translated(self.peer, behind, self.exposure.stamp)?))
                 });
                 let Some((end, lent)) = lent else {
-                    return self.known.lock().learn_nothing(address);
+                    return self.known.lock().mapped.learn_nothing(address);
                 };
                 let memory = Mapped {
                     lent,
@@ -264,14 +290,15 @@ impl Inner {
                     own: self.own,
                 };
                 let piece = Piece { addresses: start..end, writable, memory };
-                let out = self.known.lock().learn(piece);
+                failpoint::hit(Point::Learned);
+                let out = self.known.lock().mapped.learn(piece);
                 drop(out);
             }
             Some(Answered::Plain { start, len }) => {
                 let end = start.saturating_add(len);
-                self.known.lock().learn_plain(start..end);
+                self.known.lock().mapped.learn_plain(start..end);
             }
-            _ => self.known.lock().learn_nothing(address),
+            _ => self.known.lock().mapped.learn_nothing(address),
         }
     }
 
@@ -284,6 +311,7 @@ impl Inner {
     ) -> Result<Receipt> {
         // From here on the owner waits for this, or is seen to have ended it.
         let visit = self.reach.visit(self.claim.id)?;
+        failpoint::hit(Point::InSpace);
         piece.memory.confirm()?;
         let by = copy(&piece.memory)?;
         drop(visit);
