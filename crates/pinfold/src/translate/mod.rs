@@ -36,11 +36,6 @@ pub enum Rights {
 }
 
 impl Rights {
-    // As some write them.
-    pub(crate) const READ: Rights = Rights::Read;
-    pub(crate) const WRITE: Rights = Rights::ReadWrite;
-    pub(crate) const READ_WRITE: Rights = Rights::ReadWrite;
-
     /// Bits of the number that [`Rights::bits`] returns.
     pub(crate) const BITS: u32 = 1;
 

@@ -68,7 +68,7 @@ impl<M> Lookaside<M> {
 
     /// What is known of `len` bytes, at least 1, at an address. After [`Known::Nothing`] the caller asks.
     pub(super) fn find(&mut self, address: u64, len: u64, writes: bool) -> Known<M> {
-        let needed = if writes { Rights::WRITE } else { Rights::READ };
+        let needed = if writes { Rights::ReadWrite } else { Rights::Read };
         match self.tlb.look_up(SPACE, address, needed) {
             Lookup::Hit(PLAIN) => self.plain(),
             Lookup::Hit(at) => match self.pieces.get(at as usize) {
@@ -116,8 +116,8 @@ impl<M> Lookaside<M> {
 
     fn insert(&mut self, address: u64, at: u32) {
         let rights = match self.pieces.get(at as usize) {
-            Some(piece) if !piece.writable => Rights::READ,
-            _ => Rights::READ_WRITE,
+            Some(piece) if !piece.writable => Rights::Read,
+            _ => Rights::ReadWrite,
         };
         // Nothing is held by an entry that could be left behind.
         let _ = self.tlb.insert(SPACE, address, rights, at);

@@ -142,7 +142,7 @@ mod tests {
         assert!(stock.take(usize::MAX).is_none());
         // The shortest that will do.
         let stock = Stock::new(1 << 20);
-        [300, 100, 200].map(|kib| stock.put(Buffer::new(kib << 10).unwrap()));
+        [300, 100, 200].into_iter().for_each(|kib| stock.put(Buffer::new(kib << 10).unwrap()));
         assert!(stock.take(90 << 10).unwrap().room() < 200 << 10);
     }
 }
