@@ -196,6 +196,8 @@ impl Files {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         assert_eq!(self.files.len(), self.spaces.len());
+        let kept = self.files.values().filter(|file| file.is_kept()).count();
+        assert_eq!(self.kept.values().sum::<usize>(), kept);
         self.files.len()
     }
 }

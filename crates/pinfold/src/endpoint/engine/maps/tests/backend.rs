@@ -24,7 +24,8 @@ fn marked(id: u64, pages: u64, writable: bool) -> Extent {
     let fd = memfd::create_fixed("pinfold-test", (pages * PAGE) as usize).unwrap();
     let mut file = std::fs::File::from(fd);
     file.seek(SeekFrom::Start(0)).unwrap();
-    file.write_all(&id.to_ne_bytes()).unwrap();
+    // All of it has memory.
+    file.write_all(&id.to_ne_bytes().repeat((pages * PAGE / 8) as usize)).unwrap();
     let fd = file.into();
     memfd::seal(std::os::fd::AsFd::as_fd(&fd), !writable).unwrap();
     Extent { id, bytes: pages * PAGE, writable, fd }

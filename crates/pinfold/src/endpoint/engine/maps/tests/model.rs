@@ -260,6 +260,7 @@ impl Both {
         let Some(backend) = maps.backend() else { return };
         let slots = (0..64).filter_map(|slot| backend.held(slot));
         assert_eq!(slots.map(|held| held.mapping.len()).sum::<u64>(), maps.bytes() as u64);
+        assert!(backend.files.len() <= (PEERS as u64 * IDS) as usize);
         assert!((1..=PEERS).all(|owner| backend.count(peer(owner)) <= A_PEER as u32));
         for (loan, _) in &self.loans {
             let is_it = |slot| backend.held(slot).is_some_and(|held| loan.is_of(held));
