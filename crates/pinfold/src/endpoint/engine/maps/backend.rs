@@ -20,8 +20,8 @@ use crate::{
     translate::pincache::{Area, Handle, PinCost, Pinner, Refused},
 };
 
-/// What mapping and unmapping a file takes until that was measured, and what the first touch of a page
-/// takes: as measured on the reference machine (2 vCPU, Linux 6.18) with files of 1 MiB.
+/// What mapping and unmapping a file is taken to cost until that was measured, and what the first touch
+/// of a page is taken to cost at any time: assumptions of the right order, not measurements.
 const COST: PinCost = PinCost { pin_ns: 2500, pin_page_ns: 40, unpin_ns: 3500 };
 /// One of so many is what each new measurement counts for.
 const COST_SHARE: i64 = 8;
@@ -149,7 +149,7 @@ impl Pinner for Backend {
     }
 
     /// Means of what mapping and unmapping took of late; for a page, what touching it for the first time
-    /// takes, which is the reference machine's.
+    /// is taken to cost, which is not measured.
     fn cost(&self) -> PinCost {
         self.cost
     }
