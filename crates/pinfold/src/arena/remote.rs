@@ -102,8 +102,7 @@ impl Mapping {
         mark: &Arc<ForkMark>,
     ) -> Result<Mapping> {
         let len = Mapping::check(fd, bytes_max, false)?;
-        // Aligned as at its owner, so that huge pages are mapped as such.
-        let mapping = ReadOnlyMapping::map(fd, len, BLOCK_BYTES).map_err(mmap)?;
+        let mapping = aligned(|align| ReadOnlyMapping::map(fd, len, align)).map_err(mmap)?;
         Ok(Mapping::new(Kind::ReadOnly(mapping), len, mark))
     }
 
@@ -117,7 +116,7 @@ impl Mapping {
         mark: &Arc<ForkMark>,
     ) -> Result<Mapping> {
         let len = Mapping::check(fd, bytes_max, true)?;
-        let mapping = SharedMapping::map_aligned(fd, len, BLOCK_BYTES).map_err(mmap)?;
+        let mapping = aligned(|align| SharedMapping::map_aligned(fd, len, align)).map_err(mmap)?;
         Ok(Mapping::new(Kind::Writable(mapping), len, mark))
     }
 
@@ -258,6 +257,15 @@ impl Drop for Mapping {
             unsafe { ManuallyDrop::drop(&mut self.kind) };
         }
     }
+}
+
+/// Maps aligned as at the owner, so that huge pages are mapped as such; where there is no address space to
+/// choose from, anywhere: what was unmapped can be mapped again where just that much is left.
+fn aligned<T>(map: impl Fn(usize) -> io::Result<T>) -> io::Result<T> {
+    map(BLOCK_BYTES).or_else(|error| match rustix::io::Errno::from_io_error(&error) {
+        Some(rustix::io::Errno::NOMEM) => map(rustix::param::page_size()),
+        _ => Err(error),
+    })
 }
 
 fn mmap(error: std::io::Error) -> Error {

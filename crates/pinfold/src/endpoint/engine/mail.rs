@@ -52,6 +52,7 @@ impl Core {
                 }
                 Ok(Some(Parcel::Lost)) => {
                     tracing::debug!(peer = peer.info.name, "no descriptor is left for an arena");
+                    self.maps.close_descriptors();
                 }
                 Err(error) => {
                     tracing::debug!(%error, peer = peer.info.name, "the socket cannot be read");

@@ -41,11 +41,6 @@ impl Budget {
         self.used
     }
 
-    /// Bytes that may be taken in all.
-    pub(crate) const fn limit(&self) -> usize {
-        self.limit
-    }
-
     /// Bytes that can still be taken.
     pub(crate) const fn left(&self) -> usize {
         self.limit - self.used

@@ -235,6 +235,24 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         out.is_some()
     }
 
+    /// Evicts the idle area of these spaces that was least recently used. Whether there was one.
+    pub(super) fn evict_of(
+        &mut self,
+        board: &Board,
+        spaces: impl IntoIterator<Item = SpaceId>,
+    ) -> bool {
+        let areas = |space| self.live.range((space, 0)..=(space, u64::MAX));
+        let areas = spaces.into_iter().flat_map(areas);
+        let mut areas: Vec<_> = areas.map(|(_, at)| (board.used(*at), *at)).collect();
+        areas.sort_unstable();
+        let Some((_, at)) = areas.into_iter().find(|(_, at)| board.claim(*at)) else {
+            return false;
+        };
+        self.evict.forget(at);
+        self.evicted(board, at);
+        true
+    }
+
     /// Claims the area that is to go next, and takes it out of `old` and from the policy.
     fn next_out(&mut self, board: &Board, old: &mut Vec<u32>) -> Option<u32> {
         if let Some(place) = old.iter().position(|at| board.claim(*at)) {

@@ -180,6 +180,13 @@ impl<P: Pinner, E: Evict> PinCache<P, E> {
         self.books.invalidate(&self.board, space, 0, u64::MAX)
     }
 
+    /// Unpins the least recently used area of these spaces, whatever the policy, if any is idle.
+    /// Whether one was: for those who have a limit of their own for some spaces. Looks at all their
+    /// areas.
+    pub fn evict_of(&mut self, spaces: impl IntoIterator<Item = SpaceId>) -> bool {
+        self.books.evict_of(&self.board, spaces)
+    }
+
     /// What it may have pinned.
     pub fn budget(&self) -> &Budget {
         self.books.budget()
@@ -193,6 +200,11 @@ impl<P: Pinner, E: Evict> PinCache<P, E> {
     /// The back end.
     pub fn pinner(&self) -> &P {
         &self.books.pinner
+    }
+
+    /// The same, to tell it something. What is pinned stays so, at the same handles.
+    pub fn pinner_mut(&mut self) -> &mut P {
+        &mut self.books.pinner
     }
 }
 

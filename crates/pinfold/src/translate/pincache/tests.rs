@@ -298,3 +298,27 @@ fn counts_of_ended_transfers_may_overflow() {
     assert_eq!(cache.close(HERE).unpinned, 1);
     assert_eq!(cache.counters().hits, many - 1);
 }
+
+#[test]
+fn of_some_spaces_the_idle_area_that_was_used_first_goes() {
+    let mut cache = cache(10);
+    for (space, page) in [(HERE, 0), (THERE, 0), (THERE, 4), (THERE, 8)] {
+        let hold = cache.begin(space, page * PAGE, PAGE).unwrap();
+        cache.end(hold);
+    }
+    let first = cache.begin(THERE, 0, PAGE).unwrap();
+    assert!(!cache.evict_of([]) && !cache.evict_of([SpaceId(9)]));
+    let counters = |cache: &PinCache<Fake>| (cache.counters().evictions, cache.counters().unpins);
+    assert_eq!(counters(&cache), (0, 0));
+    // The first is in flight, the second was used before the third.
+    assert!(cache.evict_of([SpaceId(9), THERE]));
+    assert_eq!(pinned(&cache), [(0, 1), (0, 1), (8, 9)]);
+    assert!(cache.evict_of([THERE]) && !cache.evict_of([THERE]));
+    assert_eq!((pinned(&cache), counters(&cache)), (vec![(0, 1), (0, 1)], (2, 2)));
+    cache.end(first);
+    // The policy knows of it: what is left is chosen in order.
+    assert!(cache.evict_of([HERE, THERE]));
+    assert_eq!(cache.pinner().pinned.values().map(|area| area.space).collect::<Vec<_>>(), [THERE]);
+    assert_eq!(touch(&mut cache, 20, 10), Ok(()));
+    assert_eq!((cache.counters().evictions, cache.counters().now.entries), (4, 1));
+}

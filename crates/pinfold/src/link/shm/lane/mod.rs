@@ -18,6 +18,7 @@ const RETURNED_AT: usize = 24;
 const OPEN_AT: usize = 32;
 
 /// Whether the pair is still connected, for those who look at memory of the other side.
+#[derive(Clone)]
 pub(crate) struct Tie {
     segment: Arc<Segment>,
 }
