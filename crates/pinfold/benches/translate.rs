@@ -214,35 +214,41 @@ fn own(bytes: u64) -> Option<OwnMemory> {
     Some(own)
 }
 
-/// Hits of `OwnMemory`, by either form.
+/// Hits of `OwnMemory`, by any form.
 macro_rules! own_hits {
-    ($bencher:expr, $areas:expr, $begin:ident) => {
-        let Some(own) = own(1 << 30) else { return };
+    ($bencher:expr, $areas:expr, $begin:ident, $end:ident) => {
+        let Some(mut own) = own(1 << 30) else { return };
         let (_memory, start) = pages($areas);
         let addresses: Vec<u64> =
             any_of($areas).iter().map(|area| start + 2 * area * PAGE).collect();
-        let transfers = || {
+        let transfers = |own: &mut OwnMemory| {
             for address in &addresses {
                 if let Ok(hold) = own.$begin(*address, PAGE) {
-                    own.end(hold);
+                    own.$end(hold);
                 }
             }
         };
-        transfers();
+        transfers(&mut own);
         let before = own.counters().pins.pins;
-        $bencher.counter(ItemsCount::new(LOOK_UPS)).bench_local(transfers);
+        $bencher.counter(ItemsCount::new(LOOK_UPS)).bench_local(|| transfers(&mut own));
         assert_eq!(own.counters().pins.pins, before);
     };
 }
 
 #[divan::bench(args = [1, 100, 10_000])]
 fn own_begin_end(bencher: Bencher, areas: u64) {
-    own_hits!(bencher, areas, begin);
+    own_hits!(bencher, areas, begin, end);
+}
+
+/// By who has it to itself.
+#[divan::bench(args = [1, 100, 10_000])]
+fn own_begin_mut_end_mut(bencher: Bencher, areas: u64) {
+    own_hits!(bencher, areas, begin_mut, end_mut);
 }
 
 #[divan::bench(args = [1, 100, 10_000])]
 fn own_begin_exact_end(bencher: Bencher, areas: u64) {
-    own_hits!(bencher, areas, begin_exact);
+    own_hits!(bencher, areas, begin_exact, end);
 }
 
 /// The pin-down cache alone, with areas as above.

@@ -176,6 +176,33 @@ impl<V: Validation> OwnMemory<V> {
         }
     }
 
+    /// As [`begin`](OwnMemory::begin), for who has it to itself, such as an engine under its lock: a hit takes
+    /// no locked instruction, so it costs some 10 ns less with its end.
+    ///
+    /// # Errors
+    /// As for [`begin`](OwnMemory::begin).
+    #[inline]
+    pub fn begin_mut(&mut self, start: u64, len: u64) -> Result<OwnHold, NoPin> {
+        let by = self.standing.by;
+        if self.may_hit()
+            && let Some(cache) = &mut self.cache
+            && let Some(hold) = cache.begin_pinned_mut(HERE, start, len)
+        {
+            return Ok(OwnHold { hold, start, len, by, not_kept: None });
+        }
+        self.miss(start, len)
+    }
+
+    /// As [`end`](OwnMemory::end), for who has it to itself. It may have begun by either.
+    #[inline]
+    pub fn end_mut(&mut self, hold: OwnHold) {
+        if !self.is_child()
+            && let Some(cache) = &mut self.cache
+        {
+            cache.end_mut(hold.hold);
+        }
+    }
+
     /// As [`begin`](OwnMemory::begin), for a caller that was given the addresses anew by a call of its
     /// own while another thread's, which unmapped them, has not returned. One short system call more,
     /// about 0.15 µs.
@@ -257,12 +284,15 @@ impl<V: Validation> OwnMemory<V> {
     /// What is pinned already, and known to be what is mapped.
     #[inline]
     fn hit(&self, start: u64, len: u64) -> Option<OwnHold> {
-        let guard = self.guard.as_deref()?;
-        if self.is_child() || !self.is_applied(guard) {
-            return None;
-        }
-        let hold = self.cache.as_ref()?.begin_pinned(HERE, start, len)?;
+        let cache = self.cache.as_ref().filter(|_| self.may_hit())?;
+        let hold = cache.begin_pinned(HERE, start, len)?;
         Some(OwnHold { hold, start, len, by: self.standing.by, not_kept: None })
+    }
+
+    /// Whether what the cache has is known to be what is mapped.
+    #[inline]
+    fn may_hit(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| !self.is_child() && self.is_applied(guard))
     }
 
     #[cold]

@@ -63,6 +63,22 @@ impl<P: Pinner, E: Evict> SharedPinCache<P, E> {
         self.board.find::<false>(space, start, last_of(start, len)?)
     }
 
+    /// As [`begin_pinned`](SharedPinCache::begin_pinned), for who has the cache to itself: without a locked
+    /// instruction, which is half of what a hit costs.
+    #[inline]
+    pub fn begin_pinned_mut(&mut self, space: SpaceId, start: u64, len: u64) -> Option<Hold> {
+        self.board.find::<true>(space, start, last_of(start, len)?)
+    }
+
+    /// As [`end`](SharedPinCache::end), for who has the cache to itself.
+    #[inline]
+    pub fn end_mut(&mut self, hold: Hold) {
+        let at = hold.slot;
+        if self.board.release::<true>(hold) {
+            self.books.get_mut().finish(&self.board, at);
+        }
+    }
+
     /// A transfer has ended. Takes the lock only if its area was invalidated or merged meanwhile,
     /// and it was the last there.
     #[inline]

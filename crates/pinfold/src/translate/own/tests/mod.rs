@@ -1,4 +1,5 @@
 #![allow(unsafe_code)]
+mod alone;
 mod calls;
 mod denied;
 mod exact;

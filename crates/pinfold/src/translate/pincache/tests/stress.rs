@@ -142,12 +142,19 @@ fn those_who_must_not_wait_hit_what_was_hit_before() {
         bytes: 0,
         bytes_max: budget.bytes_max,
     };
-    let cache = SharedPinCache::new(pinner, budget).unwrap();
+    let mut cache = SharedPinCache::new(pinner, budget).unwrap();
     assert_eq!(cache.begin_pinned(HERE, 0, 1), None);
+    assert_eq!(cache.begin_pinned_mut(HERE, 0, 1), None);
     cache.end(cache.begin(HERE, 0, 1).unwrap());
     cache.end(cache.begin_pinned(HERE, 0, 1).unwrap());
+    let hold = cache.begin_pinned_mut(HERE, 0, 1).unwrap();
     let _ = cache.invalidate(HERE, 0, 1);
     assert_eq!(cache.begin_pinned(HERE, 0, 1), None);
+    assert_eq!(cache.begin_pinned_mut(HERE, 0, 1), None);
+    // The last one unpins what is gone.
+    assert_eq!(cache.counters().unpins, 0);
+    cache.end_mut(hold);
+    assert_eq!(cache.counters().unpins, 1);
     assert_eq!(cache.begin_pinned(HERE, 0, 0), None);
 }
 
