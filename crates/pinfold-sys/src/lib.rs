@@ -4,6 +4,7 @@
 //!
 //! - [`user`], [`affinity`], [`clock`]: who and where this process is, and what time it is.
 //! - [`socket`]: finding a peer, learning who it is, passing descriptors, ringing its doorbell.
+//! - [`stream`]: connections with other hosts.
 //! - [`memfd`], [`mapping`]: memory that two processes share.
 //! - [`reserved`]: addresses that nothing else comes to lie at.
 //! - [`userfault`]: noticing that memory of this process is taken away, and moving pages within it.
@@ -41,6 +42,7 @@ pub mod refused;
 pub mod reserved;
 mod resident;
 pub mod socket;
+pub mod stream;
 pub mod threads;
 pub mod trial;
 pub mod user;

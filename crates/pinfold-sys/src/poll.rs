@@ -1,4 +1,4 @@
-//! Sleeping until a descriptor has news. Level-triggered throughout.
+//! Sleeping until a descriptor has news. Level-triggered, but for what asks for each change.
 
 use std::{
     io,
@@ -20,6 +20,9 @@ pub enum Interest {
     Write,
     /// Either.
     Both,
+    /// Either, and only when there is more of it than before (`EPOLLET`): who hears of it takes all
+    /// there is, until there is none.
+    Changes,
 }
 
 impl Interest {
@@ -28,6 +31,9 @@ impl Interest {
             Interest::Read => epoll::EventFlags::IN,
             Interest::Write => epoll::EventFlags::OUT,
             Interest::Both => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+            Interest::Changes => {
+                epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET
+            }
         }
     }
 }
