@@ -6,6 +6,8 @@
 pub(crate) mod active;
 pub(crate) mod descriptor;
 #[cfg(not(loom))]
+pub(crate) mod frame;
+#[cfg(not(loom))]
 pub(crate) mod hello;
 pub(crate) mod layout;
 pub(crate) mod region;

@@ -1,0 +1,150 @@
+//! A lane whose other end is in this process: what is put into it goes to a connection, and what comes
+//! from there is put into it.
+//!
+//! So everything above a lane is the same for peers of this host and of others: order, credit, what is
+//! waited for and what is not. Descriptors and their bulk bytes stay in the lane until the peer has
+//! acknowledged them: it is the buffer of what may have to be sent again. A full lane of the peer's stops
+//! this side's reading, the connection's window stops the peer's writing, and its own lane then stops who
+//! sends: nobody's memory grows.
+//!
+//! - `sending`: from the lane to the connection. `receiving`: the other way round.
+
+mod receiving;
+mod sending;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use pinfold_sys::{mapping::SharedMapping, memfd, stream};
+
+use self::{receiving::Receiving, sending::Sending};
+use crate::{
+    blockmem::Tally,
+    link::shm::{budget::Budget, ring::Violation, segment::Segment},
+    sync::LightFence,
+    wire::layout::{Direction, SEGMENT_BYTES},
+};
+
+/// Which way the endpoint sends in the segment of a bridge.
+pub(crate) const WAY: Direction = Direction::ToConnecting;
+
+/// How a connection has come to its end.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The peer closed it.
+    Closed,
+    /// Its process has gone without a word.
+    Gone,
+    /// It broke.
+    Broken(io::Error),
+    /// The peer sent what no honest one sends.
+    Violation(Violation),
+}
+
+impl From<Violation> for Ended {
+    fn from(violation: Violation) -> Ended {
+        Ended::Violation(violation)
+    }
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Ended {
+        Ended::Broken(error)
+    }
+}
+
+/// The far end of a peer's lanes, and the connection.
+pub(crate) struct Bridge {
+    socket: OwnedFd,
+    sending: Sending,
+    receiving: Receiving,
+}
+
+impl Bridge {
+    /// A bridge, and the mapping whose lanes it serves: the endpoint sends in the direction [`WAY`].
+    ///
+    /// # Errors
+    /// There is no memory for the lanes.
+    pub(crate) fn new(socket: OwnedFd, tally: &Arc<Tally>) -> io::Result<(Bridge, SharedMapping)> {
+        let file = memfd::create_sealed("pinfold-tcp", SEGMENT_BYTES)?;
+        let map = || SharedMapping::map(file.as_fd(), SEGMENT_BYTES);
+        let segment = Segment::new(map()?);
+        // Both ends are moved by the thread that holds the engine.
+        let fence = LightFence::Compiler;
+        let bridge = Bridge {
+            socket,
+            sending: Sending::new(&segment, WAY, fence, tally),
+            receiving: Receiving::new(&segment, WAY.reverse(), fence, tally),
+        };
+        Ok((bridge, map()?))
+    }
+
+    /// The connection, to be watched for [changes](pinfold_sys::poll::Interest::Changes).
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Takes what is in the lane to the connection, and what has come from there to the lane. Whether
+    /// anything came. `waits`: the endpoint has found no room in its lane, or is about to sleep.
+    ///
+    /// # Errors
+    /// The connection has ended. What came before that is in the lane.
+    pub(crate) fn turn(&mut self, waits: bool, budget: &mut Budget) -> Result<bool, Ended> {
+        let before = self.receiving.received();
+        let came = self.receiving.take(&self.socket, budget);
+        self.receiving.acknowledge(self.sending.heard(self.receiving.heard())?);
+        self.send(waits)?;
+        came?;
+        Ok(self.receiving.received() != before)
+    }
+
+    /// Takes what is in the lane to the connection, as far as there is room.
+    ///
+    /// # Errors
+    /// As for [`Bridge::turn`].
+    pub(crate) fn send(&mut self, waits: bool) -> Result<(), Ended> {
+        let word = self.receiving.word(waits);
+        self.sending.send(&self.socket, &word, waits)?;
+        if self.sending.has_told(&word) {
+            self.receiving.told(&word);
+        }
+        Ok(())
+    }
+
+    /// Says that this side closes the connection, after all that is in the lane.
+    pub(crate) fn say_goodbye(&mut self) -> Result<(), Ended> {
+        self.sending.end();
+        self.send(true)?;
+        if self.sending.is_empty() {
+            // Fails only if the connection is broken anyway.
+            let _ = stream::end(&self.socket);
+        }
+        Ok(())
+    }
+
+    /// Whether all that was put into the lane has come to the peer.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.sending.is_flushed()
+    }
+
+    /// Bytes to give back to the budget when the bridge goes.
+    pub(crate) fn budgeted(&self) -> usize {
+        self.receiving.budgeted()
+    }
+}
+
+/// What one side tells the other with each frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// Descriptors that have come.
+    received: u64,
+    /// Credit that was given back.
+    released: u64,
+    /// Whether it is worth a frame of its own.
+    is_due: bool,
+}
