@@ -51,7 +51,8 @@ impl Baseline {
             if now.descriptors.len() == self.descriptors.len() && now.segments == self.segments {
                 return;
             }
-            assert!(Instant::now() < end, "left behind: before {self:#?}, now {now:#?}");
+            let maps = mapped_names();
+            assert!(Instant::now() < end, "left behind: before {self:#?}, now {now:#?}: {maps:#?}");
             thread::sleep(Duration::from_millis(2));
         }
     }
@@ -64,6 +65,12 @@ pub struct Mapped {
     pub at: usize,
     /// Bytes.
     pub len: usize,
+}
+
+/// The lines of `/proc/self/maps` that count as segments.
+fn mapped_names() -> Vec<String> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines().filter(|line| line.contains("/memfd:pinfold")).map(str::to_owned).collect()
 }
 
 /// Every segment that this process has mapped, and every extent of an arena.

@@ -176,7 +176,7 @@ impl Core {
     /// Tells the peer that its memory is looked at no more.
     #[inline]
     pub(super) fn end_loan(&mut self, peer: &mut Peer, loan: &Loan) {
-        self.maps.give_back(peer.id, loan);
+        self.maps.give_back(loan);
         if loan.number != 0 && peer.returns.end(loan.number) {
             peer.rx.say_returned(peer.returns.count());
         } else {

@@ -268,6 +268,7 @@ impl Engine {
         // A sleeping leader does this itself; what it sleeps on must not be taken from under it.
         self.tell_of_gone_arenas();
         self.collect_gifts();
+        self.core.maps.settle();
         if !self.core.regions.parked.is_empty() {
             self.core.regions.parked.look();
         }

@@ -401,6 +401,12 @@ impl OpTable {
             return;
         }
         let origin = op.origin.take();
+        // Whoever takes the result may do so much later: the sender's memory is not kept mapped for that.
+        if let OpKind::Recv(recv) = &mut op.kind
+            && matches!(recv.stage, RecvStage::Pulling(_))
+        {
+            recv.stage = RecvStage::Moving;
+        }
         if op.abandoned {
             match self.remove(key).and_then(|op| op.keeps) {
                 Some(Keeps::Buffer(buffer)) => wakes.drops.push(buffer),

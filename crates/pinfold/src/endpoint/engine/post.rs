@@ -206,7 +206,7 @@ impl Engine {
                 self.core.end_loan(peer, loan);
                 self.kick_if_needed();
             }
-            None => self.core.maps.give_back(id, loan),
+            None => self.core.maps.give_back(loan),
         }
     }
 }

@@ -214,7 +214,7 @@ impl Engine {
         let mut loan = core.maps.lend(id, shelf, len, header.aux())?;
         loan.number = number;
         if peer.rx.advance(header).is_err() {
-            core.maps.give_back(id, &loan);
+            core.maps.give_back(&loan);
             return None;
         }
         peer.tx.passed(header, peer.rx.consumed());

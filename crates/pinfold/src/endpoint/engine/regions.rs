@@ -327,7 +327,7 @@ impl Core {
             _ => return Err(Violation("it answered another question than it was asked")),
         };
         if let (true, Ok(Way::Mapped { lent, .. })) = (self.ops.is_abandoned(key), &result) {
-            self.give_region_back(peer.id, lent);
+            self.give_region_back(lent);
         }
         self.finish(key, result.map(|way| Done::Opened(Box::new(way))));
         Ok(())
@@ -355,7 +355,7 @@ impl Core {
         }
         let memory = self.maps.lend(peer.id, memory, len, 0)?;
         let Some(flag) = self.maps.lend(peer.id, flag, 8, 0) else {
-            self.maps.give_back(peer.id, &memory);
+            self.maps.give_back(&memory);
             return None;
         };
         Some(Lent { memory, flag, len, writable, fence: peer.fence })
@@ -380,8 +380,8 @@ impl Core {
     }
 
     /// Gives a region's memory back.
-    pub(crate) fn give_region_back(&mut self, id: PeerId, lent: &Lent) {
-        self.maps.give_back(id, &lent.memory);
-        self.maps.give_back(id, &lent.flag);
+    pub(crate) fn give_region_back(&mut self, lent: &Lent) {
+        self.maps.give_back(&lent.memory);
+        self.maps.give_back(&lent.flag);
     }
 }

@@ -225,7 +225,7 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         if let Ok(mut engine) = self.shared.enter() {
-            engine.core.give_region_back(self.peer, &self.lent);
+            engine.core.give_region_back(&self.lent);
         }
     }
 }

@@ -19,7 +19,6 @@ pub(in crate::endpoint) struct Flag {
     loan: Loan,
     /// What it holds as long as the memory is exposed.
     stamp: u64,
-    peer: PeerId,
     shared: Arc<Shared>,
 }
 
@@ -34,7 +33,7 @@ impl Flag {
         let mut engine = shared.enter().ok()?;
         let loan = engine.lend_flag(peer, shelf)?;
         drop(engine);
-        Some(Flag { loan, stamp, peer, shared: Arc::clone(shared) })
+        Some(Flag { loan, stamp, shared: Arc::clone(shared) })
     }
 
     /// Whether the memory was still exposed after all that this thread has done to it.
@@ -54,7 +53,7 @@ impl Flag {
 impl Drop for Flag {
     fn drop(&mut self) {
         if let Ok(mut engine) = self.shared.enter() {
-            engine.core.maps.give_back(self.peer, &self.loan);
+            engine.core.maps.give_back(&self.loan);
         }
     }
 }

@@ -259,7 +259,10 @@ impl Maps {
     }
 
     /// Takes note of what is copied no more.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
+        if self.copied.is_empty() {
+            return;
+        }
         let recent = self.recent.as_ref().map(|recent| recent.held.slot);
         for slot in std::mem::take(&mut self.copied) {
             let in_use = self.holds.get_mut(slot as usize).and_then(Option::as_mut);
@@ -283,7 +286,7 @@ impl Maps {
 
     /// Takes back what was lent to be looked at.
     #[inline]
-    pub(crate) fn give_back(&mut self, _peer: PeerId, loan: &Loan) {
+    pub(crate) fn give_back(&mut self, loan: &Loan) {
         if !self.give_recent_back(loan) {
             self.give_other_back(loan);
         }

@@ -41,7 +41,7 @@ fn what_is_lent_keeps_the_other_out() {
         assert!(!can(&mut maps, 1, 2) && maps.has(peer(1), 1));
     }
     assert!(maps.is_known(peer(1), 2));
-    maps.give_back(peer(1), &loan);
+    maps.give_back(&loan);
     assert!(can(&mut maps, 1, 2) && !maps.has(peer(1), 1));
 }
 
@@ -53,9 +53,9 @@ fn loans_of_what_is_not_the_recent_one_are_counted() {
     let two = maps.lend(peer(1), shelf(1), 8, 2).unwrap();
     assert!(can(&mut maps, 1, 2));
     // Neither is of the recent one any more.
-    maps.give_back(peer(1), &one);
+    maps.give_back(&one);
     assert!(add(&mut maps, 1, 3) && maps.has(peer(1), 1));
-    maps.give_back(peer(1), &two);
+    maps.give_back(&two);
     assert!(can(&mut maps, 1, 3) && can(&mut maps, 1, 2) && !maps.has(peer(1), 1));
 }
 
@@ -68,7 +68,7 @@ fn what_is_copied_stays_until_that_has_ended() {
     // Looked up meanwhile, and lent, and let go of.
     let loan = maps.lend(peer(1), shelf(1), 8, 1).unwrap();
     assert!(!can(&mut maps, 1, 2));
-    maps.give_back(peer(1), &loan);
+    maps.give_back(&loan);
     assert!(!can(&mut maps, 1, 2));
     drop(copied);
     assert!(can(&mut maps, 1, 2) && !maps.has(peer(1), 1));
@@ -91,9 +91,9 @@ fn one_of_its_own_goes_first_at_a_peers_limit() {
     // What it took back counts until it is given back here.
     maps.remove(peer(1), 2);
     assert!(!can(&mut maps, 1, 1));
-    maps.give_back(peer(1), &loans[0]);
+    maps.give_back(&loans[0]);
     assert!(can(&mut maps, 1, 1));
-    maps.give_back(peer(1), &loans[1]);
+    maps.give_back(&loans[1]);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn what_was_evicted_and_gives_its_descriptor_up_is_lost() {
     let loan = maps.lend(peer(1), shelf(3), 8, 1).unwrap();
     assert!(add(&mut maps, 1, 5) && maps.has(peer(1), 3));
     assert!(can(&mut maps, 1, 4), "it was evicted, and is back");
-    maps.give_back(peer(1), &loan);
+    maps.give_back(&loan);
     assert!(can(&mut maps, 1, 5) && !maps.is_known(peer(1), 3));
 }
 
@@ -179,7 +179,7 @@ fn who_looks_at_what_a_peer_left_is_told() {
     let is_orphaned =
         |loan: &Loan| unsafe { loan.held() }.orphaned.load(std::sync::atomic::Ordering::Relaxed);
     assert!(is_orphaned(&theirs) && !is_orphaned(&others));
-    maps.give_back(peer(1), &theirs);
-    maps.give_back(peer(2), &others);
+    maps.give_back(&theirs);
+    maps.give_back(&others);
     assert_eq!(maps.count(), 1);
 }

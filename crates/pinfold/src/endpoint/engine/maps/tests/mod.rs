@@ -155,9 +155,9 @@ fn what_is_lent_stays() {
     assert_eq!((maps.count(), maps.bytes() as u64), (2, 2 * PAGE));
     // SAFETY: not given back yet.
     assert_eq!(unsafe { one.held() }.mapping.len(), PAGE);
-    maps.give_back(peer(1), &one);
-    maps.give_back(peer(1), &three);
+    maps.give_back(&one);
+    maps.give_back(&three);
     assert_eq!((maps.count(), maps.bytes() as u64), (1, PAGE));
-    maps.give_back(peer(1), &two);
+    maps.give_back(&two);
     assert_eq!((maps.count(), maps.bytes()), (0, 0));
 }

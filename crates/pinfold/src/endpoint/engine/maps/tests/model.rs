@@ -227,7 +227,7 @@ impl Both {
             Step::GiveBack(which) => {
                 if which < self.loans.len() {
                     let (loan, at) = self.loans.remove(which);
-                    maps.give_back(peer(1), &loan);
+                    maps.give_back(&loan);
                     if at < model.files.len() && model.files[at].loans > 0 {
                         model.give_back(at);
                     }
@@ -289,7 +289,7 @@ impl Both {
     fn end(mut self) {
         self.copies.clear();
         for (loan, _) in std::mem::take(&mut self.loans) {
-            self.maps.give_back(peer(1), &loan);
+            self.maps.give_back(&loan);
         }
         for (owner, id) in (1..=PEERS).flat_map(|owner| (1..=IDS).map(move |id| (owner, id))) {
             let is_known = self.maps.is_known(peer(owner), id);
