@@ -19,6 +19,8 @@ pub enum Gone {
     Disconnected,
     /// It broke the protocol and was cut off.
     Misbehaved(&'static str),
+    /// The connection with its host broke: the `errno` that said so (`ETIMEDOUT`, `ECONNRESET`, ...).
+    Lost(i32),
 }
 
 /// Why an active message was not seen to, or a request not answered.
@@ -57,6 +59,10 @@ impl std::fmt::Display for Gone {
             Gone::Closed => f.write_str("it closed the connection"),
             Gone::Disconnected => f.write_str("this endpoint disconnected it"),
             Gone::Misbehaved(how) => write!(f, "it broke the protocol and was cut off: {how}"),
+            Gone::Lost(errno) => {
+                let how = io::Error::from_raw_os_error(*errno);
+                write!(f, "the connection with its host broke: {how}")
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use pinfold_sys::{
     poll::{Epoll, EventFd, Events, Interest},
 };
 
-use super::{Engine, mail::Mail, peer::Peer};
+use super::{Engine, joining::Joining, line::Line, mail::Mail, peer::Peer};
 use crate::{
     Error, Gone, PeerId, Result, arena,
     endpoint::config::Config,
@@ -119,8 +119,13 @@ impl Links {
     /// Stops watching a peer.
     pub(crate) fn forget(&self, peer: &Peer) {
         // Closing would do, were it not for copies of the descriptors in forked children.
-        let _ = self.epoll.remove(&peer.socket);
-        let _ = self.epoll.remove(&peer.reach.pidfd);
+        let _ = match &peer.line {
+            Line::Host(socket) => self.epoll.remove(socket),
+            Line::Wire(bridge) => self.epoll.remove(bridge.socket()),
+        };
+        if let Some(pidfd) = &peer.reach.pidfd {
+            let _ = self.epoll.remove(pidfd);
+        }
     }
 
     /// The result of a call to connect.
@@ -192,7 +197,7 @@ impl Engine {
     }
 
     /// Sets credit aside for a peer that may be about to join.
-    fn grant(&mut self) -> Limits {
+    pub(crate) fn grant(&mut self) -> Limits {
         let granted = self.config.grant(self.grants.left());
         let cost = self.config.grant_cost(granted.unexpected_bytes, granted.rendezvous_max);
         if self.grants.take(cost) {
@@ -234,6 +239,14 @@ impl Engine {
                 (GREETING, _) => self.greet(index as usize),
                 (SOCKET, Some(peer)) => {
                     let id = peer.id;
+                    if let Some(bridge) = peer.line.wire() {
+                        match bridge.turn(false, &mut self.core.lane_budget) {
+                            Ok(_) => self.heat(index),
+                            Err(ended) => self.connection_ended(id, ended),
+                        }
+                        any = true;
+                        continue;
+                    }
                     match self.core.take_parcels(peer) {
                         Ok(Mail::Closed) => {
                             let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };
@@ -323,7 +336,7 @@ impl Engine {
         let joined = match result {
             Ok(established) => {
                 let _ = self.links.epoll.remove(&established.socket);
-                self.join(established, granted)
+                self.join(established.into(), granted)
             }
             Err(error) => Err(error),
         };
@@ -340,23 +353,28 @@ impl Engine {
     }
 
     /// A peer is connected.
-    fn join(
-        &mut self,
-        established: crate::link::local::Established,
-        granted: Limits,
-    ) -> Result<PeerId> {
+    pub(crate) fn join(&mut self, joining: Joining, granted: Limits) -> Result<PeerId> {
         let (model, own) = (self.core.model, self.links.us.barrier_global);
-        let (status, endpoint) = (&mut self.core.status, established.endpoint_id);
-        let label = established.label.clone();
+        let (status, endpoint) = (&mut self.core.status, joining.endpoint_id);
+        let label = joining.label.clone();
         let copies = &self.core.copies;
         let id = self
             .peers
-            .add(|id| Peer::new(id, established, granted, model, own, copies, status.enlist(id)));
+            .add(|id| Peer::new(id, joining, granted, model, own, copies, status.enlist(id)));
         let Some(peer) = self.peers.get_mut(id) else { return Err(Error::Closed) };
         self.core.introduce(peer, endpoint, &label);
         let (index, generation) = (id.index, id.generation);
-        watch(&self.links.epoll, &peer.socket, token(SOCKET, index, generation))?;
-        watch(&self.links.epoll, &peer.reach.pidfd, token(PROCESS, index, generation))?;
+        let about = token(SOCKET, index, generation);
+        match &peer.line {
+            Line::Host(socket) => watch(&self.links.epoll, socket, about)?,
+            Line::Wire(bridge) => {
+                let watched = self.links.epoll.add(bridge.socket(), about, Interest::Changes);
+                watched.map_err(|error| Error::os("epoll_ctl", "the endpoint", error))?;
+            }
+        }
+        if let Some(pidfd) = &peer.reach.pidfd {
+            watch(&self.links.epoll, pidfd, token(PROCESS, index, generation))?;
+        }
         tracing::debug!(peer = peer.info.name, paths = ?peer.info.paths, "a peer joined");
         failpoint::hit(Point::Joined);
         self.core.status.peers_joined.add(1);

@@ -28,6 +28,8 @@ mod fetch;
 pub(crate) mod gifts;
 pub(crate) mod handling;
 mod inbound;
+pub(crate) mod joining;
+mod line;
 pub(crate) mod links;
 mod mail;
 pub(crate) mod maps;
@@ -307,6 +309,13 @@ impl Engine {
         if let Some(how) = peer.leaving {
             self.poll_leaving(index, how);
             return false;
+        }
+        if let Some(bridge) = peer.line.wire()
+            && let Err(ended) = bridge.turn(false, &mut self.core.lane_budget)
+        {
+            let id = peer.id;
+            self.connection_ended(id, ended);
+            return true;
         }
         if peer.rx.head().is_none() {
             peer.idle_polls = peer.idle_polls.saturating_add(1);

@@ -63,6 +63,8 @@ pub(crate) struct Bridge {
     socket: OwnedFd,
     sending: Sending,
     receiving: Receiving,
+    /// How the connection ended, until somebody asks.
+    ended: Option<Ended>,
 }
 
 impl Bridge {
@@ -80,6 +82,7 @@ impl Bridge {
             socket,
             sending: Sending::new(&segment, WAY, fence, tally),
             receiving: Receiving::new(&segment, WAY.reverse(), fence, tally),
+            ended: None,
         };
         Ok((bridge, map()?))
     }
@@ -95,6 +98,9 @@ impl Bridge {
     /// # Errors
     /// The connection has ended. What came before that is in the lane.
     pub(crate) fn turn(&mut self, waits: bool, budget: &mut Budget) -> Result<bool, Ended> {
+        if let Some(ended) = self.ended.take() {
+            return Err(ended);
+        }
         let before = self.receiving.received();
         let came = self.receiving.take(&self.socket, budget);
         self.receiving.acknowledge(self.sending.heard(self.receiving.heard())?);
@@ -103,11 +109,15 @@ impl Bridge {
         Ok(self.receiving.received() != before)
     }
 
-    /// Takes what is in the lane to the connection, as far as there is room.
-    ///
-    /// # Errors
-    /// As for [`Bridge::turn`].
-    pub(crate) fn send(&mut self, waits: bool) -> Result<(), Ended> {
+    /// Takes what is in the lane to the connection, as far as there is room. What goes wrong is said by the
+    /// next turn.
+    pub(crate) fn hand_on(&mut self) {
+        if self.ended.is_none() {
+            self.ended = self.send(false).err();
+        }
+    }
+
+    fn send(&mut self, waits: bool) -> Result<(), Ended> {
         let word = self.receiving.word(waits);
         self.sending.send(&self.socket, &word, waits)?;
         if self.sending.has_told(&word) {
@@ -117,14 +127,17 @@ impl Bridge {
     }
 
     /// Says that this side closes the connection, after all that is in the lane.
-    pub(crate) fn say_goodbye(&mut self) -> Result<(), Ended> {
+    pub(crate) fn say_goodbye(&mut self) {
         self.sending.end();
-        self.send(true)?;
-        if self.sending.is_empty() {
-            // Fails only if the connection is broken anyway.
+        // If it is broken, there is nobody to say it to.
+        if self.send(true).is_ok() && self.sending.is_empty() {
             let _ = stream::end(&self.socket);
         }
-        Ok(())
+    }
+
+    /// Whether the kernel has got all that was put into the lane, or nothing takes it any more.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.sending.is_empty() || self.ended.is_some()
     }
 
     /// Whether all that was put into the lane has come to the peer.

@@ -64,7 +64,12 @@ fn pair(budget: usize) -> (Side, Side) {
 enum Sent {
     Inline(u32, Vec<u64>),
     /// A message of one tag and one byte in all places, in pieces of a length.
-    Bytes { tag: u64, byte: u8, len: u32, piece: u32 },
+    Bytes {
+        tag: u64,
+        byte: u8,
+        len: u32,
+        piece: u32,
+    },
 }
 
 impl Sent {
@@ -281,7 +286,7 @@ fn a_goodbye_comes_after_all_else() {
     for at in 0..50 {
         one.tx.push(Header::new(Kind::Inline, 8, 1), &[at]);
     }
-    one.bridge.say_goodbye().unwrap();
+    one.bridge.say_goodbye();
     drop(one);
     let end = Instant::now() + Duration::from_secs(20);
     let ended = loop {
@@ -320,8 +325,7 @@ fn who_goes_without_a_word_is_gone() {
 fn what_means_nothing_elsewhere_is_not_sent() {
     let (mut one, _two) = pair(0);
     let place = Place { at: 0xdead_b000, parts: 1 };
-    let given =
-        Rts { tag: 1, len: 2, place, stream: false, given: true, shelf: None, number: 1 };
+    let given = Rts { tag: 1, len: 2, place, stream: false, given: true, shelf: None, number: 1 };
     one.tx.push(Header::new(Kind::Rts, 0, 1), &given.body());
     let ended = one.bridge.turn(false, &mut one.budget).unwrap_err();
     assert!(matches!(ended, Ended::Violation(_)), "{ended:?}");
@@ -370,12 +374,8 @@ fn frames_come_byte_by_byte() {
 fn nonsense_ends_the_connection() {
     let inline = Header::new(Kind::Inline, 8, 1);
     let data = |len: u32| Piece { offset: 0, len, sample: 0 }.body();
-    let ahead = Head {
-        received: 1,
-        released: 0,
-        wants_word: false,
-        brings: Brings::Signal(Signal::Word),
-    };
+    let ahead =
+        Head { received: 1, released: 0, wants_word: false, brings: Brings::Signal(Signal::Word) };
     let nonsense: &[(&str, Vec<u8>)] = &[
         ("a number left out", frame(2, inline, &[0])),
         ("a number twice", [frame(1, inline, &[0]), frame(1, inline, &[0])].concat()),
@@ -424,7 +424,7 @@ fn a_goodbye_ends_the_stream() {
     let (mut stranger, two) = streams();
     let mut side = Side::new(two, 0);
     side.tx.push(Header::new(Kind::Inline, 8, 1), &[0x0102]);
-    side.bridge.say_goodbye().unwrap();
+    side.bridge.say_goodbye();
     let mut bytes = Vec::new();
     stranger.read_to_end(&mut bytes).unwrap();
     assert_eq!(bytes.len(), 40 + 32);

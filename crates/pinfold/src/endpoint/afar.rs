@@ -1,0 +1,172 @@
+//! Endpoints that are joined over a connection, for tests.
+
+use std::{
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    os::fd::OwnedFd,
+};
+
+use super::{
+    Builder, Endpoint,
+    engine::joining::{Joining, Stranger},
+};
+use crate::{PathSet, PeerId};
+
+/// Two endpoints, and what each calls the other.
+pub(crate) fn pair(one: Builder, two: Builder) -> ((Endpoint, PeerId), (Endpoint, PeerId)) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (one, two) = (one.build().unwrap(), two.build().unwrap());
+    let there = join(&one, listener.accept().unwrap().0, "two");
+    let here = join(&two, stream, "one");
+    ((one, there), (two, here))
+}
+
+fn join(endpoint: &Endpoint, stream: TcpStream, label: &str) -> PeerId {
+    stream.set_nonblocking(true).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let mut engine = endpoint.shared().enter().unwrap();
+    let granted = engine.grant();
+    let stranger = Stranger {
+        place: stream.peer_addr().unwrap().to_string(),
+        socket: OwnedFd::from(stream),
+        label: label.to_owned(),
+        endpoint_id: [7; 16],
+        address: None,
+        paths: PathSet::all(),
+        // Both sides have the same budgets in these tests.
+        granted,
+    };
+    let tally = engine.core.copies.clone();
+    let joining = Joining::from_afar(stranger, PathSet::all(), &tally).unwrap();
+    engine.join(joining, granted).unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Duration};
+
+    use super::*;
+    use crate::{Error, Path, Progress, Refusal, Source, TagMatch};
+
+    fn bytes(len: usize, seed: u64) -> Vec<u8> {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let step = |_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        (0..len).map(step).collect()
+    }
+
+    fn builder(progress: Progress) -> Builder {
+        Endpoint::builder().progress(progress)
+    }
+
+    const LENGTHS: [usize; 12] = [0, 1, 8, 48, 49, 56, 57, 4096, 4097, 65_536, 300_000, 5 << 20];
+
+    #[test]
+    fn messages_of_all_lengths_come_and_go() {
+        for progress in [Progress::Inline, Progress::Dedicated] {
+            let ((one, to_two), (two, to_one)) = pair(builder(progress), builder(progress));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    for (tag, &len) in LENGTHS.iter().enumerate() {
+                        let message = two.recv(to_one, tag as u64).unwrap();
+                        assert_eq!(&*message, bytes(len, 1), "{len}");
+                        two.send(to_one, u64::MAX - tag as u64, &bytes(len, 2)).unwrap();
+                    }
+                });
+                for (tag, &len) in LENGTHS.iter().enumerate() {
+                    let receipt = one.send(to_two, tag as u64, &bytes(len, 1)).unwrap();
+                    let fits = len <= 56;
+                    assert_eq!(receipt.path, if fits { Path::Inline } else { Path::Eager });
+                    if !fits {
+                        assert_eq!(
+                            receipt.refusals().find(|(path, _)| *path == Path::Cma).map(|it| it.1),
+                            Some(Refusal::OtherHost)
+                        );
+                    }
+                    let mut back = vec![0; len];
+                    let got = one.recv_into(to_two, u64::MAX - tag as u64, &mut back).unwrap();
+                    assert_eq!((got.len, &back), (len as u64, &bytes(len, 2)));
+                }
+            });
+            assert_eq!(one.counters().received[Path::Inline as usize].messages, 6);
+        }
+    }
+
+    #[test]
+    fn who_is_slow_stops_who_sends_and_nothing_is_lost() {
+        const MESSAGES: u64 = 20_000;
+        let small = || builder(Progress::Inline).unexpected_bytes_max(256 << 10);
+        let ((one, to_two), (two, to_one)) = pair(small(), small());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..MESSAGES {
+                    one.send(to_two, number % 3, &bytes((number % 700) as usize, number)).unwrap();
+                }
+            });
+            // Nobody takes anything for a while.
+            thread::sleep(Duration::from_millis(50));
+            for number in 0..MESSAGES {
+                let message = two.recv(to_one, number % 3).unwrap();
+                assert_eq!(&*message, bytes((number % 700) as usize, number));
+            }
+        });
+    }
+
+    #[test]
+    fn who_waits_asleep_is_woken() {
+        let ((one, to_two), (two, to_one)) =
+            pair(builder(Progress::Inline), builder(Progress::Inline));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for tag in 0..20 {
+                    thread::sleep(Duration::from_millis(3));
+                    one.send(to_two, tag, &bytes(100_000, tag)).unwrap();
+                    // Neither side calls until the other has slept.
+                    thread::sleep(Duration::from_millis(3));
+                    assert_eq!(&*one.recv(Source::Any, TagMatch::any()).unwrap(), b"got it");
+                }
+            });
+            for tag in 0..20 {
+                assert_eq!(&*two.recv(Source::Any, tag).unwrap(), bytes(100_000, tag));
+                two.send(to_one, tag, b"got it").unwrap();
+            }
+        });
+        assert!(two.counters().sleeps > 0);
+    }
+
+    #[test]
+    fn what_was_sent_before_the_end_is_there() {
+        let ((one, to_two), (two, to_one)) =
+            pair(builder(Progress::Inline), builder(Progress::Inline));
+        for tag in 0..10 {
+            one.send(to_two, tag, &bytes(1000, tag)).unwrap();
+        }
+        drop(one);
+        for tag in 0..10 {
+            assert_eq!(&*two.recv(to_one, tag).unwrap(), bytes(1000, tag));
+        }
+        let error = two.recv(to_one, 10).unwrap_err();
+        assert!(matches!(error, Error::PeerGone { how: crate::Gone::Closed, .. }), "{error}");
+    }
+
+    #[test]
+    fn calls_are_answered() {
+        let reversing = builder(Progress::Dedicated).handle(3, |active| {
+            let reversed: Vec<u8> = active.payload().iter().rev().copied().collect();
+            active.reply(&reversed).unwrap();
+        });
+        let ((one, to_two), (_two, _)) = pair(builder(Progress::Inline), reversing);
+        for len in [0, 5, 48, 49, 5000, 400_000] {
+            let mut sent = bytes(len, 3);
+            let answer = one.request(to_two, 3, &sent).wait().unwrap();
+            sent.reverse();
+            assert_eq!(&*answer, sent, "{len}");
+        }
+        let error = one.request(to_two, 4, b"nobody").wait().unwrap_err();
+        assert!(matches!(error, Error::NotHandled { .. }), "{error}");
+    }
+}
