@@ -43,7 +43,7 @@ fn join(endpoint: &Endpoint, stream: TcpStream, label: &str) -> PeerId {
 
 #[cfg(test)]
 mod tests {
-    use std::{thread, time::Duration};
+    use std::{io::IoSliceMut, thread, time::Duration};
 
     use super::*;
     use crate::{Error, Path, Progress, Refusal, Source, TagMatch};
@@ -117,6 +117,54 @@ mod tests {
     }
 
     #[test]
+    fn long_messages_go_past_the_lanes() {
+        let ((one, to_two), (two, to_one)) =
+            pair(builder(Progress::Inline), builder(Progress::Inline));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for (tag, len) in [(1, 200_000), (2, 200_000), (3, 200_001), (4, 8 << 20)] {
+                    let receipt = one.send(to_two, tag, &bytes(len, tag)).unwrap();
+                    assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, len as u64));
+                }
+                one.send(to_two, 5, b"last").unwrap();
+            });
+            // The last one first: what came before it lies in the library's own memory then.
+            assert_eq!(&*two.recv(to_one, 3).unwrap(), bytes(200_001, 3));
+            let mut short = vec![0; 1000];
+            let error = two.recv_into(to_one, 2, &mut short).unwrap_err();
+            assert!(matches!(error, Error::Truncated { .. }), "{error}");
+            assert_eq!(short, bytes(200_000, 2)[..1000]);
+            assert_eq!(&*two.recv(to_one, 1).unwrap(), bytes(200_000, 1));
+            // Asked for before it is sent, in parts.
+            let mut parts = [vec![0; 3 << 20], vec![0; 5 << 20]];
+            let [first, second] = &mut parts;
+            let mut into = [IoSliceMut::new(first), IoSliceMut::new(second)];
+            let got = two.recv_vectored(to_one, 4, &mut into).unwrap();
+            assert_eq!((got.receipt.copied_user, got.receipt.copied_kernel), (0, 8 << 20));
+            assert_eq!(parts.concat(), bytes(8 << 20, 4));
+            assert_eq!(&*two.recv(to_one, 5).unwrap(), b"last");
+        });
+    }
+
+    #[test]
+    fn a_receive_that_is_too_short_takes_what_it_has_room_for() {
+        let ((one, to_two), (two, to_one)) =
+            pair(builder(Progress::Dedicated), builder(Progress::Inline));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(5));
+                one.send(to_two, 1, &bytes(100_000, 1)).unwrap();
+                one.send(to_two, 2, b"next").unwrap();
+            });
+            let mut short = vec![0; 70_000];
+            let error = two.recv_into(to_one, 1, &mut short).unwrap_err();
+            assert!(matches!(error, Error::Truncated { .. }), "{error}");
+            assert_eq!(short, bytes(100_000, 1)[..70_000]);
+            assert_eq!(&*two.recv(to_one, 2).unwrap(), b"next");
+        });
+    }
+
+    #[test]
     fn who_waits_asleep_is_woken() {
         let ((one, to_two), (two, to_one)) =
             pair(builder(Progress::Inline), builder(Progress::Inline));
@@ -168,5 +216,110 @@ mod tests {
         }
         let error = one.request(to_two, 4, b"nobody").wait().unwrap_err();
         assert!(matches!(error, Error::NotHandled { .. }), "{error}");
+    }
+
+    #[test]
+    #[ignore = "a measurement"]
+    fn speed() {
+        use std::{
+            io::{Read, Write},
+            time::Instant,
+        };
+        for round in 0..3 {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let mut a = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut b = listener.accept().unwrap().0;
+            for s in [&a, &b] {
+                s.set_nodelay(true).unwrap();
+                s.set_nonblocking(true).unwrap();
+            }
+            fn spin(s: &mut TcpStream, buf: &mut [u8]) {
+                let mut at = 0;
+                while at < buf.len() {
+                    match s.read(&mut buf[at..]) {
+                        Ok(n) => at += n,
+                        Err(_) => std::hint::spin_loop(),
+                    }
+                }
+            }
+            const N: u32 = 20000;
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut x = [0; 8];
+                    for _ in 0..N {
+                        spin(&mut b, &mut x);
+                        b.write_all(&x).unwrap();
+                    }
+                });
+                let start = Instant::now();
+                let mut x = [1; 8];
+                for _ in 0..N {
+                    a.write_all(&x).unwrap();
+                    spin(&mut a, &mut x);
+                }
+                eprintln!("sockets {round}: {:?} one way", start.elapsed() / N / 2);
+            });
+            let ((one, to_two), (two, to_one)) =
+                pair(builder(Progress::Inline), builder(Progress::Inline));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut x = [0; 8];
+                    for _ in 0..N {
+                        two.recv_into(to_one, 1, &mut x).unwrap();
+                        two.send(to_one, 1, &x).unwrap();
+                    }
+                });
+                let start = Instant::now();
+                let mut x = [1; 8];
+                for _ in 0..N {
+                    one.send(to_two, 1, &x).unwrap();
+                    one.recv_into(to_two, 1, &mut x).unwrap();
+                }
+                eprintln!("pinfold {round}: {:?} one way", start.elapsed() / N / 2);
+            });
+            const M: u32 = 2000;
+            for s in [&a, &b] {
+                s.set_nonblocking(false).unwrap();
+            }
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut x = vec![0; 1 << 20];
+                    for _ in 0..M {
+                        b.read_exact(&mut x).unwrap();
+                    }
+                    b.write_all(&[1]).unwrap();
+                });
+                let start = Instant::now();
+                let x = vec![1; 1 << 20];
+                for _ in 0..M {
+                    a.write_all(&x).unwrap();
+                }
+                a.read_exact(&mut [0]).unwrap();
+                eprintln!(
+                    "sockets {round}: {:.2} GB/s",
+                    f64::from(M) * 1048576.0 / start.elapsed().as_secs_f64() / 1e9
+                );
+            });
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut x = vec![0; 1 << 20];
+                    for _ in 0..M {
+                        two.recv_into(to_one, 1, &mut x).unwrap();
+                    }
+                    two.send(to_one, 1, &[1]).unwrap();
+                });
+                let start = Instant::now();
+                let x = vec![1; 1 << 20];
+                for _ in 0..M {
+                    one.send(to_two, 1, &x).unwrap();
+                }
+                one.recv_into(to_two, 1, &mut [0]).unwrap();
+                eprintln!(
+                    "pinfold {round}: {:.2} GB/s {:?}",
+                    f64::from(M) * 1048576.0 / start.elapsed().as_secs_f64() / 1e9,
+                    one.counters().credit_stalls
+                );
+            });
+        }
     }
 }

@@ -12,6 +12,9 @@
 //! word 3  the descriptor's header without what the ring adds; of a signal its number
 //! ```
 //!
+//! The bytes of a long message, or of all of it that was asked for, can follow in one: its piece then begins
+//! at `u32::MAX`, and their number is the message's length, or the second word of the body.
+//!
 //! Descriptors that name memory of their sender's mean nothing on another host. They do not cross.
 
 use super::{
@@ -23,8 +26,6 @@ use super::{
 
 /// Bytes that each frame begins with.
 pub(crate) const HEAD_BYTES: usize = 32;
-/// Bytes of a frame without its bulk bytes, at most.
-pub(crate) const FRAME_MAX: usize = HEAD_BYTES + size_of::<Body>();
 
 const WANTS_WORD: u64 = 1 << 63;
 
@@ -71,7 +72,7 @@ fn words(header: Header) -> Option<usize> {
         Kind::Active => inline(ACTIVE_MAX).map(|words| 1 + words),
         Kind::TagHigh | Kind::Cancel => Some(0),
         Kind::Eager => Some(3),
-        Kind::Data => Some(1),
+        Kind::Data => Some(2),
         Kind::Rts => Some(2),
         Kind::Cts => Some(2),
         Kind::Fin => Some(2),
@@ -132,7 +133,10 @@ pub(crate) fn read_words(bytes: &[u8], words: &mut [u64]) {
 pub(crate) fn crossing(header: Header, body: &mut Body) -> Option<(usize, Option<Piece>)> {
     let piece = match header.kind()? {
         Kind::Eager => Some(Eager::read(body).piece),
-        Kind::Data => Some(Piece::read(body)),
+        Kind::Data => {
+            body[1] = 0;
+            Some(Piece::read(body))
+        }
         Kind::Rts if Rts::read(body).given => return None,
         Kind::Cts if !matches!(Cts::read(body), Some(Cts::Stream { .. })) => return None,
         _ => None,
@@ -143,36 +147,68 @@ pub(crate) fn crossing(header: Header, body: &mut Body) -> Option<(usize, Option
     Some((words(header)?, piece))
 }
 
-/// The descriptor's body as it is here, from the words that came. What they might say of memory is not
-/// taken over. With the length of its piece, whose bytes follow. `None`: no honest peer sends that.
-pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Option<u32>)> {
+/// What follows the words of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follows {
+    Nothing,
+    /// The bytes of the descriptor's piece.
+    Piece(u32),
+    /// So many bytes of its message.
+    Long(u64),
+}
+
+/// Stands for the piece where a long message follows.
+const LONG: Piece = Piece { offset: u32::MAX, len: 0, sample: 0 };
+
+/// The words of the frame with which a long message begins, whose bytes all follow.
+pub(crate) fn long_eager(tag: u64, len: u64) -> [u64; 3] {
+    Eager { tag, len, piece: LONG }.body()
+}
+
+/// The words of the frame that brings the `bytes` bytes of a message that were asked for.
+pub(crate) fn long_data(bytes: u64) -> [u64; 2] {
+    [LONG.body()[0], bytes]
+}
+
+/// The descriptor's body as it is here, from the words that came, and what follows them. What they might
+/// say of memory is not taken over. `None`: no honest peer sends that.
+pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
     let mut body = *words;
-    let mut bytes = None;
-    match header.kind()? {
+    let follows = match header.kind()? {
         Kind::Eager => {
             let eager = Eager::read(words);
-            if u64::from(eager.piece.len) > eager.len {
-                return None;
+            match eager.piece {
+                LONG => Follows::Long(eager.len),
+                piece if u64::from(piece.len) <= eager.len => Follows::Piece(piece.len),
+                _ => return None,
             }
-            bytes = Some(eager.piece.len);
         }
-        Kind::Data => bytes = Some(Piece::read(words).len),
+        Kind::Data => match Piece::read(words) {
+            LONG => Follows::Long(words[1]),
+            piece => Follows::Piece(piece.len),
+        },
         Kind::Rts => {
             let (place, shelf) = (Place { at: 0, parts: 0 }, None);
             let [tag, len, ..] = *words;
             body = Rts { tag, len, place, stream: true, given: false, shelf, number: 0 }.body();
+            Follows::Nothing
         }
-        Kind::Cts => body = Cts::Stream { want: words[0] }.body(),
+        Kind::Cts => {
+            body = Cts::Stream { want: words[0] }.body();
+            Follows::Nothing
+        }
         Kind::Fin => {
             let fin = Fin::read(words);
             body[..2].copy_from_slice(&fin.body());
+            Follows::Nothing
         }
-        _ => {}
+        _ => Follows::Nothing,
+    };
+    match follows {
+        Follows::Piece(bytes) if bytes > BULK_BYTES_MAX => None,
+        Follows::Long(bytes) if bytes > i64::MAX as u64 => None,
+        _ => Some((body, follows)),
     }
-    if bytes.is_some_and(|bytes| bytes > BULK_BYTES_MAX) {
-        return None;
-    }
-    Some((body, bytes))
 }
 
 #[cfg(test)]
@@ -232,8 +268,12 @@ mod tests {
                 prop_assert_eq!(head.bytes(), bytes);
                 let Brings::Descriptor { header, words, .. } = head.brings else { continue };
                 prop_assert!(words <= body.len());
-                let Some((there, bytes)) = arrived(header, &body) else { continue };
-                prop_assert!(bytes.is_none_or(|bytes| bytes <= BULK_BYTES_MAX));
+                let Some((there, follows)) = arrived(header, &body) else { continue };
+                match follows {
+                    Follows::Piece(bytes) => prop_assert!(bytes <= BULK_BYTES_MAX),
+                    Follows::Long(bytes) => prop_assert!(bytes <= i64::MAX as u64),
+                    Follows::Nothing => {}
+                }
                 if header.kind() == Some(Kind::Rts) {
                     let rts = Rts::read(&there);
                     prop_assert!(rts.stream && !rts.given && rts.shelf.is_none());
@@ -254,8 +294,9 @@ mod tests {
             let (words, piece) = crossing(header, &mut body)?;
             let mut sent = [0; 7];
             sent[..words].copy_from_slice(&body[..words]);
-            let (there, bytes) = arrived(header, &sent)?;
-            assert_eq!(bytes, piece.map(|piece| piece.len));
+            let (there, follows) = arrived(header, &sent)?;
+            let expected = piece.map_or(Follows::Nothing, |piece| Follows::Piece(piece.len));
+            assert_eq!(follows, expected);
             Some(there)
         };
         let piece = Piece { offset: 64, len: 100, sample: 3 };
@@ -272,6 +313,10 @@ mod tests {
         let cts = Cts::Stream { want: 77 }.body();
         assert_eq!(over(Kind::Cts, cts), Some(cts));
         assert_eq!(over(Kind::Cts, padded(&[2, 3])), None);
+        let long = arrived(Header::new(Kind::Eager, 0, 7), &padded(&long_eager(1, 1 << 40)));
+        assert_eq!(long.map(|(_, follows)| follows), Some(Follows::Long(1 << 40)));
+        let long = arrived(Header::new(Kind::Data, 0, 7), &padded(&long_data(1 << 40)));
+        assert_eq!(long.map(|(_, follows)| follows), Some(Follows::Long(1 << 40)));
         assert_eq!(over(Kind::Open, [0; 7]), None);
         assert_eq!(over(Kind::Wrote, [0; 7]), None);
     }

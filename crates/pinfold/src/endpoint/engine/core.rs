@@ -122,7 +122,10 @@ impl Core {
     #[cold]
     pub(crate) fn ring_now(&mut self, peer: &mut Peer) {
         let socket = match &mut peer.line {
-            Line::Wire(bridge) => return bridge.hand_on(),
+            Line::Wire(bridge) => {
+                bridge.hand_on();
+                return self.end_sent(peer);
+            }
             Line::Host(socket) => socket,
         };
         peer.record.doorbells_sent.add(1);

@@ -1,7 +1,5 @@
 //! Farewells: how a peer goes, and how the endpoint closes.
 
-use rustix::io::Errno;
-
 use super::{
     Engine,
     core::{Core, Unexpected},
@@ -29,9 +27,7 @@ impl Engine {
         let how = match ended {
             Ended::Closed => Gone::Closed,
             Ended::Gone => Gone::Died,
-            Ended::Broken(error) => {
-                Gone::Lost(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()))
-            }
+            Ended::Broken(errno) => Gone::Lost(errno),
             Ended::Violation(violation) => Gone::Misbehaved(violation.0),
         };
         self.remove_peer(id, how);

@@ -239,8 +239,8 @@ impl Engine {
                 (GREETING, _) => self.greet(index as usize),
                 (SOCKET, Some(peer)) => {
                     let id = peer.id;
-                    if let Some(bridge) = peer.line.wire() {
-                        match bridge.turn(false, &mut self.core.lane_budget) {
+                    if peer.line.is_wire() {
+                        match self.core.turn(peer, false) {
                             Ok(_) => self.heat(index),
                             Err(ended) => self.connection_ended(id, ended),
                         }

@@ -22,6 +22,7 @@
 pub(crate) mod active;
 pub(crate) mod calling;
 pub(crate) mod core;
+mod distant;
 mod exports;
 mod farewell;
 mod fetch;
@@ -310,12 +311,16 @@ impl Engine {
             self.poll_leaving(index, how);
             return false;
         }
-        if let Some(bridge) = peer.line.wire()
-            && let Err(ended) = bridge.turn(false, &mut self.core.lane_budget)
-        {
-            let id = peer.id;
-            self.connection_ended(id, ended);
-            return true;
+        let mut moved = false;
+        if peer.line.is_wire() {
+            match self.core.turn(peer, false) {
+                Ok(came) => moved = came,
+                Err(ended) => {
+                    let id = peer.id;
+                    self.connection_ended(id, ended);
+                    return true;
+                }
+            }
         }
         if peer.rx.head().is_none() {
             peer.idle_polls = peer.idle_polls.saturating_add(1);
@@ -323,7 +328,7 @@ impl Engine {
             if peer.rx.unpublished() > 0 {
                 Engine::publish(&mut self.core, peer);
             }
-            return false;
+            return moved;
         }
         peer.idle_polls = 0;
         let mut turns = 0;

@@ -85,6 +85,8 @@ pub(crate) struct Came {
     pub copied: u64,
     /// Those of them that were stored before.
     pub stored: u64,
+    /// Those of them that the kernel put there.
+    pub by_kernel: u64,
     pub by: Largest,
 }
 

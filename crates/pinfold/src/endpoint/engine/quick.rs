@@ -332,9 +332,8 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
 #[inline(never)]
 fn await_frame(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     for _ in 0..LOOKS_AT_CONNECTIONS {
-        let bridge = peer.line.wire()?;
         // An end is found again by the ordinary way.
-        bridge.turn(false, &mut core.lane_budget).ok()?;
+        core.turn(peer, false).ok()?;
         if let Some(header) = peer.rx.head() {
             return Some(header);
         }

@@ -74,9 +74,7 @@ impl Engine {
                 }
                 peer.rx.ask();
                 // It says what is still to be said. An end is found again by the next poll.
-                if let Some(bridge) = peer.line.wire() {
-                    came_from_afar |= bridge.turn(true, &mut self.core.lane_budget).unwrap_or(true);
-                }
+                came_from_afar |= self.core.turn(peer, true).unwrap_or(true);
             }
         }
         for &index in &self.core.blocked {

@@ -21,8 +21,8 @@ use crate::{
     sync::LightFence,
     wire::{
         descriptor::{Body, Eager, Header, Kind, Piece},
-        frame::{self, Brings, HEAD_BYTES, Head, Signal},
-        layout::Direction,
+        frame::{self, Brings, Follows, HEAD_BYTES, Head, Signal},
+        layout::{BULK_BYTES_MAX, Direction},
     },
 };
 
@@ -37,6 +37,8 @@ const WORD_CREDIT: u64 = 64 << 10;
 /// A piece is not cut into less, unless the lane has no more.
 const RANGE_MIN: u32 = 1024;
 
+const NO_PIECE: Piece = Piece { offset: 0, len: 0, sample: 0 };
+
 /// What comes next.
 enum Stage {
     Head,
@@ -49,12 +51,14 @@ enum Stage {
     Over,
 }
 
-/// A piece that is coming.
+/// A piece that is coming, or a long message.
 struct Filling {
     header: Header,
     body: Body,
-    /// Bytes of the piece that are not in the lane yet, nor in `range`.
-    left: u32,
+    /// Bytes of it that are not in the lane yet, nor in `range`, nor in their place.
+    left: u64,
+    /// Whether they go to their place without the lane.
+    direct: bool,
     range: Option<Piece>,
     /// Bytes of the range that are there.
     filled: u32,
@@ -65,7 +69,7 @@ struct Filling {
 enum Pause {
     /// More bytes have to come.
     Bytes,
-    /// The lane is full.
+    /// The lane is full, or they are to be taken directly.
     Room,
     /// There will be none.
     Over,
@@ -220,18 +224,9 @@ impl Receiving {
                     let mut body = Body::default();
                     frame::read_words(&there[..len], &mut body);
                     self.start += len;
-                    let (body, bytes) = frame::arrived(header, &body)
+                    let (body, follows) = frame::arrived(header, &body)
                         .ok_or(Violation("it sent a descriptor that makes no sense"))?;
-                    match bytes {
-                        None => {
-                            self.push(header, &body);
-                            self.came();
-                        }
-                        Some(left) => {
-                            let filling = Filling { header, body, left, range: None, filled: 0 };
-                            self.stage = Stage::Bulk(filling);
-                        }
-                    }
+                    self.follow(header, body, follows);
                 }
                 Stage::Bulk(_) => {
                     if let Some(pause) = self.fill(budget)? {
@@ -266,23 +261,120 @@ impl Receiving {
         Ok(())
     }
 
+    /// What follows the words of a frame is to come next.
+    fn follow(&mut self, header: Header, mut body: Body, follows: Follows) {
+        let (range, filled) = (None, 0);
+        match follows {
+            Follows::Nothing => {
+                self.push(header, &body);
+                self.came();
+            }
+            Follows::Piece(len) => {
+                let (left, direct) = (len.into(), false);
+                self.stage = Stage::Bulk(Filling { header, body, left, direct, range, filled });
+            }
+            Follows::Long(left) => {
+                if header.kind() == Some(Kind::Eager) {
+                    // So that it is known where it goes.
+                    let eager = Eager { piece: NO_PIECE, ..Eager::read(&body) };
+                    body[..3].copy_from_slice(&eager.body());
+                    self.push(header, &body);
+                }
+                let header = Header::new(Kind::Data, 0, header.aux());
+                self.stage =
+                    Stage::Bulk(Filling { header, body, left, direct: true, range, filled });
+                if left == 0 {
+                    self.came();
+                }
+            }
+        }
+    }
+
+    /// The message whose bytes come next and can be put to their place, and how many there are.
+    pub(super) fn direct(&self) -> Option<(u32, u64)> {
+        match &self.stage {
+            Stage::Bulk(Filling { direct: true, range: None, left, header, .. }) => {
+                Some((header.aux(), *left))
+            }
+            _ => None,
+        }
+    }
+
+    /// They go through the lane after all.
+    pub(super) fn through_lane(&mut self) {
+        if let Stage::Bulk(filling) = &mut self.stage {
+            filling.direct = false;
+        }
+    }
+
+    /// Puts bytes that [`direct`](Receiving::direct) tells of to their place: how many, 0 if no more have
+    /// come yet.
+    ///
+    /// # Safety
+    /// `to` can be written.
+    pub(super) unsafe fn take_directly(
+        &mut self,
+        socket: impl AsFd,
+        to: Part,
+    ) -> Result<usize, Ended> {
+        let Some((_, left)) = self.direct() else { return Ok(0) };
+        let len = to.len.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let there = &self.buffer[self.start..self.end];
+        let took = match there.len().min(len) {
+            0 => {
+                (self.start, self.end) = (0, 0);
+                self.buffer.resize(BUFFER_BYTES, 0);
+                let buffer = Part { ptr: self.buffer.as_mut_ptr(), len: self.buffer.len() };
+                let parts = [Part { ptr: to.ptr, len }, buffer];
+                // Nothing is read beyond what the message has left but what comes after it.
+                let parts = if len as u64 == left { &parts[..] } else { &parts[..1] };
+                // SAFETY: `to` by contract; the buffer's own bytes.
+                match unsafe { stream::recv(socket, parts) }? {
+                    Received::Nothing => 0,
+                    Received::End => return Err(Ended::Gone),
+                    Received::Bytes(bytes) => {
+                        self.end = bytes.saturating_sub(len);
+                        bytes.min(len)
+                    }
+                }
+            }
+            len => {
+                // SAFETY: `to` by contract, which is memory of the endpoint's user.
+                unsafe { std::ptr::copy_nonoverlapping(there.as_ptr(), to.ptr, len) };
+                self.start += len;
+                len
+            }
+        };
+        if let Stage::Bulk(filling) = &mut self.stage {
+            filling.left -= took as u64;
+            if filling.left == 0 {
+                self.came();
+            }
+        }
+        Ok(took)
+    }
+
     /// Brings the piece that is coming further. `None`: it is all there.
     fn fill(&mut self, budget: &mut Budget) -> Result<Option<Pause>, Violation> {
         let Stage::Bulk(filling) = &mut self.stage else { return Ok(None) };
+        if filling.direct {
+            return Ok(Some(Pause::Room));
+        }
         let range = match filling.range {
             Some(range) => range,
             None => {
                 if !self.lane.has_room(budget)? {
                     return Ok(Some(Pause::Room));
                 }
-                let (left, least) = (filling.left, filling.left.min(RANGE_MIN));
+                let left = filling.left.min(BULK_BYTES_MAX.into()) as u32;
+                let least = left.min(RANGE_MIN);
                 let range = match left {
-                    0 => Some(Piece { offset: 0, len: 0, sample: 0 }),
+                    0 => Some(NO_PIECE),
                     _ => self.lane.lend(left, least, budget)?,
                 };
                 let Some(range) = range else { return Ok(Some(Pause::Room)) };
                 (filling.range, filling.filled) = (Some(range), 0);
-                filling.left -= range.len;
+                filling.left -= u64::from(range.len);
                 range
             }
         };
@@ -314,7 +406,6 @@ impl Receiving {
         self.bytes += u64::from(range.len);
         if left == 0 {
             self.came();
-            return Ok(None);
         }
         Ok(None)
     }

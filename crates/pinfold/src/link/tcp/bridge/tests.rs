@@ -373,7 +373,7 @@ fn frames_come_byte_by_byte() {
 #[test]
 fn nonsense_ends_the_connection() {
     let inline = Header::new(Kind::Inline, 8, 1);
-    let data = |len: u32| Piece { offset: 0, len, sample: 0 }.body();
+    let data = |len: u32| [Piece { offset: 0, len, sample: 0 }.body()[0], 0];
     let ahead =
         Head { received: 1, released: 0, wants_word: false, brings: Brings::Signal(Signal::Word) };
     let nonsense: &[(&str, Vec<u8>)] = &[
