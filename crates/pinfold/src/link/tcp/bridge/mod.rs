@@ -109,7 +109,6 @@ impl Bridge {
     /// # Errors
     /// The connection has ended. What came before that is in the lane.
     pub(crate) fn turn(&mut self, waits: bool, budget: &mut Budget) -> Result<bool, Ended> {
-        let before = self.receiving.received();
         self.unless_ended(|bridge| {
             let came = bridge.receiving.take(&bridge.socket, budget);
             let done = bridge.sending.heard(bridge.receiving.heard())?;
@@ -117,7 +116,7 @@ impl Bridge {
             bridge.send(waits)?;
             came
         })?;
-        Ok(self.receiving.received() != before)
+        Ok(self.receiving.has_moved())
     }
 
     /// Does something that may find that the connection has ended, if it has not.

@@ -79,6 +79,8 @@ enum Pause {
 pub(super) struct Receiving {
     lane: LaneTx,
     received: u64,
+    /// Whether bytes have come since somebody asked.
+    moved: bool,
     /// Bulk bytes that came since the peer was told.
     bytes: u64,
     told: Word,
@@ -101,6 +103,7 @@ impl Receiving {
         Receiving {
             lane: LaneTx::new(segment, way, fence, tally).without_waiting(),
             received: 0,
+            moved: false,
             bytes: 0,
             told: Word::default(),
             asked: false,
@@ -112,7 +115,14 @@ impl Receiving {
         }
     }
 
-    /// Descriptors that have come.
+    /// Whether bytes have come since this was asked last. The end of the connection may come behind them, of
+    /// which nothing tells then.
+    pub(super) fn has_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// Frames that have come.
+    #[cfg(test)]
     pub(super) fn received(&self) -> u64 {
         self.received
     }
@@ -154,12 +164,18 @@ impl Receiving {
 
     /// Takes what has come, as far as the lane has room for it.
     pub(super) fn take(&mut self, socket: impl AsFd, budget: &mut Budget) -> Result<(), Ended> {
+        let mut more = true;
         loop {
             match self.parse(budget)? {
                 Pause::Over => return Err(Ended::Closed),
                 Pause::Room => return Ok(()),
+                // What comes after this look is told of by the connection (`epoll(7)`).
+                Pause::Bytes if !more => return Ok(()),
                 Pause::Bytes => match self.read(&socket)? {
-                    Received::Bytes(_) => {}
+                    Received::Bytes(_) => {
+                        self.moved = true;
+                        more = self.end == BUFFER_BYTES;
+                    }
                     Received::Nothing => return Ok(()),
                     Received::End => return Err(Ended::Gone),
                 },
