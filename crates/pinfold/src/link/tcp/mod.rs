@@ -1,0 +1,8 @@
+//! Finding and greeting peers on other hosts, and what keeps a pair's messages in order when the
+//! connection between them breaks. Nothing here does I/O: bytes, events and times go in, bytes and
+//! decisions come out.
+//!
+//! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect.
+
+pub(crate) mod address;
+pub(crate) mod key;
