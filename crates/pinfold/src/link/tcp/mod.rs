@@ -2,7 +2,9 @@
 //! connection between them breaks. Nothing here does I/O: bytes, events and times go in, bytes and
 //! decisions come out.
 //!
-//! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect.
+//! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect, which
+//! both sides prove before anything else ([`greeting`]).
 
 pub(crate) mod address;
+pub(crate) mod greeting;
 pub(crate) mod key;
