@@ -3,8 +3,10 @@
 //! decisions come out.
 //!
 //! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect, which
-//! both sides prove before anything else ([`greeting`]).
+//! both sides prove before anything else ([`greeting`]). Messages outlive a connection that breaks
+//! ([`session`]).
 
 pub(crate) mod address;
 pub(crate) mod greeting;
 pub(crate) mod key;
+pub(crate) mod session;
