@@ -7,7 +7,7 @@ use std::{
 };
 
 use rustix::{
-    event::{EventfdFlags, Timespec, epoll, eventfd},
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll},
     io::{Errno, read, write},
 };
 
@@ -130,6 +130,20 @@ impl Epoll {
     /// `ENOENT` if it is not watched.
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.0, fd)?)
+    }
+
+    /// Waits until something watched has news, at most `patience` (`None`: without end), and leaves that for
+    /// [`Epoll::wait`]. A signal ends it early.
+    ///
+    /// # Errors
+    /// What `poll(2)` said, other than `EINTR`.
+    pub fn sleep(&self, patience: Option<Duration>) -> io::Result<()> {
+        let patience = patience.map(timespec);
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        match poll(&mut fds, patience.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Waits until something watched has news, at most `patience` (`None`: without end), and

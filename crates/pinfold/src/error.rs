@@ -90,7 +90,9 @@ pub enum Error {
         name: String,
     },
     /// The address cannot be understood.
-    #[error("{address:?} is not an address: {why}; write local:NAME or local:USER/NAME")]
+    #[error(
+        "{address:?} is not an address: {why}; write local:NAME, local:USER/NAME or tcp:HOST:PORT"
+    )]
     BadAddress {
         /// What was given.
         address: String,
@@ -283,6 +285,25 @@ pub enum Error {
         name: String,
         /// The time-out.
         patience: Duration,
+    },
+    /// A key is needed to speak with other hosts.
+    #[error(
+        "{address} is beyond this host, and this endpoint has no key; give both sides the same with Builder::key_file, or use a loopback address"
+    )]
+    KeyNeeded {
+        /// The address to listen at, to connect to, or of a caller.
+        address: String,
+    },
+    /// The key cannot be used.
+    #[error("{0}")]
+    UnusableKey(String),
+    /// An endpoint on another host, or this one, did not let the two become peers.
+    #[error("{why}")]
+    Greeting {
+        /// The address called, or where the caller is.
+        peer: String,
+        /// What failed, with whom, and what to do.
+        why: String,
     },
     /// Nobody can connect to an endpoint without a name.
     #[error(

@@ -4,8 +4,6 @@
 //! guards; [`matching`] and [`spin`] are plain state machines.
 
 mod active;
-#[cfg(test)]
-mod afar;
 mod answer;
 mod aside;
 mod borrowed;

@@ -18,7 +18,7 @@ use crate::{
     status::Tally,
     wire::{
         descriptor::{Header, Kind},
-        frame,
+        tcp::frame,
     },
 };
 

@@ -68,6 +68,8 @@ impl From<Established> for Joining {
 /// What a peer on another host has said of itself.
 pub(crate) struct Stranger {
     pub socket: OwnedFd,
+    /// What has come of its frames.
+    pub rest: Vec<u8>,
     pub label: String,
     pub endpoint_id: [u8; 16],
     /// Where this side connected to.
@@ -88,8 +90,9 @@ impl Joining {
         our_paths: PathSet,
         tally: &Arc<Tally>,
     ) -> io::Result<Joining> {
-        let Stranger { socket, label, endpoint_id, address, place, paths, granted } = stranger;
-        let (bridge, mapping) = Bridge::new(socket, tally)?;
+        let Stranger { socket, rest, label, endpoint_id, address, place, paths, granted } =
+            stranger;
+        let (bridge, mapping) = Bridge::new(socket, rest, tally)?;
         let away = Err(Refusal::OtherHost);
         let common = paths.iter().filter(|&path| our_paths.contains(path));
         let common = common.filter(|path| matches!(path, Path::Inline | Path::Eager));

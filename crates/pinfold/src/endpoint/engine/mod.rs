@@ -27,6 +27,7 @@ mod exports;
 mod farewell;
 mod fetch;
 pub(crate) mod gifts;
+mod greetings;
 pub(crate) mod handling;
 mod inbound;
 pub(crate) mod joining;

@@ -79,11 +79,16 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// A bridge, and the mapping whose lanes it serves: the endpoint sends in the direction [`WAY`].
+    /// A bridge, and the mapping whose lanes it serves: the endpoint sends in the direction [`WAY`]. `rest`
+    /// has come already.
     ///
     /// # Errors
     /// There is no memory for the lanes.
-    pub(crate) fn new(socket: OwnedFd, tally: &Arc<Tally>) -> io::Result<(Bridge, SharedMapping)> {
+    pub(crate) fn new(
+        socket: OwnedFd,
+        rest: Vec<u8>,
+        tally: &Arc<Tally>,
+    ) -> io::Result<(Bridge, SharedMapping)> {
         let file = memfd::create_sealed("pinfold-tcp", SEGMENT_BYTES)?;
         let map = || SharedMapping::map(file.as_fd(), SEGMENT_BYTES);
         let segment = Segment::new(map()?);
@@ -92,7 +97,7 @@ impl Bridge {
         let bridge = Bridge {
             socket,
             sending: Sending::new(&segment, WAY, fence, tally),
-            receiving: Receiving::new(&segment, WAY.reverse(), fence, tally),
+            receiving: Receiving::new(&segment, WAY.reverse(), fence, tally, rest),
             ended: None,
         };
         Ok((bridge, map()?))
@@ -212,6 +217,7 @@ impl Bridge {
     }
 
     /// Whether all that was put into the lane has come to the peer.
+    #[cfg(test)]
     pub(crate) fn is_flushed(&self) -> bool {
         self.sending.is_flushed()
     }

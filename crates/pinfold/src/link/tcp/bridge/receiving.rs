@@ -21,8 +21,8 @@ use crate::{
     sync::LightFence,
     wire::{
         descriptor::{Body, Eager, Header, Kind, Piece},
-        frame::{self, Brings, Follows, HEAD_BYTES, Head, Signal},
         layout::{BULK_BYTES_MAX, Direction},
+        tcp::frame::{self, Brings, Follows, HEAD_BYTES, Head, Signal},
     },
 };
 
@@ -99,6 +99,7 @@ impl Receiving {
         way: Direction,
         fence: LightFence,
         tally: &Arc<Tally>,
+        rest: Vec<u8>,
     ) -> Receiving {
         Receiving {
             lane: LaneTx::new(segment, way, fence, tally).without_waiting(),
@@ -109,9 +110,9 @@ impl Receiving {
             asked: false,
             heard: Word::default(),
             stage: Stage::Head,
-            buffer: Vec::new(),
             start: 0,
-            end: 0,
+            end: rest.len(),
+            buffer: rest,
         }
     }
 

@@ -23,8 +23,8 @@ use crate::{
     sync::LightFence,
     wire::{
         descriptor::{Header, Piece},
-        frame::{self, Brings, Head, Signal},
         layout::Direction,
+        tcp::frame::{self, Brings, Head, Signal},
     },
 };
 
@@ -190,6 +190,7 @@ impl Sending {
     }
 
     /// Whether the peer has got everything.
+    #[cfg(test)]
     pub(super) fn is_flushed(&self) -> bool {
         self.is_empty() && self.acknowledged == self.frames
     }

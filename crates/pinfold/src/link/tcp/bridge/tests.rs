@@ -14,7 +14,7 @@ use crate::{
     link::shm::lane::{LaneRx, LaneTx},
     wire::{
         descriptor::{Body, Eager, Header, Kind, Piece},
-        frame::{Brings, Head, Signal},
+        tcp::frame::{Brings, Head, Signal},
         waiting::{Place, Rts},
     },
 };
@@ -38,7 +38,7 @@ impl Side {
     fn new(stream: TcpStream, budget: usize) -> Side {
         stream.set_nodelay(true).unwrap();
         let tally = Arc::default();
-        let (bridge, mapping) = Bridge::new(OwnedFd::from(stream), &tally).unwrap();
+        let (bridge, mapping) = Bridge::new(OwnedFd::from(stream), Vec::new(), &tally).unwrap();
         let segment = Segment::new(mapping);
         let fence = LightFence::Compiler;
         Side {
@@ -417,7 +417,7 @@ proptest! {
     }
 }
 
-use crate::wire::frame::HEAD_BYTES;
+use crate::wire::tcp::frame::HEAD_BYTES;
 
 #[test]
 fn a_goodbye_ends_the_stream() {

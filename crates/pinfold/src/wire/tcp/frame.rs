@@ -17,7 +17,7 @@
 //!
 //! Descriptors that name memory of their sender's mean nothing on another host. They do not cross.
 
-use super::{
+use super::super::{
     active::ACTIVE_MAX,
     descriptor::{Body, Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
     layout::BULK_BYTES_MAX,
