@@ -158,6 +158,7 @@ impl Link {
     }
 
     /// Takes an address away. Connections that use it are not told; they just do not get on.
+    /// With its last one of IPv4 a link forgets its neighbours, too, even those it was told.
     ///
     /// # Errors
     /// [`Reason::Gone`](super::Reason::Gone) if it does not have it.

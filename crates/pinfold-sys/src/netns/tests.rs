@@ -4,7 +4,6 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket},
     os::unix::process::CommandExt,
     panic,
-    path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -24,13 +23,14 @@ fn with_networks(name: &str, test: impl FnOnce()) {
         return test();
     }
     assert!(env::var_os(AGAIN).is_none(), "root inside, and no namespace: {:?}", Namespace::new());
-    let mut again = again(&env::current_exe().unwrap(), name);
+    let mut again = again(name);
     user::make_root_inside(&mut again);
     run_again(again);
 }
 
-fn again(program: &Path, name: &str) -> Command {
-    let mut again = Command::new(program);
+fn again(name: &str) -> Command {
+    // By the link, so that a user who cannot reach the file can still run it.
+    let mut again = Command::new("/proc/self/exe");
     let name = format!("netns::tests::{name}");
     again.args(["--exact", "--nocapture", &name]).env(AGAIN, "1");
     again
@@ -343,11 +343,8 @@ fn others_than_root_become_root_inside() {
         }
         return;
     }
-    // Below a directory of root's nobody may not even find this program.
-    let copy = env::temp_dir().join(format!("pinfold-netns-{}", std::process::id()));
-    std::fs::copy(env::current_exe().unwrap(), &copy).unwrap();
     for inside in [false, true] {
-        let mut again = again(&copy, "others_than_root_become_root_inside");
+        let mut again = again("others_than_root_become_root_inside");
         if rustix::process::geteuid().is_root() {
             again.uid(65534).gid(65534);
         }
@@ -356,5 +353,4 @@ fn others_than_root_become_root_inside() {
         }
         run_again(again);
     }
-    std::fs::remove_file(copy).unwrap();
 }
