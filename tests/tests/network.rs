@@ -15,6 +15,7 @@ use pinfold_tests::{
     network::{Way, where_allowed},
     role::{self, say},
 };
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 pinfold_tests::roles!(visitor, owner);
 
@@ -209,7 +210,7 @@ fn losses_lose_and_tcp_makes_up_for_them() {
         // Made before: see `Network::lose`.
         let (mut near, mut far) = pair(&network, 0, 1);
         assert_eq!(come(&one, &other, 1000), 1000);
-        for (percent, expected) in [(50, 300..=700), (100, 0..=0), (10, 800..=980)] {
+        for (percent, expected) in [(50, 300..=700), (100, 0..=0), (5, 880..=995)] {
             if !network.lose(1, percent) {
                 return;
             }
@@ -218,8 +219,8 @@ fn losses_lose_and_tcp_makes_up_for_them() {
                 assert!(expected.contains(&come), "{percent} %: {come} of 1000");
             }
         }
-        pass(&mut near, &mut far, 200_000);
-        pass(&mut far, &mut near, 200_000);
+        pass(&mut near, &mut far, 50_000);
+        pass(&mut far, &mut near, 50_000);
         assert!(network.lose(1, 0));
         assert_eq!(come(&one, &other, 1000), 1000);
     });
@@ -254,11 +255,12 @@ fn a_relay_resets_after_exactly_so_many_bytes() {
     where_allowed("a_relay_resets_after_exactly_so_many_bytes", || {
         let network = Network::new(2);
         let (listener, address) = listen(&network, 1);
+        // Less than the most that is passed on below.
+        set_socket_recv_buffer_size(&listener, 8 << 10).unwrap();
         let relay = network.relay(address);
         let sent = bytes(200_000);
         for way in [Way::There, Way::Back] {
-            for (number, limit) in (1..).zip([0, 1, 63, 64, 4095, 65_535, 65_536, 65_537, 100_000])
-            {
+            for (number, limit) in (1..).zip([0, 1, 63, 64, 4095, 65_535, 65_536, 65_537]) {
                 let (resets, passed) = (relay.resets(), relay.passed(way));
                 relay.reset_never();
                 relay.reset_after(way, limit);
@@ -269,12 +271,13 @@ fn a_relay_resets_after_exactly_so_many_bytes() {
                 };
                 let written = thread::scope(|scope| {
                     let writes = scope.spawn(|| from.write_all(&sent));
-                    // More than the kernel there takes before anybody reads: it has to wait for the rest.
+                    // Not all that has passed is there: the relay has to wait for it to be read.
                     let end = Instant::now() + PATIENCE;
                     while relay.passed(way) != passed + limit {
                         assert!(Instant::now() < end, "{} bytes passed", relay.passed(way));
                         thread::sleep(Duration::from_millis(1));
                     }
+                    thread::sleep(WHILE / 4);
                     let (come, end) = rest(to);
                     assert_eq!(come.len() as u64, limit, "{way:?}, {number}");
                     assert!(come == sent[..come.len()]);
@@ -290,7 +293,7 @@ fn a_relay_resets_after_exactly_so_many_bytes() {
                 assert_eq!(relay.passed(way), passed + limit);
             }
         }
-        assert_eq!(relay.connections(), 18);
+        assert_eq!(relay.connections(), 16);
     });
 }
 

@@ -141,8 +141,10 @@ impl Network {
     }
 
     /// Has a place lose each packet that comes or goes with a probability of `percent` in 100; with 0 none
-    /// any longer. A TCP connection whose last step of three is lost is one for who connected alone, at times
-    /// for more than 45 s, unless that side sends something. Where the kernel cannot, says so as a skipped test, and returns `false`.
+    /// any longer. Where the kernel cannot, says so as a skipped test, and returns `false`.
+    ///
+    /// A TCP connection whose last step of three is lost exists for who connected alone, at times for more
+    /// than 45 s (1 of 100 at 10 %), unless that side sends something. From 10 % on TCP may take minutes.
     #[must_use]
     pub fn lose(&self, place: usize, percent: u32) -> bool {
         match self.places[place].link.lose(percent) {
