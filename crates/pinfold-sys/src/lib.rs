@@ -17,6 +17,7 @@
 //! - [`partner`]: another core that reads, where it is measured what that costs.
 //! - [`careful`]: copies where there may be no memory.
 //! - [`poll`]: sleeping until something happens.
+//! - `netns`: networks within this machine, for measurements and tests; with the feature of that name.
 //! - [`trial`], [`child`], [`cpu`]: finding out what is allowed here, without coming to harm.
 //!
 //! Nothing here decides anything: a call that the kernel lacks or a filter forbids comes back
@@ -35,6 +36,8 @@ pub mod lots;
 pub mod mapping;
 pub mod maps;
 pub mod memfd;
+#[cfg(feature = "netns")]
+pub mod netns;
 pub mod partner;
 pub mod pin;
 pub mod poll;
