@@ -45,7 +45,8 @@ const LAST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Sender {
     socket: UdpSocket,
-    ring: ManuallyDrop<Ring>,
+    /// `None` where only [`Way::Call`] was asked for.
+    ring: ManuallyDrop<Option<Ring>>,
     areas: ManuallyDrop<Areas>,
     heads: ManuallyDrop<Heads>,
     registered: bool,
@@ -87,33 +88,44 @@ impl Sender {
         bytes: usize,
         registered: bool,
     ) -> Result<Sender, Error> {
+        let mut sender = Sender::without_ring(socket, areas, bytes)?;
+        *sender.ring = Some(Ring(set_up(areas as u32)?));
+        if registered {
+            sender.register()?;
+            sender.registered = true;
+        }
+        Ok(sender)
+    }
+
+    /// The same without a ring, which knows [`Way::Call`] alone.
+    ///
+    /// # Errors
+    /// As [`Sender::new`], but for those of the ring.
+    pub fn without_ring(socket: UdpSocket, areas: usize, bytes: usize) -> Result<Sender, Error> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let all = bytes.checked_next_multiple_of(4096).and_then(|each| each.checked_mul(areas));
         if !(1..=AREAS_MAX).contains(&areas) || !all.is_some_and(|all| (1..=1 << 30).contains(&all))
         {
-            return Err(Error::new("io_uring_setup", Errno::INVAL).because(Reason::Length));
+            return Err(Error::new(SEND, Errno::INVAL).because(Reason::Length));
         }
+        let fail = |error| Error::new("mmap", errno(&error));
         let owner = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mark = ForkMark::new().map_err(|error| Error::new("mmap", errno(&error)))?;
-        let ring = set_up(areas as u32)?;
-        let heads = Heads::new(areas);
-        let areas =
-            Areas::new(areas, bytes, owner).map_err(|error| Error::new("mmap", errno(&error)))?;
-        let sender = Sender {
+        Ok(Sender {
             socket,
-            ring: ManuallyDrop::new(Ring(ring)),
-            areas: ManuallyDrop::new(areas),
-            heads: ManuallyDrop::new(heads),
-            registered,
+            ring: ManuallyDrop::new(None),
+            heads: ManuallyDrop::new(Heads::new(areas)),
+            areas: ManuallyDrop::new(Areas::new(areas, bytes, owner).map_err(fail)?),
+            registered: false,
             owner,
             counts: Counts::default(),
-            mark,
+            mark: ForkMark::new().map_err(fail)?,
             one_thread: PhantomData,
-        };
-        if registered {
-            sender.register()?;
-        }
-        Ok(sender)
+        })
+    }
+
+    fn ring(&self) -> Result<&IoUring, Error> {
+        let none = || Error::new("io_uring_setup", Errno::NOSYS);
+        self.ring.as_ref().map(|ring| &ring.0).ok_or_else(none)
     }
 
     fn register(&self) -> Result<(), Error> {
@@ -124,7 +136,7 @@ impl Sender {
         };
         // SAFETY: the memory is this sender's, and stays mapped while the ring lives. The kernel only
         // reads it: there is no operation here that writes.
-        let done = unsafe { self.ring.0.submitter().register_buffers(&[buffer]) };
+        let done = unsafe { self.ring()?.submitter().register_buffers(&[buffer]) };
         done.map_err(|error| {
             let error = Error::new(REGISTER, errno(&error)).over(&all);
             match getrlimit(Resource::Memlock).current {
@@ -155,7 +167,7 @@ impl Sender {
             (_, _) => opcode::SendMsgZc::CODE,
         };
         let mut probe = Probe::new();
-        self.ring.0.submitter().register_probe(&mut probe).map_err(|error| {
+        self.ring()?.submitter().register_probe(&mut probe).map_err(|error| {
             Error::new("io_uring_register (IORING_REGISTER_PROBE)", errno(&error))
         })?;
         if probe.is_supported(operation) { Ok(()) } else { Err(Error::new(call, Errno::NOSYS)) }
@@ -247,10 +259,11 @@ impl Sender {
         // There is an entry for each area, and no area is queued twice.
         // SAFETY: the entry names memory of this area and its header, which nobody changes, or unmaps,
         // until the kernel has said that it is done (see the invariants here and in `area`).
-        let pushed = unsafe { self.ring.0.submission().push(&entry) };
-        if pushed.is_err() {
-            let error = Error::new(SEND, Errno::BUSY);
-            return Err(Refused { area, error });
+        let pushed = self.ring.as_mut().map(|ring| unsafe { ring.0.submission().push(&entry) });
+        match pushed {
+            Some(Ok(())) => {}
+            None => return Err(Refused { area, error: Error::new(way.call(1), Errno::NOSYS) }),
+            Some(Err(_)) => return Err(Refused { area, error: Error::new(SEND, Errno::BUSY) }),
         }
         let bytes = pieces.iter().map(Range::len).sum();
         self.areas.begin(area, bytes, way.is_notified());
@@ -296,8 +309,9 @@ impl Sender {
     pub fn submit(&mut self) -> Result<(), Error> {
         self.here()?;
         loop {
-            match self.ring.0.submit() {
-                Ok(_) if self.ring.0.submission().is_empty() => break,
+            let Some(ring) = self.ring.as_mut() else { return Ok(()) };
+            match ring.0.submit() {
+                Ok(_) if ring.0.submission().is_empty() => break,
                 Ok(_) => {}
                 Err(error) if errno(&error) == Errno::INTR => {}
                 // It has more to say than there is room for.
@@ -345,7 +359,7 @@ impl Sender {
     fn enter(&self, want: usize, limit: Duration) -> Result<(), Error> {
         let limit = Timespec::from(limit);
         let args = SubmitArgs::new().timespec(&limit);
-        match self.ring.0.submitter().submit_with_args(want, &args) {
+        match self.ring()?.submitter().submit_with_args(want, &args) {
             Ok(_) => Ok(()),
             Err(error) if errno(&error) == Errno::INTR => Ok(()),
             Err(error) => Err(Error::new(ENTER, errno(&error))),
@@ -356,7 +370,8 @@ impl Sender {
     fn collect(&mut self) {
         loop {
             // Dropped at once, which tells the kernel that there is room again.
-            let Some(said) = self.ring.0.completion().next() else { return };
+            let Some(ring) = self.ring.as_mut() else { return };
+            let Some(said) = ring.0.completion().next() else { return };
             let (index, result, flags) = (said.user_data() as u32, said.result(), said.flags());
             if cqueue::notif(flags) {
                 if self.areas.end_notice(index).is_some() {
@@ -411,13 +426,15 @@ impl Drop for Sender {
         // What the kernel has not made within the time, it is told not to make.
         if self.areas.unsent() > 0 && self.settle(LAST).is_err() {
             let (all, limit) = (CancelBuilder::any(), Timespec::from(LAST));
-            let _ = self.ring.0.submitter().register_sync_cancel(Some(limit), all);
+            if let Ok(ring) = self.ring() {
+                let _ = ring.submitter().register_sync_cancel(Some(limit), all);
+            }
             let _ = self.settle(LAST);
         }
         let unsent = self.areas.unsent() > 0;
-        if self.registered {
+        if let Some(ring) = self.ring.as_ref().filter(|_| self.registered) {
             // Closing the ring ends the pins some time later.
-            let _ = self.ring.0.submitter().unregister_buffers();
+            let _ = ring.0.submitter().unregister_buffers();
         }
         // SAFETY: each is dropped once, here; the ring before the memory.
         unsafe {

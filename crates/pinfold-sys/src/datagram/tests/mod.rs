@@ -271,6 +271,20 @@ fn a_filter_is_named() {
             let error = Sender::new(sockets().0, 1, 1, false).map(|_| ()).unwrap_err();
             assert_eq!((error.reason(), error.call()), (reason, "io_uring_setup"));
             assert!(error.to_string().contains("seccomp"));
+            // What needs no ring still goes.
+            let (from, to) = sockets();
+            let mut sender = Sender::without_ring(from, 1, 9).unwrap();
+            for way in [Way::Copied, Way::Pinned] {
+                assert_eq!(sender.check(way, 1).unwrap_err().reason(), Reason::Absent);
+                let area = sender.take().unwrap();
+                let refused = sender.send(area, &[0..9], way).unwrap_err();
+                assert_eq!(refused.error.reason(), Reason::Absent);
+                sender.put_back(refused.area).unwrap();
+            }
+            let area = sender.take().unwrap();
+            sender.send(area, &[0..9], Way::Call).unwrap();
+            sender.settle(SOON).unwrap();
+            assert_eq!((receive(&to).len(), sender.counts().sent), (9, 1));
         };
         std::thread::spawn(filtered).join().unwrap();
     }
