@@ -25,5 +25,5 @@ pub use receipt::Receipt;
 pub(crate) use receipt::Why;
 pub use refusal::Refusal;
 pub use send_modes::{
-    CostCurve, Outgoing, PAGES_MAX, SendCost, SendMemory, SendMode, SendModes, SentFrom,
+    CostCurve, Outgoing, PAGES_MAX, SendCost, SendMemory, SendMode, SendModes, SentFrom, SourceCost,
 };

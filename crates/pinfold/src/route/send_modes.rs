@@ -138,30 +138,37 @@ impl CostCurve {
             // Shorter ones are not cheaper than the shortest that was measured.
             return Some(first.1);
         }
-        let after = self.points.iter().position(|point| point.0 >= bytes);
-        let after = after.unwrap_or(self.points.len() - 1);
+        let after = self.points.partition_point(|point| point.0 < bytes);
+        let after = after.min(self.points.len() - 1);
         let ((from, low), (to, high)) = (self.points[after - 1], self.points[after]);
         let line = low + (bytes - from) / (to - from) * (high - low);
         Some(if bytes > last.0 { line.max(last.1) } else { line })
     }
 }
 
-/// What one way costs.
+/// What one way costs, for messages that are in one place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SendCost {
-    /// One piece, from a cache.
-    pub cache: CostCurve,
-    /// One piece, from memory.
-    pub memory: CostCurve,
+pub struct SourceCost {
+    /// One piece.
+    pub curve: CostCurve,
     /// That there are several pieces at all, nanoseconds.
     pub several_ns: f64,
     /// Each piece beyond the second, nanoseconds.
     pub piece_ns: f64,
 }
 
+/// What one way costs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SendCost {
+    /// From a cache.
+    pub cache: SourceCost,
+    /// From memory: also each piece may begin with a wait for it.
+    pub memory: SourceCost,
+}
+
 impl SendCost {
     fn predict(&self, it: &Outgoing) -> Option<f64> {
-        let curve = match it.from {
+        let source = match it.from {
             SentFrom::Cache => &self.cache,
             SentFrom::Memory => &self.memory,
         };
@@ -169,9 +176,9 @@ impl SendCost {
         let cost = |ns: f64| ns.max(0.0).min(1e12);
         let pieces = match it.pieces {
             0 | 1 => 0.0,
-            more => cost(self.several_ns) + cost(self.piece_ns) * (more - 2) as f64,
+            more => cost(source.several_ns) + cost(source.piece_ns) * (more - 2) as f64,
         };
-        curve.at(it.bytes).map(|one| one + pieces)
+        source.curve.at(it.bytes).map(|one| one + pieces)
     }
 }
 

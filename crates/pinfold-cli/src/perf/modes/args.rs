@@ -41,7 +41,7 @@ pub(crate) struct ModesArgs {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     sources: Vec<From>,
 
-    /// How often each has its turn, if there is time [default: 101; with --quick 31]
+    /// How often each has its turn, if there is time [default: 301; with --quick 101]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
 
@@ -182,7 +182,7 @@ impl ModesArgs {
         {
             return Err(Fail::Usage(format!("--core: processor {core} is not to be had here")));
         }
-        let rounds = self.rounds.unwrap_or(if self.quick { 31 } else { 101 }) as usize;
+        let rounds = self.rounds.unwrap_or(if self.quick { 101 } else { 301 }) as usize;
         Ok(Wish { cells, rounds, time: self.time()?, core: self.core })
     }
 

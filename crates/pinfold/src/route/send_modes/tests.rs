@@ -15,12 +15,14 @@ fn curve() -> impl Strategy<Value = CostCurve> {
 }
 
 fn cost() -> impl Strategy<Value = SendCost> {
-    (curve(), curve(), ns(), ns()).prop_map(|(cache, memory, several_ns, piece_ns)| SendCost {
-        cache,
-        memory,
-        several_ns,
-        piece_ns,
-    })
+    let source = || {
+        (curve(), ns(), ns()).prop_map(|(curve, several_ns, piece_ns)| SourceCost {
+            curve,
+            several_ns,
+            piece_ns,
+        })
+    };
+    (source(), source()).prop_map(|(cache, memory)| SendCost { cache, memory })
 }
 
 fn modes() -> impl Strategy<Value = SendModes> {
@@ -112,11 +114,10 @@ fn line(base: f64, per_byte: f64) -> CostCurve {
 /// The costs of a machine on which copying wins below some 8 KB out of a cache.
 fn here() -> SendModes {
     let mut modes = SendModes::default();
-    let cost = |base, cache, memory, piece_ns| SendCost {
-        cache: line(base, cache),
-        memory: line(base, memory),
-        several_ns: piece_ns,
-        piece_ns,
+    let cost = |base, cache, memory, piece_ns| {
+        let from =
+            |per_byte| SourceCost { curve: line(base, per_byte), several_ns: piece_ns, piece_ns };
+        SendCost { cache: from(cache), memory: from(memory) }
     };
     modes.learn(SendMode::TwoCopy, cost(2900.0, 0.024, 0.071, 30.0));
     modes.learn(SendMode::PerSend, cost(3300.0, 0.012, 0.012, 180.0));
@@ -139,6 +140,20 @@ fn each_way_has_its_messages() {
     assert_eq!(pick(63_000, SentFrom::Memory, Placed), SendMode::Aligned);
     assert_eq!(pick(7_000, SentFrom::Cache, Unregistered), SendMode::TwoCopy);
     assert_eq!(pick(63_000, SentFrom::Cache, Unregistered), SendMode::PerSend);
+}
+
+#[test]
+fn each_source_has_its_own_pieces() {
+    let from = |several_ns, piece_ns| SourceCost { curve: line(100.0, 0.0), several_ns, piece_ns };
+    let mut modes = SendModes::default();
+    modes.learn(SendMode::Plain, SendCost { cache: from(1.0, 2.0), memory: from(10.0, 20.0) });
+    let predict = |pieces, from| {
+        let it = Outgoing { bytes: 9, pieces, pages: 1, from, memory: SendMemory::Unregistered };
+        modes.predict(SendMode::Plain, &it)
+    };
+    let cache = [0, 1, 2, 3, 8].map(|pieces| predict(pieces, SentFrom::Cache).unwrap());
+    assert_eq!(cache, [100.0, 100.0, 101.0, 103.0, 113.0]);
+    assert_eq!(predict(3, SentFrom::Memory), Some(130.0));
 }
 
 #[test]
