@@ -25,5 +25,6 @@ pub use receipt::Receipt;
 pub(crate) use receipt::Why;
 pub use refusal::Refusal;
 pub use send_modes::{
-    CostCurve, Outgoing, PAGES_MAX, SendCost, SendMemory, SendMode, SendModes, SentFrom, SourceCost,
+    CostCurve, Outgoing, PAGES_MAX, SendCost, SendMemory, SendMode, SendModes, SendPicker,
+    SentFrom, SourceCost,
 };

@@ -172,8 +172,7 @@ impl SendCost {
             SentFrom::Cache => &self.cache,
             SentFrom::Memory => &self.memory,
         };
-        // `max` prefers a number to NaN.
-        let cost = |ns: f64| ns.max(0.0).min(1e12);
+        let cost = |ns: f64| if ns.is_nan() { 0.0 } else { ns.clamp(0.0, 1e12) };
         let pieces = match it.pieces {
             0 | 1 => 0.0,
             more => cost(source.several_ns) + cost(source.piece_ns) * (more - 2) as f64,
@@ -218,6 +217,33 @@ impl SendModes {
             SendMode::ALL.into_iter().filter_map(|mode| Some((mode, self.predict(mode, it)?)));
         let best = known.min_by(|a, b| a.1.total_cmp(&b.1));
         best.map_or(SendMode::Plain, |best| best.0)
+    }
+}
+
+/// Picks as [`SendModes::pick`] does, and knows the last answer: messages often come many alike.
+#[derive(Clone, Debug, Default)]
+pub struct SendPicker {
+    modes: SendModes,
+    last: Option<(Outgoing, SendMode)>,
+}
+
+impl SendPicker {
+    /// By these costs.
+    pub fn new(modes: SendModes) -> SendPicker {
+        SendPicker { modes, last: None }
+    }
+
+    /// The way that is expected to be cheapest. A few ns for a message like the last one.
+    #[inline]
+    pub fn pick(&mut self, it: &Outgoing) -> SendMode {
+        match self.last {
+            Some((last, mode)) if last == *it => mode,
+            _ => {
+                let mode = self.modes.pick(it);
+                self.last = Some((*it, mode));
+                mode
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use pinfold::route::{SendMemory, SendMode, SendModes, SentFrom};
+use pinfold::route::{SendMemory, SendMode, SendPicker, SentFrom};
 use pinfold_sys::{
     block, clock,
     datagram::{Area, Sender},
@@ -91,7 +91,7 @@ impl Bench {
         &mut self,
         cell: &Cell,
         who: Contestant,
-        modes: &SendModes,
+        picker: &mut SendPicker,
     ) -> Result<Tried> {
         let pieces = [false, true].map(|placed| cell.pieces(placed));
         let outgoing = cell.outgoing(who.memory().unwrap_or(SendMemory::Registered));
@@ -102,7 +102,7 @@ impl Bench {
         while let Some(area) = areas.next() {
             took = match who {
                 Contestant::Mode(mode) => mode,
-                Contestant::Automatic | Contestant::Unregistered => modes.pick(&outgoing),
+                Contestant::Automatic | Contestant::Unregistered => picker.pick(&outgoing),
             };
             let pieces: &[Range<usize>] = &pieces[usize::from(took == SendMode::Aligned)];
             if let Err(refused) = self.sender.send(area, pieces, cell::way(took)) {

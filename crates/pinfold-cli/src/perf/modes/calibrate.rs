@@ -1,6 +1,6 @@
 //! What each mode costs, by a few messages of each, before anything else is measured.
 
-use pinfold::route::{CostCurve, SendCost, SendMode, SendModes, SentFrom, SourceCost};
+use pinfold::route::{CostCurve, SendCost, SendMode, SendModes, SendPicker, SentFrom, SourceCost};
 use pinfold_sys::lots::Lots;
 
 use super::{
@@ -30,7 +30,7 @@ pub(super) fn calibrate(bench: &mut Bench, sources: &[SentFrom]) -> Result<SendM
     }
     // By cell, by mode.
     let mut taken = vec![vec![Vec::new(); SendMode::ALL.len()]; cells.len()];
-    let none = SendModes::default();
+    let mut none = SendPicker::default();
     let (mut lots, mut order) = (Lots::new(), [0, 1, 2, 3, 4]);
     for _ in 0..TURNS {
         for (cell, taken) in cells.iter().zip(&mut taken) {
@@ -38,7 +38,7 @@ pub(super) fn calibrate(bench: &mut Bench, sources: &[SentFrom]) -> Result<SendM
             for at in order {
                 let mode = SendMode::ALL[at];
                 if bench.lacks(mode, cell.pieces).is_none()
-                    && let Ok(turn) = bench.turn(cell, Contestant::Mode(mode), &none)?
+                    && let Ok(turn) = bench.turn(cell, Contestant::Mode(mode), &mut none)?
                 {
                     taken[at].push(turn.cpu_ns);
                 }

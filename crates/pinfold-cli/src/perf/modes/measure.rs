@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use pinfold::route::{SendMode, SendModes};
+use pinfold::route::{SendMode, SendPicker};
 use pinfold_sys::lots::Lots;
 
 use super::{
@@ -46,7 +46,7 @@ pub(super) struct Found {
 /// As [`Bench::turn`].
 pub(super) fn measure(
     bench: &mut Bench,
-    modes: &SendModes,
+    picker: &mut SendPicker,
     wish: &Wish,
     start: Instant,
 ) -> Result<(Vec<Row>, Vec<String>)> {
@@ -68,7 +68,7 @@ pub(super) fn measure(
             let mut order: Vec<usize> = (0..all.len()).collect();
             lots.shuffle(&mut order);
             for who in order {
-                all[who].take_turn(bench, cell, modes)?;
+                all[who].take_turn(bench, cell, picker)?;
             }
             rounds += 1;
         }
@@ -110,9 +110,9 @@ impl Samples {
         Samples { who, turns: lacks.map_or(Ok(Vec::new()), Err) }
     }
 
-    fn take_turn(&mut self, bench: &mut Bench, cell: &Cell, modes: &SendModes) -> Result<()> {
+    fn take_turn(&mut self, bench: &mut Bench, cell: &Cell, picker: &mut SendPicker) -> Result<()> {
         if let Ok(turns) = &mut self.turns {
-            match bench.turn(cell, self.who, modes)? {
+            match bench.turn(cell, self.who, picker)? {
                 Ok(turn) => turns.push(turn),
                 Err(why) => self.turns = Err(why),
             }

@@ -22,7 +22,7 @@ mod verify;
 use std::{process::ExitCode, time::Instant};
 
 pub(super) use args::ModesArgs;
-use pinfold::route::SentFrom;
+use pinfold::route::{SendPicker, SentFrom};
 use pinfold_sys::affinity;
 
 use self::{args::Output, bench::Bench, findings::Findings, ground::Ground};
@@ -58,8 +58,8 @@ fn act(args: &ModesArgs) -> Result<()> {
     let has = |from| wish.cells.iter().any(|cell| cell.from == from);
     let mut sources = vec![SentFrom::Cache, SentFrom::Memory];
     sources.retain(|&from| has(from));
-    let modes = calibrate::calibrate(&mut bench, &sources)?;
-    let (rows, mut notes) = measure::measure(&mut bench, &modes, &wish, start)?;
+    let mut picker = SendPicker::new(calibrate::calibrate(&mut bench, &sources)?);
+    let (rows, mut notes) = measure::measure(&mut bench, &mut picker, &wish, start)?;
     if rows.iter().all(|row| row.found.is_err()) {
         let why = rows.iter().find_map(|row| row.found.as_ref().err());
         let why = why.map_or("no time", String::as_str);

@@ -62,6 +62,14 @@ proptest! {
     }
 
     #[test]
+    fn a_picker_says_the_same(modes in modes(), some in vec((outgoing(), 1usize..3), 0..6)) {
+        let mut picker = SendPicker::new(modes.clone());
+        for it in some.into_iter().flat_map(|(it, often)| std::iter::repeat_n(it, often)) {
+            prop_assert_eq!(picker.pick(&it), modes.pick(&it));
+        }
+    }
+
+    #[test]
     fn more_never_costs_less(modes in modes(), it in outgoing(), bytes in 0usize..50_000) {
         for mode in SendMode::ALL {
             let more = [
