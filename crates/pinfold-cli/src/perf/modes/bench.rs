@@ -172,6 +172,11 @@ fn refusal(took: SendMode, cell: &Cell, pages: usize, errno: Option<rustix::io::
         Some(rustix::io::Errno::INVAL) => {
             format!("{call}: EINVAL: not in this kernel (Linux 6.2; registered pieces 6.15)")
         }
+        // Each send's pages count against the limit until its notice.
+        Some(rustix::io::Errno::NOMEM) => format!(
+            "{call}: ENOMEM: what is sent from where it lies counts as locked memory: raise \
+             RLIMIT_MEMLOCK (ulimit -l)"
+        ),
         Some(errno) => format!("{call}: {}", std::io::Error::from(errno)),
         None => format!("{call}: only some of the bytes were sent"),
     }
