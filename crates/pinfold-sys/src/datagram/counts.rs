@@ -18,7 +18,6 @@ pub struct Counts {
     pub errno: Option<Errno>,
     /// Sends that were not to be copied, of which the kernel has said that it no longer looks at the bytes.
     pub notified: u64,
-    /// Of these, those that were copied all the same (`IORING_NOTIF_USAGE_ZC_COPIED`). 0 before
-    /// Linux 6.2, which does not tell; see [`Sender::tells_copied`](super::Sender::tells_copied).
+    /// Of these, those that were copied all the same (`IORING_NOTIF_USAGE_ZC_COPIED`).
     pub copied: u64,
 }

@@ -55,8 +55,7 @@ impl Why for Reason {
                 "denied: let the seccomp filter pass it, and see sysctl kernel.io_uring_disabled"
             }
             Reason::Absent => {
-                "not in this kernel, or hidden by a seccomp filter (Linux 6.0; in pieces 6.1, \
-                 registered pieces 6.15)"
+                "not in this kernel, or hidden by a seccomp filter (Linux 6.2; registered pieces 6.15)"
             }
             Reason::Memlock(limit) => {
                 return write!(
