@@ -9,7 +9,8 @@
 //! - [`reserved`]: addresses that nothing else comes to lie at.
 //! - [`userfault`]: noticing that memory of this process is taken away, and moving pages within it.
 //! - [`pin`]: keeping pages where they are.
-//! - [`refused`]: what the two before this one say when they cannot.
+//! - [`datagram`]: sending from memory that stays where it is, and is not copied.
+//! - [`refused`]: what the three before this one say when they cannot.
 //! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
@@ -30,6 +31,7 @@ pub mod careful;
 pub mod child;
 pub mod clock;
 pub mod cpu;
+pub mod datagram;
 pub mod fork;
 pub mod lots;
 pub mod mapping;
