@@ -15,19 +15,11 @@ pub(crate) struct Decoder {
     head: Option<Head>,
     /// Bytes of the last frame's payload that are still to come.
     payload: u64,
-    /// What came makes no sense: nothing behind it does.
-    broken: Option<Violation>,
 }
 
 impl Decoder {
     pub(crate) fn new() -> Decoder {
-        Decoder {
-            bytes: [0; HEAD_BYTES + BODY_BYTES_MAX],
-            have: 0,
-            head: None,
-            payload: 0,
-            broken: None,
-        }
+        Decoder { bytes: [0; HEAD_BYTES + BODY_BYTES_MAX], have: 0, head: None, payload: 0 }
     }
 
     /// Takes bytes of heads and bodies, up to and including those of one frame: how many, and the frame
@@ -36,16 +28,9 @@ impl Decoder {
     /// # Errors
     /// A [`Violation`], now and always after.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(usize, Option<Frame>), Violation> {
-        if let Some(violation) = self.broken {
-            return Err(violation);
-        }
         if self.payload > 0 {
             return Ok((0, None));
         }
-        self.take(bytes).inspect_err(|&violation| self.broken = Some(violation))
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> Result<(usize, Option<Frame>), Violation> {
         let mut used = self.fill(bytes, HEAD_BYTES);
         if self.have < HEAD_BYTES {
             return Ok((used, None));
@@ -62,6 +47,7 @@ impl Decoder {
         if self.have < len {
             return Ok((used, None));
         }
+        // What makes no sense stays where it is, and is found again.
         let frame = head.with(&self.bytes[HEAD_BYTES..len])?;
         (self.have, self.head, self.payload) = (0, None, frame.payload);
         Ok((used, Some(frame)))
