@@ -34,7 +34,7 @@ mod tests;
 /// The greeting over TCP.
 ///
 /// The first byte says what the others are: bytes that one side hears, or changes to what an honest
-/// pair says to each other (see [`tampered`]). No stranger gets anywhere, and no changed greeting ends
+/// pair says to each other (see `tampered`). No stranger gets anywhere, and no changed greeting ends
 /// well.
 pub fn greeting(data: &[u8]) {
     let Some((&mode, rest)) = data.split_first() else { return };

@@ -31,11 +31,11 @@ pub(crate) const MAC_BYTES: usize = 32;
 /// Sets this use of SHA-256 apart from all others.
 const DOMAIN: &[u8] = b"pinfold tcp shared key\0";
 
-/// A shared key. What it is made of is forgotten: only a digest of it stays, which is zeroed when it
-/// is dropped.
+/// A shared key. What it is made of is forgotten: only a digest of it stays, in one place, which is
+/// zeroed when it is dropped.
 ///
 /// Comparing two takes the same time wherever they differ. `Debug` does not show it.
-pub(crate) struct Key(Zeroizing<[u8; MAC_BYTES]>);
+pub(crate) struct Key(Box<[u8; MAC_BYTES]>);
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
@@ -84,10 +84,10 @@ impl Key {
         }
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let mut digest = Sha256::new_with_prefix(DOMAIN).chain_update(bytes).finalize();
-        let mut key = Zeroizing::new([0; MAC_BYTES]);
-        key.copy_from_slice(&digest);
+        let mut key = Key(Box::new([0; MAC_BYTES]));
+        key.0.copy_from_slice(&digest);
         digest.as_mut_slice().zeroize();
-        Ok(Key(key))
+        Ok(key)
     }
 
     /// The key in a file: a regular one of 32 to 4,096 bytes that belongs to this user or to root, and
@@ -161,6 +161,12 @@ pub(super) fn mac(key: &[u8; MAC_BYTES], parts: &[&[u8]]) -> [u8; MAC_BYTES] {
 #[must_use]
 pub(super) fn is_same(one: &[u8; MAC_BYTES], other: &[u8; MAC_BYTES]) -> bool {
     one.ct_eq(other).into()
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
 }
 
 impl PartialEq for Key {

@@ -28,6 +28,15 @@ fn a_flipped_bit_anywhere_ends_it() {
                 // Who connects is done when it confirms: only the other can see that spoilt.
                 let confirmed = role == Role::Connecting && at >= KNOCK_BYTES + CLAIM_BYTES;
                 assert_eq!(outcome.connecting.is_ok(), confirmed, "{role:?} {at}.{bit}");
+                // Behind the knock it is the proof that does not fit, before anything is looked at.
+                let end = match role {
+                    Role::Connecting => outcome.accepting,
+                    Role::Accepting => outcome.connecting,
+                };
+                if at >= KNOCK_BYTES && auth.is_key() {
+                    let wrong = matches!(end, Err(Failure::WrongKey { .. }));
+                    assert!(wrong, "{role:?} {at}.{bit}: {end:?}");
+                }
             }
         }
     }
@@ -220,6 +229,8 @@ fn before_its_proof_nobody_gets_further_than_the_bound() {
         // And what it has to say to that: its knock, and who connects its claim.
         assert!(greeting.output().len() <= KNOCK_BYTES + CLAIM_BYTES);
     }
+    // What a connection costs until then; nothing of it depends on what comes.
+    assert!(size_of::<Greeting>() <= 1024, "{}", size_of::<Greeting>());
     // One that all comes at once is no different.
     let mut greeting = Greeting::accept(key(1), nonce(2), "flood", DEADLINE);
     let mut flood = vec![0xff; 1 << 20];
