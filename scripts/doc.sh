@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the documentation; a broken link is an error.
 . "$(dirname "$0")/lib.sh"
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --package pinfold --package pinfold-sys
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --package pinfold --package pinfold-sys \
+    --features pinfold-sys/netns
 say "documentation: $target/doc/pinfold/index.html"

@@ -311,3 +311,17 @@ pub fn send_raw(socket: i32, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io
     sendmsg(socket, &[io::IoSlice::new(bytes)], &mut control, flags)?;
     Ok(())
 }
+
+/// How many bytes of a connection the other side has not acknowledged, sent or not. See `SIOCOUTQ` in
+/// `tcp(7)`.
+///
+/// # Panics
+/// If it is none.
+pub fn unacknowledged(stream: &std::net::TcpStream) -> usize {
+    use std::os::fd::AsRawFd;
+    let mut count: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer.
+    let done = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+    assert_eq!(done, 0, "SIOCOUTQ: {}", io::Error::last_os_error());
+    usize::try_from(count).expect("a count")
+}

@@ -14,6 +14,7 @@ pub mod filter;
 pub mod ground;
 pub mod group;
 pub mod host;
+pub mod network;
 pub mod pair;
 pub mod role;
 pub mod skip;
@@ -21,6 +22,6 @@ pub mod stage;
 pub mod stamp;
 
 pub use self::{
-    aligned::Aligned, baseline::Baseline, block_on::block_on, pair::pair, role::Args, skip::skip,
-    stage::Stage,
+    aligned::Aligned, baseline::Baseline, block_on::block_on, network::Network, pair::pair,
+    role::Args, skip::skip, stage::Stage,
 };

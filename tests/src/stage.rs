@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use pinfold_sys::netns::Namespace;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -118,6 +119,12 @@ impl Casting<'_> {
     pub fn user(mut self, uid: u32) -> Self {
         self.uid = Some(uid);
         self.command.uid(uid).gid(uid);
+        self
+    }
+
+    /// Runs it in a network, for which it must not be another [user](Casting::user).
+    pub fn inside(mut self, namespace: &Namespace) -> Self {
+        namespace.hold(&mut self.command).expect("a descriptor");
         self
     }
 

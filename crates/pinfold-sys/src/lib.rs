@@ -4,11 +4,13 @@
 //!
 //! - [`user`], [`affinity`], [`clock`]: who and where this process is, and what time it is.
 //! - [`socket`]: finding a peer, learning who it is, passing descriptors, ringing its doorbell.
+//! - [`stream`]: connections with other hosts.
 //! - [`memfd`], [`mapping`]: memory that two processes share.
 //! - [`reserved`]: addresses that nothing else comes to lie at.
 //! - [`userfault`]: noticing that memory of this process is taken away, and moving pages within it.
 //! - [`pin`]: keeping pages where they are.
-//! - [`refused`]: what the two before this one say when they cannot.
+//! - [`datagram`]: sending from memory that stays where it is, and is not copied.
+//! - [`refused`]: what the three before this one say when they cannot.
 //! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
@@ -16,6 +18,7 @@
 //! - [`partner`]: another core that reads, where it is measured what that costs.
 //! - [`careful`]: copies where there may be no memory.
 //! - [`poll`]: sleeping until something happens.
+//! - `netns`: networks within this machine, for measurements and tests; with the feature of that name.
 //! - [`trial`], [`child`], [`cpu`]: finding out what is allowed here, without coming to harm.
 //!
 //! Nothing here decides anything: a call that the kernel lacks or a filter forbids comes back
@@ -28,11 +31,14 @@ pub mod careful;
 pub mod child;
 pub mod clock;
 pub mod cpu;
+pub mod datagram;
 pub mod fork;
 pub mod lots;
 pub mod mapping;
 pub mod maps;
 pub mod memfd;
+#[cfg(feature = "netns")]
+pub mod netns;
 pub mod partner;
 pub mod pin;
 pub mod poll;
@@ -41,6 +47,7 @@ pub mod refused;
 pub mod reserved;
 mod resident;
 pub mod socket;
+pub mod stream;
 pub mod threads;
 pub mod trial;
 pub mod user;

@@ -1,4 +1,4 @@
-//! Sleeping until a descriptor has news. Level-triggered throughout.
+//! Sleeping until a descriptor has news. Level-triggered, but for what asks for each change.
 
 use std::{
     io,
@@ -7,7 +7,7 @@ use std::{
 };
 
 use rustix::{
-    event::{EventfdFlags, Timespec, epoll, eventfd},
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll},
     io::{Errno, read, write},
 };
 
@@ -20,6 +20,9 @@ pub enum Interest {
     Write,
     /// Either.
     Both,
+    /// Either, and only when there is more of it than before (`EPOLLET`): who hears of it takes all
+    /// there is, until there is none.
+    Changes,
 }
 
 impl Interest {
@@ -28,6 +31,9 @@ impl Interest {
             Interest::Read => epoll::EventFlags::IN,
             Interest::Write => epoll::EventFlags::OUT,
             Interest::Both => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+            Interest::Changes => {
+                epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET
+            }
         }
     }
 }
@@ -124,6 +130,20 @@ impl Epoll {
     /// `ENOENT` if it is not watched.
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.0, fd)?)
+    }
+
+    /// Waits until something watched has news, at most `patience` (`None`: without end), and leaves that for
+    /// [`Epoll::wait`]. A signal ends it early.
+    ///
+    /// # Errors
+    /// What `poll(2)` said, other than `EINTR`.
+    pub fn sleep(&self, patience: Option<Duration>) -> io::Result<()> {
+        let patience = patience.map(timespec);
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        match poll(&mut fds, patience.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Waits until something watched has news, at most `patience` (`None`: without end), and

@@ -19,6 +19,8 @@ pub enum Gone {
     Disconnected,
     /// It broke the protocol and was cut off.
     Misbehaved(&'static str),
+    /// The connection with its host broke: the `errno` that said so (`ETIMEDOUT`, `ECONNRESET`, ...).
+    Lost(i32),
 }
 
 /// Why an active message was not seen to, or a request not answered.
@@ -57,6 +59,10 @@ impl std::fmt::Display for Gone {
             Gone::Closed => f.write_str("it closed the connection"),
             Gone::Disconnected => f.write_str("this endpoint disconnected it"),
             Gone::Misbehaved(how) => write!(f, "it broke the protocol and was cut off: {how}"),
+            Gone::Lost(errno) => {
+                let how = io::Error::from_raw_os_error(*errno);
+                write!(f, "the connection with its host broke: {how}")
+            }
         }
     }
 }
@@ -84,7 +90,9 @@ pub enum Error {
         name: String,
     },
     /// The address cannot be understood.
-    #[error("{address:?} is not an address: {why}; write local:NAME or local:USER/NAME")]
+    #[error(
+        "{address:?} is not an address: {why}; write local:NAME, local:USER/NAME or tcp:HOST:PORT"
+    )]
     BadAddress {
         /// What was given.
         address: String,
@@ -277,6 +285,25 @@ pub enum Error {
         name: String,
         /// The time-out.
         patience: Duration,
+    },
+    /// A key is needed to speak with other hosts.
+    #[error(
+        "{address} is beyond this host, and this endpoint has no key; give both sides the same with Builder::key_file, or use a loopback address"
+    )]
+    KeyNeeded {
+        /// The address to listen at, to connect to, or of a caller.
+        address: String,
+    },
+    /// The key cannot be used.
+    #[error("{0}")]
+    UnusableKey(String),
+    /// An endpoint on another host, or this one, did not let the two become peers.
+    #[error("{why}")]
+    Greeting {
+        /// The address called, or where the caller is.
+        peer: String,
+        /// What failed, with whom, and what to do.
+        why: String,
     },
     /// Nobody can connect to an endpoint without a name.
     #[error(

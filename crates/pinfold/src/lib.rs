@@ -14,11 +14,13 @@
 //! - [`reassembly`]: messages that arrive in pieces: pages for them, addresses in a row, and what to
 //!   move, map or copy there.
 //! - [`blockmem`]: copying and zeroing blocks of memory, each by the algorithm that suits it.
-//! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`).
+//! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`), and
+//!   what has no I/O of the way to another host (`link::tcp`).
 //! - `wire`: the bytes two processes share; nothing else knows an offset.
 //! - `sync`: the atomics, and a lock that is almost free for one thread.
 //! - `kept`: files that are kept from run to run.
 //! - `failpoint`: numbered points at which tests kill the process.
+//! - `fuzzing`: the decoders of peers' bytes, for a fuzzer.
 
 // Under loom only what is modelled is compiled, and most of its callers are not.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
@@ -33,6 +35,9 @@ mod endpoint;
 pub mod error;
 #[cfg(not(loom))]
 pub mod failpoint;
+#[cfg(all(not(loom), any(test, feature = "fuzzing")))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(not(loom))]
 mod kept;
 mod link;

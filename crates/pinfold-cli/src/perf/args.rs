@@ -8,6 +8,7 @@ use super::{
     bounds::Bounds,
     copy::CopyArgs,
     fail::{Fail, Result},
+    modes::ModesArgs,
     plan::Wish,
     terms::{Kind, Memory, Route, What},
 };
@@ -110,6 +111,7 @@ pub(crate) struct PerfArgs {
 #[derive(clap::Subcommand)]
 pub(super) enum Other {
     Copy(Box<CopyArgs>),
+    SendModes(Box<ModesArgs>),
 }
 
 const AFTER: &str = "\

@@ -45,13 +45,15 @@ impl Machine {
 
     /// One line.
     pub(crate) fn line(&self) -> String {
+        format!("{}, {}", self.alone(), self.placement())
+    }
+
+    /// The same without where the processes ran.
+    pub(crate) fn alone(&self) -> String {
         let Machine { processor, processors, kernel, memory_bytes, .. } = self;
         let gib = *memory_bytes as f64 / (1u64 << 30) as f64;
         let s = if *processors == 1 { "" } else { "s" };
-        format!(
-            "{processor}, {processors} processor{s}, {gib:.0} GiB, {kernel}, {}",
-            self.placement()
-        )
+        format!("{processor}, {processors} processor{s}, {gib:.0} GiB, {kernel}")
     }
 }
 

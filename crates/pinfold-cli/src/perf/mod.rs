@@ -10,6 +10,7 @@
 //! - [`stats`], [`record`], [`findings`]: what comes out.
 //! - [`compare`], [`table`], [`html`], [`machine`], [`units`]: how it is shown.
 //! - [`copy`]: `pinfold perf copy`, copies within one process.
+//! - [`modes`]: `pinfold perf send-modes`, what it costs to send datagrams.
 //! - [`brief`]: a short measurement for other commands.
 //! - [`fail`], [`watchdog`]: how a run ends when it cannot go on.
 
@@ -28,6 +29,7 @@ mod findings;
 mod html;
 mod machine;
 mod meet;
+mod modes;
 mod pace;
 mod pair;
 mod payload;
@@ -63,8 +65,10 @@ use crate::{exit, progress::say};
 
 /// Runs `pinfold perf`.
 pub(crate) fn run(args: PerfArgs) -> ExitCode {
-    if let Some(Other::Copy(args)) = &args.other {
-        return copy::run(args);
+    match &args.other {
+        Some(Other::Copy(args)) => return copy::run(args),
+        Some(Other::SendModes(args)) => return modes::run(args),
+        None => {}
     }
     match act(&args) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,14 +1,19 @@
 //! Making an endpoint.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use zeroize::Zeroizing;
 
 use super::{
     Active, Endpoint,
     config::{Config, Progress},
 };
 use crate::{
-    PathSet, Result,
-    link::local::{Access, Address},
+    Error, PathSet, Result,
+    link::{
+        local::{Access, Address},
+        tcp::{self, key::Key},
+    },
 };
 
 /// The settings of an endpoint to be made; each has a sensible default.
@@ -24,13 +29,48 @@ use crate::{
 #[must_use]
 pub struct Builder {
     config: Config,
-    listen: Option<String>,
+    listen: Vec<String>,
+    key: Option<KeySource>,
+}
+
+/// Where the key is.
+#[derive(Clone)]
+enum KeySource {
+    File(PathBuf),
+    Bytes(Zeroizing<Vec<u8>>),
+}
+
+impl fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeySource::File(path) => path.fmt(f),
+            KeySource::Bytes(_) => f.write_str("a key"),
+        }
+    }
 }
 
 impl Builder {
-    /// Listens at `address`, `local:NAME`, so that others can connect.
+    /// Listens at `address`, so that others can connect: `local:NAME` for those on this host,
+    /// `tcp:HOST:PORT` for those on others, one of each at most; the last of a kind counts. Port 0 is one
+    /// that is free, see [`Endpoint::listens_at`].
+    ///
+    /// At any `HOST` but a loopback address a [key](Builder::key_file) is needed.
     pub fn listen(mut self, address: &str) -> Builder {
-        self.listen = Some(address.to_owned());
+        self.listen.push(address.to_owned());
+        self
+    }
+
+    /// The file with the key that this endpoint shares with those on other hosts: 32 to 4,096 bytes, which
+    /// nobody but its owner can read. Both sides prove that they have the same before anything else; it is
+    /// never sent. What is said after that is not protected by it.
+    pub fn key_file(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.key = Some(KeySource::File(path.into()));
+        self
+    }
+
+    /// The same key as bytes.
+    pub fn key(mut self, bytes: &[u8]) -> Builder {
+        self.key = Some(KeySource::Bytes(Zeroizing::new(bytes.to_vec())));
         self
     }
 
@@ -122,12 +162,24 @@ impl Builder {
     /// # Errors
     /// [`Error::BadAddress`](crate::Error::BadAddress), [`Error::NameInUse`](crate::Error::NameInUse),
     /// [`Error::NotAllowed`](crate::Error::NotAllowed) for an unsafe directory,
+    /// [`Error::KeyNeeded`](crate::Error::KeyNeeded), [`Error::UnusableKey`](crate::Error::UnusableKey),
     /// [`Error::LimitReached`](crate::Error::LimitReached) for a setting out of range, and
     /// [`Error::Os`](crate::Error::Os).
     pub fn build(mut self) -> Result<Endpoint> {
-        if let Some(address) = &self.listen {
-            self.config.listen = Some(address.parse::<Address>()?);
+        for address in &self.listen {
+            if address.starts_with("tcp:") {
+                self.config.listen_afar = Some(tcp::address::parse(address)?);
+            } else {
+                self.config.listen = Some(address.parse::<Address>()?);
+            }
         }
+        let key = match self.key.take() {
+            Some(KeySource::File(path)) => Some(Key::from_file(&path)),
+            Some(KeySource::Bytes(bytes)) => Some(Key::from_bytes(&bytes)),
+            None => None,
+        };
+        let key = key.transpose().map_err(|error| Error::UnusableKey(error.to_string()))?;
+        self.config.key = key.map(Arc::new);
         Endpoint::from_config(self.config)
     }
 }

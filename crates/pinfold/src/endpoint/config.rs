@@ -1,11 +1,14 @@
 //! The settings of an endpoint, checked.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     Error, PathSet, Result,
     endpoint::{engine::peer::MESSAGE_COST, handlers::Handlers},
-    link::local::{Access, Address, Limits},
+    link::{
+        local::{Access, Address, Limits},
+        tcp::{self, key::Key},
+    },
     wire::layout::{BULK_BYTES_MAX, RING_SLOTS_MAX},
 };
 
@@ -24,6 +27,10 @@ pub enum Progress {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub listen: Option<Address>,
+    /// The same for other hosts.
+    pub listen_afar: Option<tcp::address::Address>,
+    /// What peers on other hosts have to share.
+    pub key: Option<Arc<Key>>,
     pub label: String,
     pub access: Access,
     pub paths: PathSet,
@@ -54,6 +61,8 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             listen: None,
+            listen_afar: None,
+            key: None,
             label: String::new(),
             access: Access::same_user(),
             paths: PathSet::all(),

@@ -222,6 +222,16 @@ impl Scatter {
         })
     }
 
+    /// The memory from byte `at` on that is in one part. `None`: there is none.
+    pub(crate) fn part_at(&self, at: u64) -> Option<Segment> {
+        self.parts_of(at, u64::MAX).next()
+    }
+
+    /// The parts of the first `len` bytes.
+    pub(crate) fn first(&self, len: u64) -> impl Iterator<Item = Segment> {
+        self.parts_of(0, len)
+    }
+
     /// The same for the kernel: in as few segments as they need, and as many as go into one call.
     fn range(&self, at: u64, len: u64) -> List<Segment> {
         let mut out = List::new();

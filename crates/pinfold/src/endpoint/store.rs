@@ -13,7 +13,7 @@ mod whole;
 
 use std::{io, sync::OnceLock};
 
-use pinfold_sys::fork::ForkMark;
+use pinfold_sys::{fork::ForkMark, process::Segment};
 use smallvec::SmallVec;
 
 use self::whole::Spare;
@@ -150,9 +150,22 @@ impl Kept {
         Ok(())
     }
 
+    /// Where the next bytes go, as far as that is one part.
+    pub(crate) fn next_part(&self) -> Option<Segment> {
+        self.memory.part_at(self.len)
+    }
+
+    /// So many more have come, there.
+    ///
+    /// # Safety
+    /// They have been written.
+    pub(crate) unsafe fn came(&mut self, bytes: u64) {
+        self.len += bytes;
+    }
+
     /// The bytes that have come.
     pub(crate) fn into_bytes(self) -> Bytes {
-        // SAFETY: `append` has written so many, from the beginning on.
+        // SAFETY: `append`, and who called `came`, have written so many, from the beginning on.
         unsafe { self.landing.into_bytes(self.len) }
     }
 }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold_sys::{careful, clock, poll::Events};
+use pinfold_sys::{careful, clock};
 
 use super::{
     engine::{Engine, ready::Unready},
@@ -123,14 +123,14 @@ impl Shared {
     pub(crate) fn sleep(self: &Arc<Shared>, timeout: Option<Duration>) -> Result<()> {
         let slept = clock::now_ns();
         failpoint::hit(Point::BeforeSleep);
-        // One event is enough to know that there is something; `handle_events` takes them all.
-        let result = self.epoll.wait(&mut Events::with_capacity(1), timeout);
+        // What there is it leaves to `handle_events`: some of it is told only once.
+        let result = self.epoll.sleep(timeout);
         failpoint::hit(Point::AfterSleep);
         let mut engine = self.enter()?;
         engine.spin.slept(clock::now_ns() - slept);
         engine.wake_up();
         if let Err(error) = result {
-            tracing::warn!(%error, "epoll_wait");
+            tracing::warn!(%error, "poll");
         }
         Ok(())
     }

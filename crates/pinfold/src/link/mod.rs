@@ -5,3 +5,5 @@ pub(crate) mod local;
 #[cfg(not(loom))]
 pub(crate) mod parcel;
 pub(crate) mod shm;
+#[cfg(not(loom))]
+pub(crate) mod tcp;

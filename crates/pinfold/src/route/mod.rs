@@ -12,6 +12,7 @@ mod learn;
 mod path;
 mod receipt;
 mod refusal;
+mod send_modes;
 
 pub(crate) use asking::Asking;
 pub use choose::INLINE_MAX;
@@ -23,3 +24,7 @@ pub use path::{Path, PathSet};
 pub use receipt::Receipt;
 pub(crate) use receipt::Why;
 pub use refusal::Refusal;
+pub use send_modes::{
+    CostCurve, Outgoing, PAGES_MAX, SendCost, SendMemory, SendMode, SendModes, SendPicker,
+    SentFrom, SourceCost,
+};

@@ -34,6 +34,8 @@ pub enum Refusal {
     NotLeft,
     /// The trial read or wrote the wrong memory: the process id means another process there.
     WrongProcess,
+    /// The peer is on another host: there is no memory that both can reach.
+    OtherHost,
 }
 
 impl Refusal {
@@ -84,6 +86,7 @@ impl fmt::Display for Refusal {
             Refusal::WrongProcess => {
                 f.write_str("the peer's process id names another process in this namespace")
             }
+            Refusal::OtherHost => f.write_str("the peer is on another host"),
         }
     }
 }
@@ -111,6 +114,7 @@ impl Code {
             Refusal::Kept => 9,
             Refusal::NotMapped => 10,
             Refusal::NotLeft => 11,
+            Refusal::OtherHost => 12,
             // Linux has none beyond 4095 (include/linux/err.h).
             Refusal::Denied(errno) => DENIED | (errno & 0xfff) as u16,
         })
@@ -129,6 +133,7 @@ impl Code {
             9 => Refusal::Kept,
             10 => Refusal::NotMapped,
             11 => Refusal::NotLeft,
+            12 => Refusal::OtherHost,
             code if code >= DENIED => Refusal::Denied((code - DENIED) as i32),
             _ => return None,
         })

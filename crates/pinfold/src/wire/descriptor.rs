@@ -115,6 +115,11 @@ impl Header {
         self.0 | seq as u64 | marks | ack
     }
 
+    /// Without what the ring adds.
+    pub(crate) const fn bare(self) -> u64 {
+        self.0 & (KIND_MASK << KIND_SHIFT | LEN_MASK << LEN_SHIFT | (u32::MAX as u64) << AUX_SHIFT)
+    }
+
     #[inline]
     pub(crate) const fn from_word(word: u64) -> Header {
         Header(word)

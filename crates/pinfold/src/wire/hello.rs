@@ -314,6 +314,20 @@ pub(crate) fn fit_label(label: &str) -> String {
     fit
 }
 
+/// Paths as bits, the first path the lowest.
+pub(crate) fn path_bits(paths: PathSet) -> u16 {
+    paths.iter().fold(0, |bits, path| bits | 1 << path as u16)
+}
+
+/// The paths that these bits name.
+pub(crate) fn paths_of(bits: u16) -> Decoded<PathSet> {
+    if bits & !path_bits(PathSet::all()) != 0 {
+        return Err(Malformed("it names paths that do not exist"));
+    }
+    let named = Path::ALL.into_iter().filter(|&path| bits & 1 << path as u16 != 0);
+    Ok(named.fold(PathSet::none(), PathSet::with))
+}
+
 impl Head {
     fn new(kind: u32) -> Head {
         Head { magic: MAGIC, kind, version_min: VERSION, version_max: VERSION }
@@ -363,7 +377,7 @@ impl From<&Introduction> for RawIntroduction {
             rendezvous_max: us.limits.rendezvous_max,
             pid: us.pid,
             flags: if us.barrier_global { FLAG_BARRIER_GLOBAL } else { 0 },
-            paths: us.paths.iter().fold(0, |bits, path| bits | 1 << path as u16),
+            paths: path_bits(us.paths),
             label_len: fit.len() as u16,
             label,
         }
@@ -378,11 +392,7 @@ impl RawIntroduction {
             .and_then(|label| std::str::from_utf8(label).ok())
             .filter(|label| !label.chars().any(char::is_control))
             .ok_or(Malformed("its label is not text"))?;
-        let paths = Path::ALL.into_iter().filter(|&path| self.paths & 1 << path as u16 != 0);
-        let known = Path::ALL.into_iter().fold(0, |bits, path| bits | 1 << path as u16);
-        if self.paths & !known != 0 {
-            return Err(Malformed("it names paths that do not exist"));
-        }
+        let paths = paths_of(self.paths)?;
         if self.flags & !FLAG_BARRIER_GLOBAL != 0 {
             return Err(Malformed("it sets flags that do not exist"));
         }
@@ -402,7 +412,7 @@ impl RawIntroduction {
             endpoint_id: self.endpoint_id,
             label: label.to_owned(),
             pid: self.pid,
-            paths: paths.fold(PathSet::none(), PathSet::with),
+            paths,
             barrier_global: self.flags & FLAG_BARRIER_GLOBAL != 0,
             limits: Limits {
                 unexpected_bytes: self.unexpected_bytes,

@@ -10,7 +10,7 @@ use crate::userfault::Pages;
 const PAGE: usize = 4096;
 
 /// In KiB. Other tests pin, too, in other processes or not at all while this lock is held.
-fn status(name: &str) -> usize {
+pub(crate) fn status(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()

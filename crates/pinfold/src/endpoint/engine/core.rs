@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{
+    line::Line,
     maps::Maps,
     op::{Bytes, Done, OpKey, OpTable, RecvStage, Wakes},
     peer::{Control, Peer},
@@ -112,17 +113,24 @@ impl Core {
 
     /// Wakes the peer if it sleeps.
     #[inline(always)]
-    pub(crate) fn ring(&mut self, peer: &Peer) {
+    pub(crate) fn ring(&mut self, peer: &mut Peer) {
         if peer.tx.must_ring() {
             self.ring_now(peer);
         }
     }
 
     #[cold]
-    pub(crate) fn ring_now(&mut self, peer: &Peer) {
+    pub(crate) fn ring_now(&mut self, peer: &mut Peer) {
+        let socket = match &mut peer.line {
+            Line::Wire(bridge) => {
+                bridge.hand_on();
+                return self.end_sent(peer);
+            }
+            Line::Host(socket) => socket,
+        };
         peer.record.doorbells_sent.add(1);
         // A peer that is gone cannot be rung; its socket says so to whoever polls it.
-        if let Err(error) = pinfold_sys::socket::ring(&peer.socket) {
+        if let Err(error) = pinfold_sys::socket::ring(socket) {
             tracing::debug!(%error, peer = peer.info.name, "ringing failed");
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     Error, Gone, PeerId,
     endpoint::matching::Source,
     failpoint::{self, Point},
-    link::{local::Limits, shm::ring::Violation},
+    link::{local::Limits, shm::ring::Violation, tcp::bridge::Ended},
     status::Tally,
     wire::descriptor::Kind,
 };
@@ -19,6 +19,18 @@ impl Engine {
     #[cold]
     pub(crate) fn cut_off(&mut self, id: PeerId, violation: Violation) {
         self.remove_peer(id, Gone::Misbehaved(violation.0));
+    }
+
+    /// The connection with a peer on another host has ended.
+    #[cold]
+    pub(crate) fn connection_ended(&mut self, id: PeerId, ended: Ended) {
+        let how = match ended {
+            Ended::Closed => Gone::Closed,
+            Ended::Gone => Gone::Died,
+            Ended::Broken(errno) => Gone::Lost(errno),
+            Ended::Violation(violation) => Gone::Misbehaved(violation.0),
+        };
+        self.remove_peer(id, how);
     }
 
     /// The connection with a peer ends, `how`: takes what it still sent, ends every operation with
@@ -32,7 +44,7 @@ impl Engine {
         let first = peer.leaving.is_none();
         // An orderly close comes from the peer's own thread, which then is not in mid-copy; a dead
         // process has none.
-        let stopped = matches!(how, Gone::Closed | Gone::Died);
+        let stopped = matches!(how, Gone::Closed | Gone::Died | Gone::Lost(_));
         let how = *peer.leaving.get_or_insert(how);
         // What it had written whole before it went is still good.
         if first && stopped {
@@ -47,6 +59,9 @@ impl Engine {
         // A dead process needs no word, and what it gave stays as it is.
         if how != Gone::Died {
             peer.tx.say_closed();
+            if let Some(bridge) = peer.line.wire() {
+                bridge.say_goodbye();
+            }
         }
         let may_write = self.core.stop_pulls(peer) && peer.reach.is_alive();
         let stays = may_write && !stopped;
@@ -106,7 +121,7 @@ impl Engine {
 
     /// Frees all that a peer held. Every operation with it has ended.
     fn bury(&mut self, id: PeerId, how: Gone) {
-        let Some(peer) = self.peers.remove(id, how) else { return };
+        let Some(mut peer) = self.peers.remove(id, how) else { return };
         tracing::debug!(peer = peer.info.name, %how, "a peer is gone");
         self.core.status.strike(id);
         self.core.status.peers_gone.add(1);
@@ -118,7 +133,8 @@ impl Engine {
         self.core.regions.forget_gone();
         self.core.spaces.forget_gone();
         self.core.gifts_out -= peer.given.len();
-        self.core.lane_budget.give(peer.tx.budgeted());
+        let far = peer.line.wire().map_or(0, |bridge| bridge.budgeted());
+        self.core.lane_budget.give(peer.tx.budgeted() + far);
         self.ungrant(Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max });
         if self.nobody_left().is_some() {
             for key in self.core.matcher.drop_posted(|from| from == Source::Any) {
@@ -210,7 +226,9 @@ impl Engine {
     /// Whether nothing is left that a peer waits to hear from this side, or is still at.
     pub(crate) fn is_flushed(&self) -> bool {
         self.core.regions.parked.is_empty()
-            && self.peers.iter().all(|peer| peer.control.is_empty() && peer.leaving.is_none())
+            && self.peers.iter().all(|peer| {
+                peer.control.is_empty() && peer.leaving.is_none() && peer.line.is_sent()
+            })
     }
 }
 

@@ -251,8 +251,14 @@ impl Core {
         stream.got += u64::from(piece.len);
         if stream.got < stream.end {
             peer.inbound.push(stream);
-            return Ok(());
+        } else {
+            self.all_came(peer, stream);
         }
+        Ok(())
+    }
+
+    /// All of a message has come that was to come.
+    pub(super) fn all_came(&mut self, peer: &mut Peer, stream: Inbound) {
         if let Some((number, started)) = stream.lap {
             peer.rx.say_lap(number, clock::ns_of(clock::ticks().saturating_sub(started)));
         }
@@ -269,7 +275,6 @@ impl Core {
                 }
             }
         }
-        Ok(())
     }
 
     /// Ends a receive whose bytes are all in its memory, some of them having been stored before;
@@ -279,14 +284,15 @@ impl Core {
         key: OpKey,
         peer: &Peer,
         (tag, len): (u64, u64),
-        Came { copied, stored, by }: Came,
+        Came { copied, stored, by_kernel, by }: Came,
         offered: bool,
     ) {
         let mut receipt = peer.receipt(Path::Eager, copied, len);
         if offered {
             receipt.refuse(Path::Mapped, Refusal::NotMapped);
         }
-        receipt.copied_user = copied + stored;
+        receipt.copied_user = copied + stored - by_kernel;
+        receipt.copied_kernel = by_kernel;
         receipt.note_copies(by);
         let bytes = self.own_bytes(key, copied);
         self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
@@ -461,7 +467,9 @@ impl Core {
             let (stored, kept) = (kept.len(), kept.into_bytes());
             let copied = kept.write_to(&op.memory, &mut self.store);
             op.stage = RecvStage::Streaming { peer: peer.id };
-            stream.came = Came { copied, stored, by: stream.came.by.and(self.copied_by(copied)) };
+            let Came { by, by_kernel, .. } = stream.came;
+            let by = by.and(self.copied_by(copied));
+            stream.came = Came { copied, stored, by_kernel, by };
         }
     }
 }

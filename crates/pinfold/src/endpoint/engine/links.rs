@@ -1,19 +1,35 @@
 //! The engine's descriptors: the listener, greetings under way, peers' sockets and processes.
 
-use std::{os::fd::AsFd, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
 
 use pinfold_sys::{
     barrier, clock,
     poll::{Epoll, EventFd, Events, Interest},
 };
 
-use super::{Engine, mail::Mail, peer::Peer};
+use super::{
+    Engine,
+    greetings::{self, Greeting, Handshake},
+    joining::Joining,
+    line::Line,
+    mail::Mail,
+    peer::Peer,
+};
 use crate::{
     Error, Gone, PeerId, Result, arena,
     endpoint::config::Config,
     failpoint::{self, Point},
-    link::local::{Address, Handshake, Limits, Listener, Us},
+    link::{
+        local::{self, Address, Limits, Listener, Us},
+        tcp::{self, handshake::Handshake as Caller, key::Key},
+    },
     status::Tally,
+    wire::tcp::{greeting::Refusal, offer::Offer},
 };
 
 /// Greetings under way at a time that others began, and callers turned away at a time. Further
@@ -31,17 +47,11 @@ const KICK: u64 = 1;
 const GREETING: u64 = 2;
 const SOCKET: u64 = 3;
 const PROCESS: u64 = 4;
+/// The index of the listener for other hosts; that of this host has 0.
+const AFAR: u32 = 1;
 
 fn token(kind: u64, index: u32, generation: u32) -> u64 {
     kind << KIND_SHIFT | u64::from(generation & 0x1fff_ffff) << 32 | u64::from(index)
-}
-
-/// One greeting under way.
-struct Greeting {
-    handshake: Handshake,
-    granted: Limits,
-    /// The call that waits for it; `None` for one that a peer began.
-    call: Option<u64>,
 }
 
 pub(crate) struct Links {
@@ -51,6 +61,9 @@ pub(crate) struct Links {
     /// done meanwhile.
     pub bell: EventFd,
     listener: Option<Listener>,
+    /// Where peers on other hosts can call.
+    afar: Option<tcp::listener::Listener>,
+    key: Option<Arc<Key>>,
     us: Us,
     greetings: Vec<Option<Greeting>>,
     /// Results of connecting that nobody has fetched.
@@ -82,17 +95,31 @@ impl Links {
             }
             None => None,
         };
+        let afar = match &config.listen_afar {
+            Some(address) => {
+                let listener = tcp::listener::Listener::bind(address, config.key.as_ref())?;
+                watch(&epoll, listener.fd(), token(LISTENER, AFAR, 0))?;
+                Some(listener)
+            }
+            None => None,
+        };
         Ok(Links {
             epoll,
             kick,
             bell,
             listener,
+            afar,
+            key: config.key.clone(),
             us,
             greetings: Vec::new(),
             connected: Vec::new(),
             calls: 0,
             listen_again_ns: None,
         })
+    }
+
+    fn offer(&self, granted: Limits) -> Result<Offer> {
+        greetings::offer(self.us.endpoint_id, &self.us.label, granted, self.us.paths)
     }
 
     /// What this endpoint calls itself to others.
@@ -102,12 +129,17 @@ impl Links {
 
     /// Whether a peer can still join.
     pub(crate) fn may_join(&self) -> bool {
-        self.listener.is_some() || self.greetings.iter().any(Option::is_some)
+        self.listens() || self.greetings.iter().any(Option::is_some)
     }
 
     /// Whether others can connect.
     pub(crate) fn listens(&self) -> bool {
-        self.listener.is_some()
+        self.listener.is_some() || self.afar.is_some()
+    }
+
+    /// Where peers on other hosts can call.
+    pub(crate) fn listens_afar(&self) -> Option<SocketAddr> {
+        self.afar.as_ref().map(tcp::listener::Listener::at)
     }
 
     /// When the next greeting runs out of time.
@@ -119,8 +151,13 @@ impl Links {
     /// Stops watching a peer.
     pub(crate) fn forget(&self, peer: &Peer) {
         // Closing would do, were it not for copies of the descriptors in forked children.
-        let _ = self.epoll.remove(&peer.socket);
-        let _ = self.epoll.remove(&peer.reach.pidfd);
+        let _ = match &peer.line {
+            Line::Host(socket) => self.epoll.remove(socket),
+            Line::Wire(bridge) => self.epoll.remove(bridge.socket()),
+        };
+        if let Some(pidfd) = &peer.reach.pidfd {
+            let _ = self.epoll.remove(pidfd);
+        }
     }
 
     /// The result of a call to connect.
@@ -133,12 +170,16 @@ impl Links {
         if let Some(listener) = self.listener.take() {
             let _ = self.epoll.remove(listener.fd());
         }
+        if let Some(listener) = self.afar.take() {
+            let _ = self.epoll.remove(listener.fd());
+        }
         self.greetings.clear();
     }
 
     /// Leaves everything to the process this one was forked from.
     pub(crate) fn forsake(&mut self) {
         self.listener = None;
+        self.afar = None;
         std::mem::forget(std::mem::take(&mut self.greetings));
     }
 
@@ -150,7 +191,7 @@ impl Links {
                 self.greetings.len() - 1
             }
         };
-        watch(&self.epoll, greeting.handshake.fd(), token(GREETING, at as u32, 0))?;
+        greeting.handshake.watch(&self.epoll, token(GREETING, at as u32, 0))?;
         self.greetings[at] = Some(greeting);
         Ok(at)
     }
@@ -168,9 +209,35 @@ impl Engine {
         let now = clock::now_ns();
         let granted = self.grant();
         let patience = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 4);
-        let handshake =
-            Handshake::connect(address, &self.links.us, granted, now, patience.min(u64::MAX / 4));
+        let handshake = local::Handshake::connect(
+            address,
+            &self.links.us,
+            granted,
+            now,
+            patience.min(u64::MAX / 4),
+        );
         let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
+        self.greet_by(Handshake::Host(Box::new(handshake)), granted)
+    }
+
+    /// The same of an endpoint at `to`, which `address` stands for.
+    pub(crate) fn call_afar(
+        &mut self,
+        address: &str,
+        to: SocketAddr,
+        patience: Duration,
+    ) -> Result<u64> {
+        self.room_for_peer()?;
+        let auth = tcp::listener::auth(to.ip(), self.links.key.as_ref(), address)?;
+        let granted = self.grant();
+        let us = self.links.offer(granted);
+        let now = clock::now_ns();
+        let handshake = us.and_then(|us| Caller::connect(address, to, auth, us, now, patience));
+        let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
+        self.greet_by(Handshake::Wire(Box::new(handshake)), granted)
+    }
+
+    fn greet_by(&mut self, handshake: Handshake, granted: Limits) -> Result<u64> {
         self.links.calls += 1;
         let call = self.links.calls;
         let at = self.links.add_greeting(Greeting { handshake, granted, call: Some(call) })?;
@@ -192,7 +259,7 @@ impl Engine {
     }
 
     /// Sets credit aside for a peer that may be about to join.
-    fn grant(&mut self) -> Limits {
+    pub(crate) fn grant(&mut self) -> Limits {
         let granted = self.config.grant(self.grants.left());
         let cost = self.config.grant_cost(granted.unexpected_bytes, granted.rendezvous_max);
         if self.grants.take(cost) {
@@ -226,6 +293,7 @@ impl Engine {
             let peer = self.peers.at_mut(index);
             let peer = peer.filter(|peer| peer.id.generation & 0x1fff_ffff == generation);
             match (kind, peer) {
+                (LISTENER, _) if index == AFAR => self.answer_callers_from_afar(),
                 (LISTENER, _) => self.answer_callers(),
                 (KICK, _) => {
                     let _ = self.links.kick.clear();
@@ -234,6 +302,14 @@ impl Engine {
                 (GREETING, _) => self.greet(index as usize),
                 (SOCKET, Some(peer)) => {
                     let id = peer.id;
+                    if peer.line.is_wire() {
+                        match self.core.turn(peer, false) {
+                            Ok(_) => self.heat(index),
+                            Err(ended) => self.connection_ended(id, ended),
+                        }
+                        any = true;
+                        continue;
+                    }
                     match self.core.take_parcels(peer) {
                         Ok(Mail::Closed) => {
                             let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };
@@ -268,7 +344,7 @@ impl Engine {
                 Ok(Some((socket, who))) => {
                     let room = self.room_for_peer().is_ok();
                     let granted = self.grant();
-                    let handshake = Handshake::accepted(
+                    let handshake = local::Handshake::accepted(
                         socket,
                         who,
                         &self.config.access,
@@ -278,13 +354,7 @@ impl Engine {
                         self.config.peers_max as u64,
                         clock::now_ns(),
                     );
-                    match self.links.add_greeting(Greeting { handshake, granted, call: None }) {
-                        Ok(at) => self.greet(at),
-                        Err(error) => {
-                            tracing::warn!(%error, "a caller was turned away");
-                            self.ungrant(granted);
-                        }
-                    }
+                    self.answer(Handshake::Host(Box::new(handshake)), granted);
                 }
                 Ok(None) => return,
                 Err(error) if listener.turn_away(&error) => {
@@ -303,30 +373,73 @@ impl Engine {
         }
     }
 
+    fn answer(&mut self, handshake: Handshake, granted: Limits) {
+        match self.links.add_greeting(Greeting { handshake, granted, call: None }) {
+            Ok(at) => self.greet(at),
+            Err(error) => {
+                tracing::warn!(%error, "a caller was turned away");
+                self.ungrant(granted);
+            }
+        }
+    }
+
+    /// The same of callers from other hosts.
+    fn answer_callers_from_afar(&mut self) {
+        while self.links.greetings.iter().flatten().count() < GREETINGS_MAX
+            && let Some(listener) = &self.links.afar
+        {
+            match listener.accept() {
+                Ok(Some((socket, from))) => {
+                    if let Err(error) = self.answer_from_afar(socket, from) {
+                        tracing::warn!(%error, "a caller was turned away");
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    // It stays queued, and the listener is left alone for a while.
+                    tracing::warn!(%error, "a caller cannot be answered now");
+                    let _ = self.links.epoll.remove(listener.fd());
+                    self.links.listen_again_ns = Some(clock::now_ns() + LISTEN_AGAIN_NS);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn answer_from_afar(&mut self, socket: OwnedFd, from: SocketAddr) -> Result<()> {
+        let auth = tcp::listener::auth(from.ip(), self.links.key.as_ref(), &from.to_string())?;
+        let full = Refusal::Full { peers_max: self.config.peers_max as u64 };
+        let full = self.room_for_peer().is_err().then_some(full);
+        let granted = self.grant();
+        let us = self.links.offer(granted);
+        let now = clock::now_ns();
+        let handshake = us.and_then(|us| Caller::accepted(socket, from, auth, us, full, now));
+        let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
+        self.answer(Handshake::Wire(Box::new(handshake)), granted);
+        Ok(())
+    }
+
     /// Takes a greeting as far as it goes.
     fn greet(&mut self, at: usize) {
         let Some(greeting) = self.links.greetings.get_mut(at).and_then(Option::as_mut) else {
             return;
         };
-        let result = greeting.handshake.step(clock::now_ns());
-        let result = match result {
+        let (paths, tally) = (self.config.paths, &self.core.copies);
+        let result = match greeting.handshake.step(clock::now_ns(), paths, tally) {
             Ok(None) => return,
-            Ok(Some(established)) => Ok(*established),
+            Ok(Some(joining)) => Ok(joining),
             Err(error) => Err(error),
         };
         let Some(greeting) = self.links.greetings[at].take() else { return };
         let (granted, call) = (greeting.granted, greeting.call);
         if result.is_err() {
-            let _ = self.links.epoll.remove(greeting.handshake.fd());
+            greeting.handshake.unwatch(&self.links.epoll);
         }
         drop(greeting);
-        let joined = match result {
-            Ok(established) => {
-                let _ = self.links.epoll.remove(&established.socket);
-                self.join(established, granted)
-            }
-            Err(error) => Err(error),
-        };
+        let joined = result.and_then(|joining| {
+            joining.unwatch(&self.links.epoll);
+            self.join(joining, granted)
+        });
         if let Err(error) = &joined {
             tracing::debug!(%error, "a greeting failed");
             self.ungrant(granted);
@@ -340,23 +453,28 @@ impl Engine {
     }
 
     /// A peer is connected.
-    fn join(
-        &mut self,
-        established: crate::link::local::Established,
-        granted: Limits,
-    ) -> Result<PeerId> {
+    pub(crate) fn join(&mut self, joining: Joining, granted: Limits) -> Result<PeerId> {
         let (model, own) = (self.core.model, self.links.us.barrier_global);
-        let (status, endpoint) = (&mut self.core.status, established.endpoint_id);
-        let label = established.label.clone();
+        let (status, endpoint) = (&mut self.core.status, joining.endpoint_id);
+        let label = joining.label.clone();
         let copies = &self.core.copies;
         let id = self
             .peers
-            .add(|id| Peer::new(id, established, granted, model, own, copies, status.enlist(id)));
+            .add(|id| Peer::new(id, joining, granted, model, own, copies, status.enlist(id)));
         let Some(peer) = self.peers.get_mut(id) else { return Err(Error::Closed) };
         self.core.introduce(peer, endpoint, &label);
         let (index, generation) = (id.index, id.generation);
-        watch(&self.links.epoll, &peer.socket, token(SOCKET, index, generation))?;
-        watch(&self.links.epoll, &peer.reach.pidfd, token(PROCESS, index, generation))?;
+        let about = token(SOCKET, index, generation);
+        match &peer.line {
+            Line::Host(socket) => watch(&self.links.epoll, socket, about)?,
+            Line::Wire(bridge) => {
+                let watched = self.links.epoll.add(bridge.socket(), about, Interest::Changes);
+                watched.map_err(|error| Error::os("epoll_ctl", "the endpoint", error))?;
+            }
+        }
+        if let Some(pidfd) = &peer.reach.pidfd {
+            watch(&self.links.epoll, pidfd, token(PROCESS, index, generation))?;
+        }
         tracing::debug!(peer = peer.info.name, paths = ?peer.info.paths, "a peer joined");
         failpoint::hit(Point::Joined);
         self.core.status.peers_joined.add(1);
@@ -373,6 +491,10 @@ impl Engine {
                 && let Err(error) = watch(&self.links.epoll, listener.fd(), token(LISTENER, 0, 0))
             {
                 tracing::warn!(%error, "the listener cannot be watched");
+            }
+            if let Some(listener) = &self.links.afar {
+                // One of the two may be watched still.
+                let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, AFAR, 0));
             }
         }
         for at in 0..self.links.greetings.len() {

@@ -33,8 +33,9 @@ impl Core {
     pub(crate) fn take_parcels(&mut self, peer: &mut Peer) -> Result<Mail, Violation> {
         let may_map = [Path::Mapped, Path::Handoff].iter().any(|p| peer.permissions.may(*p));
         let mut mail = Mail::None;
+        let Some(socket) = peer.line.host() else { return Ok(Mail::None) };
         for _ in 0..PARCELS_A_TURN {
-            match parcel::take(&peer.socket) {
+            match parcel::take(socket) {
                 Ok(None) => break,
                 Ok(Some(Parcel::Bell)) => {}
                 Ok(Some(Parcel::Extent(_))) if !may_map => {
@@ -113,10 +114,11 @@ impl Core {
 }
 
 fn export(peer: &Peer, extent: &ArenaRef) -> crate::Result<()> {
+    let socket = peer.line.host().ok_or(crate::Error::Withdrawn)?;
     let fd = extent.fd_for_peers()?;
     let (id, bytes) = (extent.id(), extent.bytes_max());
     failpoint::hit(Point::BeforeParcel);
-    let sent = parcel::send_extent(&peer.socket, id, bytes, extent.peers_may_write(), fd);
+    let sent = parcel::send_extent(socket, id, bytes, extent.peers_may_write(), fd);
     failpoint::hit(Point::AfterParcel);
     sent.map_err(|error| crate::Error::os("sendmsg", "an arena", error))
 }
@@ -136,7 +138,7 @@ impl Engine {
         let mut all = true;
         for id in self.peers.ids() {
             let Some(peer) = self.peers.get_mut(id) else { continue };
-            let socket = &peer.socket;
+            let Some(socket) = peer.line.host() else { continue };
             peer.exports.sweep(
                 |extent| !arena::is_live(extent),
                 |extent| {

@@ -22,12 +22,16 @@
 pub(crate) mod active;
 pub(crate) mod calling;
 pub(crate) mod core;
+mod distant;
 mod exports;
 mod farewell;
 mod fetch;
 pub(crate) mod gifts;
+mod greetings;
 pub(crate) mod handling;
 mod inbound;
+pub(crate) mod joining;
+mod line;
 pub(crate) mod links;
 mod mail;
 pub(crate) mod maps;
@@ -308,13 +312,24 @@ impl Engine {
             self.poll_leaving(index, how);
             return false;
         }
+        let mut moved = false;
+        if peer.line.is_wire() {
+            match self.core.turn(peer, false) {
+                Ok(came) => moved = came,
+                Err(ended) => {
+                    let id = peer.id;
+                    self.connection_ended(id, ended);
+                    return true;
+                }
+            }
+        }
         if peer.rx.head().is_none() {
             peer.idle_polls = peer.idle_polls.saturating_add(1);
             peer.tx.nothing_on_the_way();
             if peer.rx.unpublished() > 0 {
                 Engine::publish(&mut self.core, peer);
             }
-            return false;
+            return moved;
         }
         peer.idle_polls = 0;
         let mut turns = 0;

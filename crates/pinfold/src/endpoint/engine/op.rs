@@ -31,6 +31,18 @@ pub(crate) struct OpKey {
     generation: u32,
 }
 
+impl OpKey {
+    /// As one number.
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// The one with this number.
+    pub(crate) fn of_word(word: u64) -> OpKey {
+        OpKey { index: word as u32, generation: (word >> 32) as u32 }
+    }
+}
+
 /// What a finished receive hands out.
 #[derive(Debug)]
 pub(crate) struct Arrived {
@@ -119,6 +131,8 @@ pub(crate) enum SendStage {
     ///
     /// It is cut as has been decided before the first piece.
     Streaming { at: u64, end: u64, announced: bool, cut: Option<Cut> },
+    /// So many bytes of it are on their way over a connection, out of its memory.
+    Handed { bytes: u64 },
     /// Announced; the receiver has not answered.
     Waiting { cancelled: bool },
     /// The receiver may be reading, and this side writes what it can claim.

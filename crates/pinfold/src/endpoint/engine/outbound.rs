@@ -124,7 +124,7 @@ impl Core {
         let before = peer.tx.produced();
         let result = self.pump_quietly(peer);
         self.note_peer(peer);
-        if peer.tx.produced() != before {
+        if peer.tx.produced() != before || !peer.line.is_sent() {
             self.ring(peer);
         }
         result
@@ -345,8 +345,13 @@ impl Core {
 
     /// Writes pieces while there is room for them.
     fn stream(&mut self, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result<Step, Violation> {
-        let SendStage::Streaming { end, .. } = op.stage else { return Ok(Step::Announced) };
+        let SendStage::Streaming { at, end, announced, .. } = op.stage else {
+            return Ok(Step::Announced);
+        };
         let len = op.memory.len();
+        if at == 0 && self.hand_to_connection(peer, key, op, end, announced)? {
+            return Ok(Step::Announced);
+        }
         let all_out = self.write_pieces(peer, key, op)?;
         op.receipt.note_copies(self.copied_by(len));
         if !all_out {

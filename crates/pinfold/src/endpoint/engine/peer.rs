@@ -1,6 +1,6 @@
 //! One connected peer: its lanes, what is queued for it, what is coming in from it.
 
-use std::{collections::VecDeque, os::fd::OwnedFd, sync::Arc};
+use std::{collections::VecDeque, sync::Arc};
 
 use pinfold_sys::clock;
 use rustc_hash::FxHashMap;
@@ -8,6 +8,8 @@ use rustc_hash::FxHashMap;
 use super::{
     exports::Exports,
     gifts::Fate,
+    joining::Joining,
+    line::Line,
     op::OpKey,
     reach::Reach,
     returns::{Given, Returns},
@@ -18,7 +20,7 @@ use crate::{
     blockmem::{Copier, Largest, Reader, Tally},
     endpoint::{matching::UnexpectedKey, store::Kept},
     link::{
-        local::{Established, Side},
+        local::Side,
         shm::{
             lane::{LaneRx, LaneTx},
             segment::Segment,
@@ -83,6 +85,8 @@ pub(crate) struct Came {
     pub copied: u64,
     /// Those of them that were stored before.
     pub stored: u64,
+    /// Those of them that the kernel put there.
+    pub by_kernel: u64,
     pub by: Largest,
 }
 
@@ -108,7 +112,7 @@ pub(crate) struct Peer {
     pub info: PeerInfo,
     pub tx: LaneTx,
     pub rx: LaneRx,
-    pub socket: OwnedFd,
+    pub line: Line,
     pub reach: Arc<Reach>,
 
     pub tag_high_tx: u32,
@@ -178,31 +182,31 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn new(
         id: PeerId,
-        established: Established,
+        joining: Joining,
         granted: crate::link::local::Limits,
         model: &CostModel,
         own_barrier: bool,
         copies: &Arc<Tally>,
         record: PeerRecord,
     ) -> Peer {
-        let Established { side, mapping, socket, pidfd, pid, uid, label, address, .. } =
-            established;
+        let Joining { side, mapping, line, pidfd, pid, uid, label, address, place, .. } = joining;
         let (send_way, fence) = (
             match side {
                 Side::Accepting => Direction::ToConnecting,
                 Side::Connecting => Direction::ToAccepting,
             },
-            if own_barrier && established.barrier_global {
+            if own_barrier && joining.barrier_global {
                 LightFence::Compiler
             } else {
                 LightFence::Full
             },
         );
         let segment = Segment::new(mapping);
-        let cma = established.peer_reads.or(established.we_write);
-        let (allowed, ours) = (established.paths, established.our_paths);
+        let cma = joining.peer_reads.or(joining.we_write);
+        let (allowed, ours) = (joining.paths, joining.our_paths);
         let permissions = Permissions::new(|path| match path {
             Path::Cma => cma,
+            Path::Mapped | Path::Handoff if line.is_wire() => Err(Refusal::OtherHost),
             _ if allowed.contains(path) => Ok(()),
             _ if ours.contains(path) => Err(Refusal::SwitchedOffByPeer),
             _ => Err(Refusal::SwitchedOff),
@@ -211,34 +215,30 @@ impl Peer {
             pid,
             pidfd,
             visits: Visits::new(&segment, send_way),
-            we_read: established.we_read,
-            we_write: established.we_write,
-            peer_reads: established.peer_reads,
-            peer_writes: established.peer_writes,
+            we_read: joining.we_read,
+            we_write: joining.we_write,
+            peer_reads: joining.peer_reads,
+            peer_writes: joining.peer_writes,
         });
         let mut paths = allowed;
         if cma.is_err() {
             paths = paths.without(Path::Cma);
         }
-        let name =
-            if label.is_empty() { format!("pid {pid}") } else { format!("{label} (pid {pid})") };
+        let whose = place.clone().unwrap_or_else(|| format!("pid {pid}"));
+        let name = if label.is_empty() { whose } else { format!("{label} ({whose})") };
+        let mut tx = LaneTx::new(&segment, send_way, fence, copies);
+        if line.is_wire() {
+            tx = tx.without_waiting();
+        }
         Peer {
             id,
             record,
-            info: PeerInfo {
-                id,
-                name,
-                pid,
-                uid,
-                address: address.map(|address| address.to_string()),
-                paths,
-                cma_refused: cma.err(),
-            },
-            tx: LaneTx::new(&segment, send_way, fence, copies),
+            info: PeerInfo { id, name, pid, uid, address, paths, cma_refused: cma.err() },
+            tx,
             rx: LaneRx::new(&segment, send_way.reverse(), fence, copies),
             copies_in: Copier::new(Reader::Me, copies),
             copies_out: Copier::new(Reader::OtherCore, copies),
-            socket,
+            line,
             reach,
             tag_high_tx: 0,
             tag_high_rx: 0,
@@ -247,11 +247,11 @@ impl Peer {
             control: VecDeque::new(),
             blocked: false,
             room_asked: false,
-            window: established.granted.unexpected_bytes,
+            window: joining.granted.unexpected_bytes,
             sent_cost: 0,
             released: 0,
             waiting: 0,
-            waiting_max: established.granted.rendezvous_max,
+            waiting_max: joining.granted.rendezvous_max,
             permissions,
             learner: Learner::new(model),
             asking: Asking::new(),

@@ -32,6 +32,8 @@ use crate::{
 
 /// Looks at a lane before a receive is posted: a message that is about to come needs no entry.
 const LOOKS: u32 = 200;
+/// The same at a connection.
+const LOOKS_AT_CONNECTIONS: u32 = 20;
 
 /// How a message was sent.
 pub(crate) struct Sent {
@@ -313,9 +315,25 @@ fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
     if peer.rx.unpublished() > 0 {
         Engine::publish(core, peer);
     }
+    if peer.line.is_wire() {
+        return await_frame(core, peer);
+    }
     for _ in 0..LOOKS {
         // Between two looks the sender gets the line for itself.
         clock::relax();
+        if let Some(header) = peer.rx.head() {
+            return Some(header);
+        }
+    }
+    None
+}
+
+/// The same for a connection: a look is a system call.
+#[inline(never)]
+fn await_frame(core: &mut Core, peer: &mut Peer) -> Option<Header> {
+    for _ in 0..LOOKS_AT_CONNECTIONS {
+        // An end is found again by the ordinary way.
+        core.turn(peer, false).ok()?;
         if let Some(header) = peer.rx.head() {
             return Some(header);
         }

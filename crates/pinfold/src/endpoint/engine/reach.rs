@@ -15,7 +15,7 @@ use crate::{
 pub(crate) struct Reach {
     /// The peer's process, and what tells it from a later one with that number.
     pub pid: u32,
-    pub pidfd: OwnedFd,
+    pub pidfd: Option<OwnedFd>,
     /// Who is where, of this side and the peer.
     pub visits: Visits,
     pub we_read: Result<(), Refusal>,
@@ -51,9 +51,9 @@ impl Reach {
         }
     }
 
-    /// Whether the peer's process has yet to end.
+    /// Whether the peer's process has yet to end, and can be at memory of this one.
     pub(crate) fn is_alive(&self) -> bool {
-        process::pidfd_alive(&self.pidfd)
+        self.pidfd.as_ref().is_some_and(process::pidfd_alive)
     }
 
     /// Whether the peer is at `region` of ours, which was withdrawn.

@@ -66,12 +66,15 @@ impl Engine {
         {
             return false;
         }
+        let mut came_from_afar = false;
         for &index in &self.hot {
             if let Some(peer) = self.peers.at_mut(index) {
                 if peer.rx.unpublished() > 0 {
                     Engine::publish(&mut self.core, peer);
                 }
                 peer.rx.ask();
+                // It says what is still to be said. An end is found again by the next poll.
+                came_from_afar |= self.core.turn(peer, true).unwrap_or(true);
             }
         }
         for &index in &self.core.blocked {
@@ -94,7 +97,7 @@ impl Engine {
                 peer.tx.room_came().unwrap_or(true) || peer.released != released
             })
         });
-        if came || room {
+        if came || room || came_from_afar {
             self.unask_all();
             return false;
         }

@@ -7,34 +7,77 @@ use std::{
 
 use crate::{
     Error, Gone, PeerId, Result,
-    endpoint::{Endpoint, PeerInfo},
-    link::local::Address,
+    endpoint::{Endpoint, PeerInfo, engine::Engine},
+    link::{local::Address, tcp},
 };
 
 /// Between two looks for a name that is not there yet.
 const NAME_AGAIN: Duration = Duration::from_millis(20);
 
+/// Who is called.
+enum Called {
+    Host(Address),
+    Wire(tcp::address::Address),
+}
+
+impl Called {
+    fn parse(address: &str) -> Result<Called> {
+        Ok(if address.starts_with("tcp:") {
+            Called::Wire(tcp::address::parse(address)?)
+        } else {
+            Called::Host(address.parse()?)
+        })
+    }
+}
+
 impl Endpoint {
-    /// Connects to the endpoint that listens at `address`: `local:NAME`, or `local:USER/NAME` for
-    /// another user's that admits this one. Takes three crossings of a socket and, where allowed,
+    /// Where endpoints on other hosts can connect, `tcp:HOST:PORT` with the port in use, if this one
+    /// [listens](crate::Builder::listen) there.
+    pub fn listens_at(&self) -> Option<String> {
+        let engine = self.shared().enter().ok()?;
+        engine.links.listens_afar().map(|at| format!("tcp:{at}"))
+    }
+
+    /// Connects to the endpoint that listens at `address`: `local:NAME`, `local:USER/NAME` for
+    /// another user's that admits this one, or `tcp:HOST:PORT` for one on another host. On one host it takes three crossings of a socket and, where allowed,
     /// the trial of the paths; some 100 µs if the other side is in a call of its endpoint.
     ///
     /// # Errors
     /// [`Error::NameGone`] if nobody listens there, [`Error::NotAllowed`],
     /// [`Error::VersionMismatch`], [`Error::LimitReached`], [`Error::BadAddress`];
     /// [`Error::NoAnswer`] if the other side does not answer in the endpoint's connect time-out;
-    /// [`Error::Os`] if a process has no descriptors left, this one or the one listening.
+    /// [`Error::Os`] if a process has no descriptors left, this one or the one listening. With other hosts
+    /// also [`Error::KeyNeeded`], and [`Error::Greeting`] if one does not have the other's key, or they do
+    /// not agree on something else.
     pub fn connect(&self, address: &str) -> Result<PeerId> {
-        let address = address.parse::<Address>()?;
-        self.dial(&address)
+        self.dial(&Called::parse(address)?)
     }
 
-    fn dial(&self, address: &Address) -> Result<PeerId> {
+    fn dial(&self, called: &Called) -> Result<PeerId> {
+        let address = match called {
+            Called::Host(address) => {
+                return self.dial_by(|engine, patience| engine.call(address, patience));
+            }
+            Called::Wire(address) => address,
+        };
+        let name = address.to_string();
+        let mut result = Err(Error::NameGone { name: name.clone() });
+        // A name may stand for several places, of which not all need be there.
+        for place in tcp::listener::resolve(address)? {
+            result = self.dial_by(|engine, patience| engine.call_afar(&name, place, patience));
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn dial_by(&self, call: impl FnOnce(&mut Engine, Duration) -> Result<u64>) -> Result<PeerId> {
         let call = {
             let mut engine = self.shared().enter()?;
             engine.check()?;
             let patience = engine.config.connect_timeout;
-            engine.call(address, patience)?
+            call(&mut engine, patience)?
         };
         self.shared()
             .wait_for(None, |engine| match engine.links.take_connected(call) {
@@ -49,7 +92,7 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::connect`]; [`Error::NameGone`] after `patience`.
     pub fn connect_wait(&self, address: &str, patience: Duration) -> Result<PeerId> {
-        let address = address.parse::<Address>()?;
+        let address = Called::parse(address)?;
         let end = Instant::now().checked_add(patience);
         loop {
             match self.dial(&address) {

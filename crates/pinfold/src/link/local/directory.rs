@@ -256,7 +256,7 @@ impl AsFd for Directory {
 }
 
 /// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@".contains(&byte);
     if text.bytes().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }

@@ -383,6 +383,15 @@ impl<M: RingMemory> RingRx<M> {
         self.consumed - self.published
     }
 
+    /// Gives back what belongs to the first `count` descriptors ever, if they are passed.
+    pub(crate) fn publish_first(&mut self, count: u64) {
+        if count > self.published && count <= self.consumed {
+            self.published = count;
+            // Release: as in `publish`.
+            self.memory.consumed().store(count, Ordering::Release);
+        }
+    }
+
     /// Gives the slots of all passed descriptors, and the bulk bytes they named, back.
     #[inline(always)]
     pub(crate) fn publish(&mut self) {

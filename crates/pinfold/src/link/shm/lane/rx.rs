@@ -85,6 +85,11 @@ impl LaneRx {
         self.ring.consumed()
     }
 
+    /// Credit given back, ever.
+    pub(crate) fn released(&self) -> u64 {
+        self.released
+    }
+
     /// Gives `cost` of the sender's credit back.
     #[inline(always)]
     pub(crate) fn release(&mut self, cost: u64) {
@@ -106,6 +111,23 @@ impl LaneRx {
         }
         self.ring.publish();
         bell::must_ring(&self.space_bell, self.fence)
+    }
+
+    /// Tells the sender that what belongs to the first `count` descriptors ever is free again, and what was
+    /// released. Yes: the sender must be rung.
+    pub(crate) fn publish_first(&mut self, count: u64) -> bool {
+        if self.released != self.released_published {
+            self.released_published = self.released;
+            self.released_word.store(self.released, Ordering::Release);
+        }
+        self.ring.publish_first(count);
+        bell::must_ring(&self.space_bell, self.fence)
+    }
+
+    /// Where the bytes of a piece are. They are there until the piece is given back, and nobody writes
+    /// them before, if the sender is this process.
+    pub(crate) fn place(&self, piece: Piece) -> Result<*mut u8, Violation> {
+        self.segment.bulk_ptr(self.way, piece)
     }
 
     /// Says what an eager byte takes here, ns a MiB.

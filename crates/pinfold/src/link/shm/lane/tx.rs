@@ -39,6 +39,8 @@ pub(crate) struct LaneTx {
     holding: Holding,
     /// Ranges to be lent before the consumer is waited for again.
     impatience: u32,
+    /// Whether it makes sense to wait for the consumer at all.
+    waits: bool,
     segment: Arc<Segment>,
     way: Direction,
     fence: LightFence,
@@ -60,6 +62,7 @@ impl LaneTx {
             bulk: Bulk::new(),
             holding: Holding::new(segment, way),
             impatience: 0,
+            waits: true,
             segment: Arc::clone(segment),
             way,
             fence,
@@ -67,6 +70,17 @@ impl LaneTx {
             copies: CopyIn::new(segment, way, tally),
             strides: Strides::new(),
         }
+    }
+
+    /// Whose consumer is the same thread: waiting does not make it go on.
+    pub(crate) fn without_waiting(mut self) -> LaneTx {
+        self.waits = false;
+        self
+    }
+
+    /// Where the bytes of a lent piece are: the caller's to write until the next descriptor is pushed.
+    pub(crate) fn place(&self, piece: Piece) -> Result<*mut u8, Violation> {
+        self.segment.bulk_ptr(self.way, piece)
     }
 
     /// Whether a descriptor can be pushed. A full ring grows if the budget allows.
@@ -107,6 +121,11 @@ impl LaneTx {
     #[inline(always)]
     pub(crate) fn passed(&mut self, header: Header, consumed: u64) {
         self.ring.acknowledged(header);
+        self.ring.acknowledge(consumed);
+    }
+
+    /// Says with every descriptor from now on that `consumed` of the other direction are done with.
+    pub(crate) fn acknowledge(&mut self, consumed: u64) {
         self.ring.acknowledge(consumed);
     }
 
@@ -177,6 +196,9 @@ impl LaneTx {
 
     /// Waits a moment for the consumer to go on. Whether it did.
     fn await_consumer(&mut self) -> Result<bool, Violation> {
+        if !self.waits {
+            return Ok(false);
+        }
         if self.impatience > 0 {
             self.impatience -= 1;
             return Ok(false);

@@ -1,0 +1,30 @@
+//! Networks within this machine, as a ground for measurements and tests; the library itself uses
+//! none of it, so it is here only with the feature `netns`.
+//!
+//! - [`Namespace`]: a network of its own, which lives as long as a descriptor, a thread or a process
+//!   holds it. It has no name that could stay behind.
+//! - [`Link`]: an interface in one; its state, addresses, neighbours, counters and losses.
+//! - [`veth::pair`]: a cable between two. [`bridge::create`]: a switch for more.
+//! - [`user`]: how a process without privileges comes to be allowed all of this.
+//!
+//! The kernel is spoken to by `rtnetlink(7)`; no program is run. All of it takes `CAP_SYS_ADMIN` and
+//! `CAP_NET_ADMIN`, which root has, and anybody within a user namespace of their own.
+
+pub mod bridge;
+mod counters;
+mod error;
+mod link;
+mod loss;
+mod namespace;
+mod route;
+#[cfg(test)]
+mod tests;
+pub mod user;
+pub mod veth;
+
+pub use self::{
+    counters::Counters,
+    error::{Error, Reason},
+    link::{Hardware, Link, NOBODY},
+    namespace::Namespace,
+};

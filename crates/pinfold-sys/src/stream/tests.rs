@@ -1,0 +1,123 @@
+use std::net::Ipv4Addr;
+
+use super::*;
+use crate::poll::{Epoll, Events, Interest};
+
+fn part(bytes: &mut [u8]) -> Segment {
+    Segment { ptr: bytes.as_mut_ptr(), len: bytes.len() }
+}
+
+fn send_all(socket: &OwnedFd, bytes: &mut [u8]) -> usize {
+    // SAFETY: it is this slice.
+    unsafe { send(socket, &[part(bytes)]) }.unwrap()
+}
+
+fn recv_some(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<Received> {
+    // SAFETY: it is this slice.
+    unsafe { recv(socket, &[part(bytes)]) }
+}
+
+fn wait(socket: &OwnedFd, interest: Interest) {
+    let epoll = Epoll::new().unwrap();
+    epoll.add(socket, 0, interest).unwrap();
+    let mut events = Events::with_capacity(1);
+    assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(20))).unwrap(), 1);
+}
+
+fn pair() -> (OwnedFd, OwnedFd) {
+    let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), 4).unwrap();
+    assert!(accept(&listener).unwrap().is_none());
+    let one = connect(local_address(&listener).unwrap()).unwrap();
+    wait(&listener, Interest::Read);
+    let (two, from) = accept(&listener).unwrap().unwrap();
+    wait(&one, Interest::Write);
+    assert!(is_connected(&one).unwrap());
+    assert_eq!(from, local_address(&one).unwrap());
+    assert_eq!(peer_address(&one).unwrap(), local_address(&two).unwrap());
+    for socket in [&one, &two] {
+        tune(socket, Duration::from_secs(1)).unwrap();
+    }
+    (one, two)
+}
+
+#[test]
+fn bytes_come_in_parts_and_the_end_after_them() {
+    let (one, two) = pair();
+    let (mut first, mut second) = (*b"pin", *b"fold");
+    // SAFETY: they are these arrays.
+    let sent = unsafe { send(&one, &[part(&mut first), part(&mut second)]) }.unwrap();
+    assert_eq!(sent, 7);
+    end(&one).unwrap();
+    let (mut left, mut right) = ([0; 5], [0; 9]);
+    let mut got = 0;
+    wait(&two, Interest::Read);
+    // Both parts were one segment, but nothing promises that.
+    while got < 7 {
+        let parts = [part(&mut left[got.min(5)..]), part(&mut right[got.saturating_sub(5)..])];
+        let parts = if got < 5 { &parts[..] } else { &parts[1..] };
+        // SAFETY: they are these arrays.
+        match unsafe { recv(&two, parts) }.unwrap() {
+            Received::Bytes(bytes) => got += bytes,
+            Received::Nothing => wait(&two, Interest::Read),
+            Received::End => panic!("{got} bytes"),
+        }
+    }
+    assert_eq!((&left, &right[..2]), (b"pinfo", &b"ld"[..]));
+    wait(&two, Interest::Read);
+    assert_eq!(recv_some(&two, &mut right).unwrap(), Received::End);
+}
+
+#[test]
+fn a_full_queue_takes_nothing() {
+    let (one, two) = pair();
+    let mut block = vec![7; 1 << 20];
+    let mut sent = 0;
+    loop {
+        match send_all(&one, &mut block) {
+            0 => break,
+            bytes => sent += bytes,
+        }
+        assert!(sent < 1 << 30);
+    }
+    let mut got = 0;
+    while got < sent {
+        match recv_some(&two, &mut block).unwrap() {
+            Received::Bytes(bytes) => got += bytes,
+            Received::Nothing => wait(&two, Interest::Read),
+            Received::End => panic!("{got} of {sent} bytes"),
+        }
+    }
+    assert_eq!(got, sent);
+    assert_eq!(recv_some(&two, &mut block).unwrap(), Received::Nothing);
+}
+
+#[test]
+fn nobody_listens() {
+    let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), 4).unwrap();
+    let address = local_address(&listener).unwrap();
+    let in_use = listen(address, 4).unwrap_err();
+    assert_eq!(Errno::from_io_error(&in_use), Some(Errno::ADDRINUSE));
+    drop(listener);
+    let refused = connect(address).and_then(|socket| {
+        wait(&socket, Interest::Write);
+        is_connected(&socket)
+    });
+    let refused = Errno::from_io_error(&refused.unwrap_err());
+    assert_eq!(refused, Some(Errno::CONNREFUSED));
+}
+
+#[test]
+fn a_connection_breaks() {
+    let (one, two) = pair();
+    let mut byte = [1];
+    send_all(&one, &mut byte);
+    wait(&two, Interest::Read);
+    // With something unread.
+    drop(two);
+    wait(&one, Interest::Read);
+    let reset = Errno::from_io_error(&recv_some(&one, &mut byte).unwrap_err());
+    assert_eq!(reset, Some(Errno::CONNRESET));
+    // SAFETY: it is this array.
+    let broken = unsafe { send(&one, &[part(&mut byte)]) }.unwrap_err();
+    assert_eq!(Errno::from_io_error(&broken), Some(Errno::PIPE));
+}

@@ -1,0 +1,137 @@
+#![allow(unsafe_code)]
+//! Peers on other hosts: what goes over their connections past the lanes.
+//!
+//! Long messages are sent straight from the memory of who sends them, and put straight into that of who
+//! receives them, or into the library's own pages.
+//!
+//! **Invariant.** What a bridge has of a message's memory is of an operation that has not ended: it ends when
+//! the bridge names it as sent, or together with the connection, on which nothing is sent any more then.
+
+use super::{
+    core::Core,
+    op::{Done, OpKey, SendOp, SendStage},
+    peer::{MESSAGE_COST, Peer, Sink},
+};
+use crate::{
+    Path,
+    link::{shm::ring::Violation, tcp::bridge::Ended},
+    status::Tally,
+    wire::{
+        descriptor::{Header, Kind},
+        tcp::frame,
+    },
+};
+
+/// Messages from this length on go past the lane: what it would copy costs more than what a message of its
+/// own takes.
+const DIRECT_FROM: u64 = 16 << 10;
+/// Messages that may be on their way past the lane.
+const DIRECT_MAX: usize = 16;
+
+impl Core {
+    /// Takes what has come over a peer's connection, and what is there for it to the connection. Whether
+    /// anything came.
+    pub(super) fn turn(&mut self, peer: &mut Peer, waits: bool) -> Result<bool, Ended> {
+        let mut moved = false;
+        while let Some(bridge) = peer.line.wire() {
+            moved |= bridge.turn(waits, &mut self.lane_budget)?;
+            // What is in the lane comes first.
+            if peer.rx.head().is_some() || !self.take_long(peer)? {
+                break;
+            }
+            moved = true;
+        }
+        self.end_sent(peer);
+        Ok(moved)
+    }
+
+    /// Ends the operations whose messages are sent.
+    pub(super) fn end_sent(&mut self, peer: &mut Peer) {
+        while let Some(name) = peer.line.wire().and_then(|bridge| bridge.take_sent()) {
+            let key = OpKey::of_word(name);
+            let Some(op) = self.ops.send_mut(key) else { continue };
+            let SendStage::Handed { bytes } = op.stage else { continue };
+            let mut receipt = op.receipt;
+            receipt.copied_kernel = bytes;
+            let len = op.memory.len();
+            peer.record.count_sent(Path::Eager, len);
+            self.status.copied_kernel.add(bytes);
+            self.finish(key, Ok(Done::Sent(receipt)));
+        }
+    }
+
+    /// Hands a message to the connection, if it is long enough for that. `bytes` of it are wanted; `announced`:
+    /// the receiver has asked for them.
+    pub(super) fn hand_to_connection(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        op: &mut SendOp,
+        bytes: u64,
+        announced: bool,
+    ) -> Result<bool, Violation> {
+        let sid = op.sid(key);
+        let Some(bridge) = peer.line.wire() else { return Ok(false) };
+        if bytes < DIRECT_FROM || bridge.direct_ones() >= DIRECT_MAX {
+            return Ok(false);
+        }
+        let parts = op.memory.first(bytes);
+        let name = key.word();
+        if announced {
+            let header = Header::new(Kind::Data, 0, sid);
+            // SAFETY: the memory is there until the operation has ended, see the invariant.
+            unsafe { bridge.send_directly(name, header, &frame::long_data(bytes), parts) }?;
+        } else {
+            let header = Header::new(Kind::Eager, op.verb as u8, sid);
+            // SAFETY: as above.
+            unsafe {
+                bridge.send_directly(name, header, &frame::long_eager(op.tag, bytes), parts)
+            }?;
+            peer.sent_cost += MESSAGE_COST + bytes;
+        }
+        op.stage = SendStage::Handed { bytes };
+        Ok(true)
+    }
+
+    /// Puts what comes next of a long message to its place. Whether it was all of it that was to come.
+    fn take_long(&mut self, peer: &mut Peer) -> Result<bool, Ended> {
+        loop {
+            let Some(bridge) = peer.line.wire() else { return Ok(false) };
+            let Some((sid, left)) = bridge.direct() else { return Ok(false) };
+            let at = peer.inbound.iter().position(|stream| stream.sid == sid);
+            let at = at.ok_or(Violation("it sent bytes of no stream"))?;
+            let stream = &mut peer.inbound[at];
+            if left > stream.end - stream.got {
+                return Err(Violation("it sent more of a message than it announced").into());
+            }
+            let part = match &stream.sink {
+                Sink::Op(key) => {
+                    self.ops.recv_mut(*key).and_then(|op| op.memory.part_at(stream.got))
+                }
+                Sink::Keep(_, kept) => kept.next_part(),
+            };
+            let Some(part) = part else {
+                // There is less room than the message has bytes.
+                bridge.through_lane();
+                return Ok(true);
+            };
+            // SAFETY: memory of a receive that has not ended, or the library's own, and nobody else's.
+            let came = unsafe { bridge.take_directly(part) }? as u64;
+            if came == 0 {
+                return Ok(false);
+            }
+            stream.got += came;
+            stream.came.copied += came;
+            stream.came.by_kernel += came;
+            if let Sink::Keep(_, kept) = &mut stream.sink {
+                // SAFETY: they were written just now, where it said.
+                unsafe { kept.came(came) };
+            }
+            if stream.got == stream.end {
+                let stream = peer.inbound.swap_remove(at);
+                self.all_came(peer, stream);
+                return Ok(true);
+            }
+        }
+    }
+}

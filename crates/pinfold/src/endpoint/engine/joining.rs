@@ -1,0 +1,120 @@
+//! Who is about to be a peer, whatever link it came by.
+
+use std::{io, os::fd::OwnedFd, sync::Arc};
+
+use pinfold_sys::mapping::SharedMapping;
+
+use super::line::Line;
+use crate::{
+    blockmem::Tally,
+    link::{
+        local::{Established, Limits, Side},
+        tcp::bridge::Bridge,
+    },
+    route::{Path, PathSet, Refusal},
+};
+
+/// A pair that is ready to exchange messages.
+pub(crate) struct Joining {
+    pub side: Side,
+    pub mapping: SharedMapping,
+    pub line: Line,
+    /// Readable once the peer's process has exited, if that is on this host.
+    pub pidfd: Option<OwnedFd>,
+    pub pid: u32,
+    pub uid: u32,
+    pub label: String,
+    pub endpoint_id: [u8; 16],
+    /// Where this side connected to.
+    pub address: Option<String>,
+    /// Where the peer is, if that is another host.
+    pub place: Option<String>,
+    pub paths: PathSet,
+    pub our_paths: PathSet,
+    pub barrier_global: bool,
+    /// What the peer allows us.
+    pub granted: Limits,
+    pub we_read: Result<(), Refusal>,
+    pub we_write: Result<(), Refusal>,
+    pub peer_reads: Result<(), Refusal>,
+    pub peer_writes: Result<(), Refusal>,
+}
+
+impl From<Established> for Joining {
+    fn from(established: Established) -> Joining {
+        Joining {
+            side: established.side,
+            mapping: established.mapping,
+            line: Line::Host(established.socket),
+            pidfd: Some(established.pidfd),
+            pid: established.pid,
+            uid: established.uid,
+            label: established.label,
+            endpoint_id: established.endpoint_id,
+            address: established.address.map(|address| address.to_string()),
+            place: None,
+            paths: established.paths,
+            our_paths: established.our_paths,
+            barrier_global: established.barrier_global,
+            granted: established.granted,
+            we_read: established.we_read,
+            we_write: established.we_write,
+            peer_reads: established.peer_reads,
+            peer_writes: established.peer_writes,
+        }
+    }
+}
+
+/// What a peer on another host has said of itself.
+pub(crate) struct Stranger {
+    pub socket: OwnedFd,
+    /// What has come of its frames.
+    pub rest: Vec<u8>,
+    pub label: String,
+    pub endpoint_id: [u8; 16],
+    /// Where this side connected to.
+    pub address: Option<String>,
+    pub place: String,
+    /// The paths that the peer has not switched off.
+    pub paths: PathSet,
+    pub granted: Limits,
+}
+
+impl Joining {
+    /// A peer on another host.
+    ///
+    /// # Errors
+    /// There is no memory for its lanes.
+    pub(crate) fn from_afar(
+        stranger: Stranger,
+        our_paths: PathSet,
+        tally: &Arc<Tally>,
+    ) -> io::Result<Joining> {
+        let Stranger { socket, rest, label, endpoint_id, address, place, paths, granted } =
+            stranger;
+        let (bridge, mapping) = Bridge::new(socket, rest, tally)?;
+        let away = Err(Refusal::OtherHost);
+        let common = paths.iter().filter(|&path| our_paths.contains(path));
+        let common = common.filter(|path| matches!(path, Path::Inline | Path::Eager));
+        Ok(Joining {
+            side: Side::Accepting,
+            mapping,
+            line: Line::Wire(Box::new(bridge)),
+            pidfd: None,
+            pid: 0,
+            uid: u32::MAX,
+            label,
+            endpoint_id,
+            address,
+            place: Some(place),
+            paths: common.fold(PathSet::none(), PathSet::with),
+            our_paths,
+            barrier_global: true,
+            granted,
+            we_read: away,
+            we_write: away,
+            peer_reads: away,
+            peer_writes: away,
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! What leads to a peer beside its lanes.
+
+use std::os::fd::OwnedFd;
+
+use crate::link::tcp::bridge::Bridge;
+
+pub(crate) enum Line {
+    /// A socket of this host, for doorbells and memory: the peer serves the other ends of the lanes.
+    Host(OwnedFd),
+    /// A connection with another host, and the other ends of the lanes.
+    Wire(Box<Bridge>),
+}
+
+impl Line {
+    /// The socket of a peer on this host.
+    pub(crate) fn host(&self) -> Option<&OwnedFd> {
+        match self {
+            Line::Host(socket) => Some(socket),
+            Line::Wire(_) => None,
+        }
+    }
+
+    /// The connection with a peer on another host.
+    #[inline(always)]
+    pub(crate) fn wire(&mut self) -> Option<&mut Bridge> {
+        match self {
+            Line::Host(_) => None,
+            Line::Wire(bridge) => Some(bridge),
+        }
+    }
+
+    pub(crate) fn is_wire(&self) -> bool {
+        matches!(self, Line::Wire(_))
+    }
+
+    /// Whether all that is in the lane has been handed on.
+    pub(crate) fn is_sent(&self) -> bool {
+        match self {
+            Line::Host(_) => true,
+            Line::Wire(bridge) => bridge.is_sent(),
+        }
+    }
+}

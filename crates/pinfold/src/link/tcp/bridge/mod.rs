@@ -1,0 +1,240 @@
+#![allow(unsafe_code)]
+//! A lane whose other end is in this process: what is put into it goes to a connection, and what comes
+//! from there is put into it.
+//!
+//! So everything above a lane is the same for peers of this host and of others: order, credit, what is
+//! waited for and what is not. Descriptors and their bulk bytes stay in the lane until the peer has
+//! acknowledged them: it is the buffer of what may have to be sent again. A full lane of the peer's stops
+//! this side's reading, the connection's window stops the peer's writing, and its own lane then stops who
+//! sends: nobody's memory grows.
+//!
+//! Long messages need not go through the lane: they are sent straight from their memory and put straight to
+//! their place, in their turn.
+//!
+//! **Invariant.** None of its own: `sending` and `receiving` have theirs.
+//!
+//! - `sending`: from the lane to the connection. `receiving`: the other way round.
+
+mod receiving;
+mod sending;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use pinfold_sys::{mapping::SharedMapping, memfd, process::Segment as Part, stream};
+
+use rustix::io::Errno;
+
+use self::{receiving::Receiving, sending::Sending};
+use crate::{
+    blockmem::Tally,
+    link::shm::{budget::Budget, ring::Violation, segment::Segment},
+    sync::LightFence,
+    wire::{
+        descriptor::Header,
+        layout::{Direction, SEGMENT_BYTES},
+    },
+};
+
+/// Which way the endpoint sends in the segment of a bridge.
+pub(crate) const WAY: Direction = Direction::ToConnecting;
+
+/// How a connection has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The peer closed it.
+    Closed,
+    /// Its process has gone without a word.
+    Gone,
+    /// It broke: the `errno`.
+    Broken(i32),
+    /// The peer sent what no honest one sends.
+    Violation(Violation),
+}
+
+impl From<Violation> for Ended {
+    fn from(violation: Violation) -> Ended {
+        Ended::Violation(violation)
+    }
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Ended {
+        Ended::Broken(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()))
+    }
+}
+
+/// The far end of a peer's lanes, and the connection.
+pub(crate) struct Bridge {
+    socket: OwnedFd,
+    sending: Sending,
+    receiving: Receiving,
+    /// How the connection ended; nothing is sent or taken after that.
+    ended: Option<Ended>,
+}
+
+impl Bridge {
+    /// A bridge, and the mapping whose lanes it serves: the endpoint sends in the direction [`WAY`]. `rest`
+    /// has come already.
+    ///
+    /// # Errors
+    /// There is no memory for the lanes.
+    pub(crate) fn new(
+        socket: OwnedFd,
+        rest: Vec<u8>,
+        tally: &Arc<Tally>,
+    ) -> io::Result<(Bridge, SharedMapping)> {
+        let file = memfd::create_sealed("pinfold-tcp", SEGMENT_BYTES)?;
+        let map = || SharedMapping::map(file.as_fd(), SEGMENT_BYTES);
+        let segment = Segment::new(map()?);
+        // Both ends are moved by the thread that holds the engine.
+        let fence = LightFence::Compiler;
+        let bridge = Bridge {
+            socket,
+            sending: Sending::new(&segment, WAY, fence, tally),
+            receiving: Receiving::new(&segment, WAY.reverse(), fence, tally, rest),
+            ended: None,
+        };
+        Ok((bridge, map()?))
+    }
+
+    /// The connection, to be watched for [changes](pinfold_sys::poll::Interest::Changes).
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Takes what is in the lane to the connection, and what has come from there to the lane. Whether
+    /// anything came. `waits`: the endpoint has found no room in its lane, or is about to sleep.
+    ///
+    /// # Errors
+    /// The connection has ended. What came before that is in the lane.
+    pub(crate) fn turn(&mut self, waits: bool, budget: &mut Budget) -> Result<bool, Ended> {
+        self.unless_ended(|bridge| {
+            let came = bridge.receiving.take(&bridge.socket, budget);
+            let done = bridge.sending.heard(bridge.receiving.heard())?;
+            bridge.receiving.acknowledge(done);
+            bridge.send(waits)?;
+            came
+        })?;
+        Ok(self.receiving.has_moved())
+    }
+
+    /// Does something that may find that the connection has ended, if it has not.
+    fn unless_ended<T>(
+        &mut self,
+        act: impl FnOnce(&mut Bridge) -> Result<T, Ended>,
+    ) -> Result<T, Ended> {
+        match self.ended {
+            Some(ended) => Err(ended),
+            None => act(self).inspect_err(|ended| self.ended = Some(*ended)),
+        }
+    }
+
+    /// Takes what is in the lane to the connection, as far as there is room. What goes wrong is said by the
+    /// next turn.
+    pub(crate) fn hand_on(&mut self) {
+        let _ = self.unless_ended(|bridge| bridge.send(false));
+    }
+
+    fn send(&mut self, waits: bool) -> Result<(), Ended> {
+        let word = self.receiving.word(waits);
+        self.sending.send(&self.socket, &word, waits)?;
+        if self.sending.has_told(&word) {
+            self.receiving.told(&word);
+        }
+        Ok(())
+    }
+
+    /// Sends a message straight from its memory, after all that is in the lane: `words` begin its frame, and
+    /// `name` is what [`take_sent`](Bridge::take_sent) calls it. It goes with the next turn.
+    ///
+    /// # Safety
+    /// The parts can be read until it is named there, or the bridge is gone.
+    pub(crate) unsafe fn send_directly(
+        &mut self,
+        name: u64,
+        header: Header,
+        words: &[u64],
+        parts: impl Iterator<Item = Part>,
+    ) -> Result<(), Violation> {
+        let word = self.receiving.word(false);
+        // SAFETY: by contract.
+        unsafe { self.sending.send_directly(name, &word, header, words, parts) }
+    }
+
+    /// Messages that are on their way past the lane.
+    pub(crate) fn direct_ones(&self) -> usize {
+        self.sending.direct_ones()
+    }
+
+    /// A message whose memory is read no more.
+    pub(crate) fn take_sent(&mut self) -> Option<u64> {
+        self.sending.take_sent()
+    }
+
+    /// The message whose bytes come next, and how many there are, if they need not go through the lane.
+    pub(crate) fn direct(&self) -> Option<(u32, u64)> {
+        self.receiving.direct()
+    }
+
+    /// They go through the lane after all.
+    pub(crate) fn through_lane(&mut self) {
+        self.receiving.through_lane();
+    }
+
+    /// Puts some of them to their place: how many, 0 if no more have come yet.
+    ///
+    /// # Errors
+    /// As for [`Bridge::turn`].
+    ///
+    /// # Safety
+    /// `to` can be written.
+    pub(crate) unsafe fn take_directly(&mut self, to: Part) -> Result<usize, Ended> {
+        self.unless_ended(|bridge| {
+            // SAFETY: by contract.
+            unsafe { bridge.receiving.take_directly(&bridge.socket, to) }
+        })
+    }
+
+    /// Says that this side closes the connection, after all that is in the lane.
+    pub(crate) fn say_goodbye(&mut self) {
+        self.sending.end();
+        // If it is broken, there is nobody to say it to.
+        let sent = self.unless_ended(|bridge| bridge.send(true));
+        if sent.is_ok() && self.sending.is_empty() {
+            let _ = stream::end(&self.socket);
+        }
+    }
+
+    /// Whether the kernel has got all that was put into the lane, or nothing takes it any more.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.sending.is_empty() || self.ended.is_some()
+    }
+
+    /// Whether all that was put into the lane has come to the peer.
+    #[cfg(test)]
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.sending.is_flushed()
+    }
+
+    /// Bytes to give back to the budget when the bridge goes.
+    pub(crate) fn budgeted(&self) -> usize {
+        self.receiving.budgeted()
+    }
+}
+
+/// What one side tells the other with each frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// Descriptors that have come.
+    received: u64,
+    /// Credit that was given back.
+    released: u64,
+    /// Whether it is worth a frame of its own.
+    is_due: bool,
+}

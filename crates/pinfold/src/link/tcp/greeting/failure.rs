@@ -1,0 +1,120 @@
+//! How a greeting fails, in words.
+
+use std::{io, sync::Arc};
+
+use crate::wire::tcp::greeting::{Refusal, Versions};
+
+/// Why there is no pair. Each says with whom, what failed, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// Both have a key, but not the same; or somebody changed what they said.
+    #[error(
+        "{peer} has another key, or its greeting was tampered with; compare both sides' key files: sha256sum KEY"
+    )]
+    WrongKey { peer: Arc<str> },
+    /// One has a key, and the other none.
+    #[error("{}", no_key(.peer, *.whose))]
+    NoKey { peer: Arc<str>, whose: Whose },
+    /// No version in common.
+    #[error(
+        "{peer} speaks versions {} to {} of the protocol between hosts, this library {} to {}; update the older side",
+        theirs.min, theirs.max, ours.min, ours.max
+    )]
+    Version { peer: Arc<str>, ours: Versions, theirs: Versions },
+    /// What came is no greeting.
+    #[error("{peer} does not greet as a Pinfold endpoint: {what}; see what runs there")]
+    Garbage { peer: Arc<str>, what: &'static str },
+    /// What came is what this side itself said.
+    #[error("{peer} sends back what it is sent; connect to another address")]
+    Reflected { peer: Arc<str> },
+    /// The deadline is past.
+    #[error(
+        "{peer} did not greet in time: {missing} did not come; see that its process runs, or allow it more time"
+    )]
+    TooLate { peer: Arc<str>, missing: &'static str },
+    /// The connection was closed.
+    #[error("{peer} closed the connection before {missing} came; {hint}")]
+    Closed { peer: Arc<str>, missing: &'static str, hint: &'static str },
+    /// The other side does not want to.
+    #[error("{peer} refused: {}", refused(*.why))]
+    Refused { peer: Arc<str>, why: Refusal },
+    /// This side does not want to, and has told the other.
+    #[error("{peer} was refused: {}", declined(*.why))]
+    Declined { peer: Arc<str>, why: Refusal },
+    /// It has succeeded or failed before.
+    #[error("the greeting with {peer} is over; begin another")]
+    Over { peer: Arc<str> },
+}
+
+/// Who has no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Ours,
+    Theirs,
+}
+
+fn no_key(peer: &str, whose: Whose) -> String {
+    match whose {
+        Whose::Ours => format!(
+            "{peer} asks for a key, and this endpoint has none; give it that endpoint's key file"
+        ),
+        Whose::Theirs => format!(
+            "{peer} has no key, and this endpoint asks for one; give that endpoint this one's key file"
+        ),
+    }
+}
+
+fn refused(why: Refusal) -> String {
+    match why {
+        Refusal::Full { peers_max } => format!(
+            "it may have {peers_max} peers and has them; raise peers_max there, or disconnect a peer"
+        ),
+        Refusal::Exhausted { errno } => format!(
+            "it ran out of something ({}); see what its host lacks",
+            io::Error::from_raw_os_error(errno as i32)
+        ),
+        Refusal::UnknownSession { .. } => {
+            "it does not know the session that broke off; connect anew, what was under way is lost"
+                .into()
+        }
+        Refusal::TlsDiffers => tls().into(),
+        Refusal::Senseless => {
+            "what this endpoint offers makes no sense to it; update the older side".into()
+        }
+        Refusal::Itself => itself().into(),
+        Refusal::OtherEndpoint => {
+            "it expected another endpoint here; connect anew, what was under way is lost".into()
+        }
+        Refusal::Closing => "it is about to close; connect again when it runs".into(),
+    }
+}
+
+fn declined(why: Refusal) -> String {
+    match why {
+        Refusal::Full { peers_max } => {
+            format!("this endpoint may have {peers_max} peers; raise peers_max, or disconnect one")
+        }
+        Refusal::Exhausted { errno } => format!(
+            "this process ran out of something ({}); see what it lacks",
+            io::Error::from_raw_os_error(errno as i32)
+        ),
+        Refusal::UnknownSession { .. } => {
+            "it asked to go on with a session that is not known here; it has to connect anew".into()
+        }
+        Refusal::TlsDiffers => tls().into(),
+        Refusal::Senseless => "what it offers makes no sense; update the older side".into(),
+        Refusal::Itself => itself().into(),
+        Refusal::OtherEndpoint => {
+            "another endpoint was expected there; connect anew, what was under way is lost".into()
+        }
+        Refusal::Closing => "this endpoint is about to close".into(),
+    }
+}
+
+fn tls() -> &'static str {
+    "one side wants the connection encrypted and the other does not; set both alike"
+}
+
+fn itself() -> &'static str {
+    "both ends are one endpoint; connect to another address"
+}

@@ -1,0 +1,14 @@
+//! Peers on other hosts: finding and greeting them, and connections that carry what lanes carry within one
+//! host.
+//!
+//! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect, which
+//! both sides prove before anything else ([`greeting`], which has no I/O; [`handshake`] drives it over a
+//! connection, [`listener`] takes callers). From then on a pair has a lane whose other end is in this
+//! process, and goes on over the connection ([`bridge`]).
+
+pub(crate) mod address;
+pub(crate) mod bridge;
+pub(crate) mod greeting;
+pub(crate) mod handshake;
+pub(crate) mod key;
+pub(crate) mod listener;

@@ -1,0 +1,251 @@
+//! How a datagram's bytes leave: which of the ways to send is cheapest for it. No I/O.
+//!
+//! The ways are those of Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*, sections 4.1 and
+//! 5.2, as Linux has them today. What each costs is measured when the program starts
+//! ([`SendModes::learn`]) and predicted from there: a fixed cost, what each piece adds, and a cost that
+//! grows with the bytes, by straight lines between the sizes that were measured.
+
+use serde::{Deserialize, Serialize};
+
+/// A way to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SendMode {
+    /// The kernel copies, asked by a system call: `sendmsg(2)`.
+    Plain,
+    /// The kernel copies, asked by a ring: `IORING_OP_SEND`. The paper's two-copy driver.
+    TwoCopy,
+    /// The network takes the bytes from where they lie, whose pages are held for the time of the send:
+    /// `IORING_OP_SEND_ZC`. The paper's SCDA.
+    PerSend,
+    /// The same from memory that is registered, so held already. The paper's SCDB.
+    Cached,
+    /// The same from the start of a page, which is a page less to name. The paper's SCDC.
+    Aligned,
+}
+
+impl SendMode {
+    /// All of them.
+    pub const ALL: [SendMode; 5] = [
+        SendMode::Plain,
+        SendMode::TwoCopy,
+        SendMode::PerSend,
+        SendMode::Cached,
+        SendMode::Aligned,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            SendMode::Plain => "plain",
+            SendMode::TwoCopy => "two-copy",
+            SendMode::PerSend => "per-send",
+            SendMode::Cached => "cached",
+            SendMode::Aligned => "aligned",
+        }
+    }
+
+    /// Whether the kernel copies.
+    pub fn copies(self) -> bool {
+        matches!(self, SendMode::Plain | SendMode::TwoCopy)
+    }
+}
+
+/// Where the kernel finds the bytes that it copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SentFrom {
+    /// In a cache: they were written a moment ago.
+    Cache,
+    /// In main memory.
+    Memory,
+}
+
+/// What kind of memory a message is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SendMemory {
+    /// Any.
+    Unregistered,
+    /// Registered with the ring, at an address that is as it is.
+    Registered,
+    /// Registered, and the message is placed where it suits: at the start of a page.
+    Placed,
+}
+
+/// A message, as far as it matters for how it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Its bytes.
+    pub bytes: usize,
+    /// In so many pieces; 0 counts as 1.
+    pub pieces: usize,
+    /// Which lie in so many pages, those that two pieces share counted twice.
+    pub pages: usize,
+    /// Where the bytes are.
+    pub from: SentFrom,
+    /// In which memory.
+    pub memory: SendMemory,
+}
+
+/// Pages that one packet can name (`MAX_SKB_FRAGS` of a kernel with pages of 4 KiB, unless somebody built
+/// it otherwise). The kernel refuses more with `EMSGSIZE`, where it does not copy.
+pub const PAGES_MAX: usize = 17;
+
+/// A cost over size: straight lines between points.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CostCurve {
+    /// Bytes and nanoseconds, by size; neither ever falls.
+    points: Vec<(f64, f64)>,
+}
+
+impl CostCurve {
+    /// Through these points, bytes and nanoseconds, in any order. What is no time is left out. Where more
+    /// bytes seem to cost less, which only noise can do, they cost the same.
+    pub fn through(points: impl IntoIterator<Item = (usize, f64)>) -> CostCurve {
+        let sane = |ns: f64| ns.is_finite() && (0.0..1e12).contains(&ns);
+        let mut points: Vec<(f64, f64)> = points
+            .into_iter()
+            .filter(|point| sane(point.1))
+            .map(|(bytes, ns)| (bytes as f64, ns))
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        points.dedup_by(|later, first| later.0 == first.0);
+        // Both neighbours' mean is nearer to the truth than either where they contradict each other.
+        let mut level: Vec<(f64, f64, usize)> = Vec::new();
+        for &(_, ns) in &points {
+            let mut block = (ns, 1.0, 1);
+            while let Some(last) = level.last().filter(|last| last.0 > block.0).copied() {
+                level.pop();
+                let weight = last.1 + block.1;
+                block = ((last.0 * last.1 + block.0 * block.1) / weight, weight, last.2 + block.2);
+            }
+            level.push(block);
+        }
+        let levels = level.iter().flat_map(|&(ns, _, count)| std::iter::repeat_n(ns, count));
+        points.iter_mut().zip(levels).for_each(|(point, ns)| point.1 = ns);
+        CostCurve { points }
+    }
+
+    /// The cost of `bytes`, nanoseconds; beyond the points as between the two nearest. `None` if there are
+    /// none. Some ns.
+    pub fn at(&self, bytes: usize) -> Option<f64> {
+        let bytes = bytes as f64;
+        let [first, .., last] = *self.points else {
+            return self.points.first().map(|point| point.1);
+        };
+        if bytes <= first.0 {
+            // Shorter ones are not cheaper than the shortest that was measured.
+            return Some(first.1);
+        }
+        let after = self.points.partition_point(|point| point.0 < bytes);
+        let after = after.min(self.points.len() - 1);
+        let ((from, low), (to, high)) = (self.points[after - 1], self.points[after]);
+        let line = low + (bytes - from) / (to - from) * (high - low);
+        Some(if bytes > last.0 { line.max(last.1) } else { line })
+    }
+}
+
+/// What one way costs, for messages that are in one place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SourceCost {
+    /// One piece.
+    pub curve: CostCurve,
+    /// That there are several pieces at all, nanoseconds.
+    pub several_ns: f64,
+    /// Each piece beyond the second, nanoseconds.
+    pub piece_ns: f64,
+}
+
+/// What one way costs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SendCost {
+    /// From a cache.
+    pub cache: SourceCost,
+    /// From memory: also each piece may begin with a wait for it.
+    pub memory: SourceCost,
+}
+
+impl SendCost {
+    fn predict(&self, it: &Outgoing) -> Option<f64> {
+        let source = match it.from {
+            SentFrom::Cache => &self.cache,
+            SentFrom::Memory => &self.memory,
+        };
+        let cost = |ns: f64| if ns.is_nan() { 0.0 } else { ns.clamp(0.0, 1e12) };
+        let pieces = match it.pieces {
+            0 | 1 => 0.0,
+            more => cost(source.several_ns) + cost(source.piece_ns) * (more - 2) as f64,
+        };
+        source.curve.at(it.bytes).map(|one| one + pieces)
+    }
+}
+
+/// What all ways cost here, and which of them to take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SendModes {
+    /// By [`SendMode::ALL`]; of what cannot be done here there is none.
+    costs: [Option<SendCost>; SendMode::ALL.len()],
+}
+
+impl SendModes {
+    /// Takes note of what one way costs. One that nothing is known of is not taken.
+    pub fn learn(&mut self, mode: SendMode, cost: SendCost) {
+        self.costs[mode as usize] = Some(cost);
+    }
+
+    /// Whether the message can go this way at all.
+    pub fn is_possible(mode: SendMode, it: &Outgoing) -> bool {
+        let memory = match mode {
+            SendMode::Plain | SendMode::TwoCopy | SendMode::PerSend => true,
+            SendMode::Cached => it.memory != SendMemory::Unregistered,
+            SendMode::Aligned => it.memory == SendMemory::Placed,
+        };
+        memory && (mode.copies() || it.pages <= PAGES_MAX)
+    }
+
+    /// The expected cost, nanoseconds of processor time. `None` if it cannot go this way, or nobody knows.
+    pub fn predict(&self, mode: SendMode, it: &Outgoing) -> Option<f64> {
+        let cost = self.costs[mode as usize].as_ref()?;
+        cost.predict(it).filter(|_| SendModes::is_possible(mode, it))
+    }
+
+    /// The way that is expected to be cheapest. Where nothing is known, [`SendMode::Plain`], which works
+    /// everywhere. Some tens of ns.
+    pub fn pick(&self, it: &Outgoing) -> SendMode {
+        let known =
+            SendMode::ALL.into_iter().filter_map(|mode| Some((mode, self.predict(mode, it)?)));
+        let best = known.min_by(|a, b| a.1.total_cmp(&b.1));
+        best.map_or(SendMode::Plain, |best| best.0)
+    }
+}
+
+/// Picks as [`SendModes::pick`] does, and knows the last answer: messages often come many alike.
+#[derive(Clone, Debug, Default)]
+pub struct SendPicker {
+    modes: SendModes,
+    last: Option<(Outgoing, SendMode)>,
+}
+
+impl SendPicker {
+    /// By these costs.
+    pub fn new(modes: SendModes) -> SendPicker {
+        SendPicker { modes, last: None }
+    }
+
+    /// The way that is expected to be cheapest. A few ns for a message like the last one.
+    #[inline]
+    pub fn pick(&mut self, it: &Outgoing) -> SendMode {
+        match self.last {
+            Some((last, mode)) if last == *it => mode,
+            _ => {
+                let mode = self.modes.pick(it);
+                self.last = Some((*it, mode));
+                mode
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+//! Frames: descriptors on their way to another host.
+//!
+//! What a lane carries within a host goes over a connection as frames. Each is four words, then so many
+//! words of the descriptor's body as its kind calls for, then the bulk bytes of its piece. Words are
+//! little-endian.
+//!
+//! ```text
+//! word 0  the descriptor's number, from 1 on; 0: a signal, which is no descriptor.
+//!         bit 63: the sender waits for an acknowledgement
+//! word 1  descriptors of the other direction that have come, ever
+//! word 2  credit of the other direction that was given back, ever
+//! word 3  the descriptor's header without what the ring adds; of a signal its number
+//! ```
+//!
+//! The bytes of a long message, or of all of it that was asked for, can follow in one: its piece then begins
+//! at `u32::MAX`, and their number is the message's length, or the second word of the body.
+//!
+//! Descriptors that name memory of their sender's mean nothing on another host. They do not cross.
+
+use super::super::{
+    active::ACTIVE_MAX,
+    descriptor::{Body, Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
+    layout::BULK_BYTES_MAX,
+    waiting::{Cts, Fin, Place, Rts},
+};
+
+/// Bytes that each frame begins with.
+pub(crate) const HEAD_BYTES: usize = 32;
+
+const WANTS_WORD: u64 = 1 << 63;
+
+/// What is no descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Signal {
+    /// Only what every frame says.
+    Word = 0,
+    /// The sender has closed the connection in good order; nothing follows.
+    Goodbye = 1,
+}
+
+/// What a frame brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Brings {
+    Signal(Signal),
+    /// A descriptor: its number, header, and how many words of body follow.
+    Descriptor {
+        number: u64,
+        header: Header,
+        words: usize,
+    },
+}
+
+/// What a frame begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Descriptors of the other direction that have come.
+    pub received: u64,
+    /// Credit of the other direction that was given back.
+    pub released: u64,
+    /// Whether the sender waits to hear what has come.
+    pub wants_word: bool,
+    pub brings: Brings,
+}
+
+/// The words of its body that a descriptor needs. `None`: it does not cross.
+fn words(header: Header) -> Option<usize> {
+    let inline = |max: usize| header.inline_len(max).map(|len| len.div_ceil(8));
+    match header.kind()? {
+        Kind::Inline => inline(INLINE_MAX),
+        Kind::InlineWide => inline(INLINE_WIDE_MAX).map(|words| 1 + words),
+        Kind::Active => inline(ACTIVE_MAX).map(|words| 1 + words),
+        Kind::TagHigh | Kind::Cancel => Some(0),
+        Kind::Eager => Some(3),
+        Kind::Data => Some(2),
+        Kind::Rts => Some(2),
+        Kind::Cts => Some(2),
+        Kind::Fin => Some(2),
+        Kind::Wrote | Kind::Open | Kind::Opened => None,
+    }
+}
+
+impl Head {
+    /// As bytes.
+    pub(crate) fn bytes(&self) -> [u8; HEAD_BYTES] {
+        let (number, word) = match self.brings {
+            Brings::Signal(signal) => (0, signal as u64),
+            Brings::Descriptor { number, header, .. } => (number, header.bare()),
+        };
+        let flag = if self.wants_word { WANTS_WORD } else { 0 };
+        let mut bytes = [0; HEAD_BYTES];
+        let all = [number | flag, self.received, self.released, word];
+        for (out, word) in bytes.chunks_exact_mut(8).zip(all) {
+            out.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Out of bytes that a peer sent. `None`: no honest peer sends that.
+    pub(crate) fn read(bytes: &[u8; HEAD_BYTES]) -> Option<Head> {
+        let mut words_read = [0; HEAD_BYTES / 8];
+        read_words(bytes, &mut words_read);
+        let [number, received, released, word] = words_read;
+        let wants_word = number & WANTS_WORD != 0;
+        let brings = match number & !WANTS_WORD {
+            0 => Brings::Signal(match word {
+                0 => Signal::Word,
+                1 => Signal::Goodbye,
+                _ => return None,
+            }),
+            number => {
+                let header = Header::from_word(word);
+                if header.bare() != word {
+                    return None;
+                }
+                Brings::Descriptor { number, header, words: words(header)? }
+            }
+        };
+        Some(Head { received, released, wants_word, brings })
+    }
+}
+
+/// Words out of a frame's bytes, as many as there is room for.
+pub(crate) fn read_words(bytes: &[u8], words: &mut [u64]) {
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        let bytes = <[u8; 8]>::try_from(bytes);
+        *word = u64::from_le_bytes(bytes.unwrap_or_default());
+    }
+}
+
+/// What of a descriptor crosses: how many words of its body, as they are to be there, and its piece.
+/// `None`: it does not cross.
+pub(crate) fn crossing(header: Header, body: &mut Body) -> Option<(usize, Option<Piece>)> {
+    let piece = match header.kind()? {
+        Kind::Eager => Some(Eager::read(body).piece),
+        Kind::Data => {
+            body[1] = 0;
+            Some(Piece::read(body))
+        }
+        Kind::Rts if Rts::read(body).given => return None,
+        Kind::Cts if !matches!(Cts::read(body), Some(Cts::Stream { .. })) => return None,
+        _ => None,
+    };
+    if matches!(header.kind()?, Kind::Cts) {
+        body[0] = body[1];
+    }
+    Some((words(header)?, piece))
+}
+
+/// What follows the words of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follows {
+    Nothing,
+    /// The bytes of the descriptor's piece.
+    Piece(u32),
+    /// So many bytes of its message.
+    Long(u64),
+}
+
+/// Stands for the piece where a long message follows.
+const LONG: Piece = Piece { offset: u32::MAX, len: 0, sample: 0 };
+
+/// The words of the frame with which a long message begins, whose bytes all follow.
+pub(crate) fn long_eager(tag: u64, len: u64) -> [u64; 3] {
+    Eager { tag, len, piece: LONG }.body()
+}
+
+/// The words of the frame that brings the `bytes` bytes of a message that were asked for.
+pub(crate) fn long_data(bytes: u64) -> [u64; 2] {
+    [LONG.body()[0], bytes]
+}
+
+/// The descriptor's body as it is here, from the words that came, and what follows them. What they might
+/// say of memory is not taken over. `None`: no honest peer sends that.
+pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
+    let mut body = *words;
+    let follows = match header.kind()? {
+        Kind::Eager => {
+            let eager = Eager::read(words);
+            match eager.piece {
+                LONG => Follows::Long(eager.len),
+                piece if u64::from(piece.len) <= eager.len => Follows::Piece(piece.len),
+                _ => return None,
+            }
+        }
+        Kind::Data => match Piece::read(words) {
+            LONG => Follows::Long(words[1]),
+            piece => Follows::Piece(piece.len),
+        },
+        Kind::Rts => {
+            let (place, shelf) = (Place { at: 0, parts: 0 }, None);
+            let [tag, len, ..] = *words;
+            body = Rts { tag, len, place, stream: true, given: false, shelf, number: 0 }.body();
+            Follows::Nothing
+        }
+        Kind::Cts => {
+            body = Cts::Stream { want: words[0] }.body();
+            Follows::Nothing
+        }
+        Kind::Fin => {
+            let fin = Fin::read(words);
+            body[..2].copy_from_slice(&fin.body());
+            Follows::Nothing
+        }
+        _ => Follows::Nothing,
+    };
+    match follows {
+        Follows::Piece(bytes) if bytes > BULK_BYTES_MAX => None,
+        Follows::Long(bytes) if bytes > i64::MAX as u64 => None,
+        _ => Some((body, follows)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::padded;
+
+    fn heads() -> impl Strategy<Value = Head> {
+        let signal = prop_oneof![Just(Signal::Word), Just(Signal::Goodbye)];
+        let kinds = prop::sample::select(vec![
+            Kind::Inline,
+            Kind::InlineWide,
+            Kind::TagHigh,
+            Kind::Eager,
+            Kind::Data,
+            Kind::Rts,
+            Kind::Cts,
+            Kind::Fin,
+            Kind::Cancel,
+            Kind::Active,
+        ]);
+        let descriptor = (1..u64::MAX >> 1, kinds, 0..=48u8, any::<u32>()).prop_map(
+            |(number, kind, len, aux)| {
+                let header = Header::new(kind, len, aux);
+                Brings::Descriptor { number, header, words: words(header).unwrap() }
+            },
+        );
+        let brings = prop_oneof![signal.prop_map(Brings::Signal), descriptor];
+        (any::<u64>(), any::<u64>(), any::<bool>(), brings).prop_map(
+            |(received, released, wants_word, brings)| Head {
+                received,
+                released,
+                wants_word,
+                brings,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn heads_survive(head in heads()) {
+            prop_assert_eq!(Head::read(&head.bytes()), Some(head));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes: [u8; HEAD_BYTES], body: Body, kind in 0..16u64) {
+            let mut bytes = bytes;
+            for small in [false, true] {
+                if small {
+                    // What only headers have that came to be by `Header::new`.
+                    bytes[24..28].fill(0);
+                    bytes[26] = kind as u8;
+                }
+                let Some(head) = Head::read(&bytes) else { continue };
+                prop_assert_eq!(head.bytes(), bytes);
+                let Brings::Descriptor { header, words, .. } = head.brings else { continue };
+                prop_assert!(words <= body.len());
+                let Some((there, follows)) = arrived(header, &body) else { continue };
+                match follows {
+                    Follows::Piece(bytes) => prop_assert!(bytes <= BULK_BYTES_MAX),
+                    Follows::Long(bytes) => prop_assert!(bytes <= i64::MAX as u64),
+                    Follows::Nothing => {}
+                }
+                if header.kind() == Some(Kind::Rts) {
+                    let rts = Rts::read(&there);
+                    prop_assert!(rts.stream && !rts.given && rts.shelf.is_none());
+                    prop_assert_eq!((rts.place.at, rts.place.parts, rts.number), (0, 0, 0));
+                }
+                if header.kind() == Some(Kind::Cts) {
+                    let streams = matches!(Cts::read(&there), Some(Cts::Stream { .. }));
+                    prop_assert!(streams);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn descriptors_cross_or_do_not() {
+        let over = |kind, mut body: Body| {
+            let header = Header::new(kind, 0, 7);
+            let (words, piece) = crossing(header, &mut body)?;
+            let mut sent = [0; 7];
+            sent[..words].copy_from_slice(&body[..words]);
+            let (there, follows) = arrived(header, &sent)?;
+            let expected = piece.map_or(Follows::Nothing, |piece| Follows::Piece(piece.len));
+            assert_eq!(follows, expected);
+            Some(there)
+        };
+        let piece = Piece { offset: 64, len: 100, sample: 3 };
+        let eager = Eager { tag: 1, len: 5000, piece }.body();
+        assert_eq!(over(Kind::Eager, padded(&eager)), Some(padded(&eager)));
+        let short = Eager { tag: 1, len: 50, piece }.body();
+        assert_eq!(over(Kind::Eager, padded(&short)), None);
+        let place = Place { at: 0xdead_0000, parts: 3 };
+        let rts = Rts { tag: 5, len: 6, place, stream: true, given: false, shelf: None, number: 9 };
+        let nowhere = Place { at: 0, parts: 0 };
+        let there = Rts { place: nowhere, number: 0, ..rts };
+        assert_eq!(over(Kind::Rts, rts.body()), Some(there.body()));
+        assert_eq!(over(Kind::Rts, Rts { given: true, ..rts }.body()), None);
+        let cts = Cts::Stream { want: 77 }.body();
+        assert_eq!(over(Kind::Cts, cts), Some(cts));
+        assert_eq!(over(Kind::Cts, padded(&[2, 3])), None);
+        let long = arrived(Header::new(Kind::Eager, 0, 7), &padded(&long_eager(1, 1 << 40)));
+        assert_eq!(long.map(|(_, follows)| follows), Some(Follows::Long(1 << 40)));
+        let long = arrived(Header::new(Kind::Data, 0, 7), &padded(&long_data(1 << 40)));
+        assert_eq!(long.map(|(_, follows)| follows), Some(Follows::Long(1 << 40)));
+        assert_eq!(over(Kind::Open, [0; 7]), None);
+        assert_eq!(over(Kind::Wrote, [0; 7]), None);
+    }
+}

@@ -1,0 +1,310 @@
+//! Something on the way that passes TCP connections on: late, not at all, or up to a certain byte.
+
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use pinfold_sys::netns::Namespace;
+use rustix::net::sockopt::set_socket_linger;
+
+use crate::host;
+
+/// How long a call may wait until it looks whether there is something else to do.
+const TURN: Duration = Duration::from_millis(10);
+/// What is passed on at once, bytes.
+const PIECE: usize = 64 << 10;
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From who connects to who is connected to.
+    There,
+    /// From who is connected to.
+    Back,
+}
+
+/// Listens in a namespace and passes what comes on to one address, and back. Ends, with all its
+/// connections, on drop.
+///
+/// Orders hold for every connection that is open and for those that come.
+pub struct Relay {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    to: SocketAddr,
+    state: Mutex<State>,
+    /// Told of every change of orders.
+    changed: Condvar,
+}
+
+/// What is to be done, and what was.
+#[derive(Default)]
+struct State {
+    /// After how many bytes of a connection to reset it, by way.
+    reset_after: [Option<u64>; 2],
+    delay: Duration,
+    stalled: bool,
+    ends: bool,
+    passed: [u64; 2],
+    connections: usize,
+    resets: usize,
+}
+
+/// Both halves of a connection that goes by here.
+struct Connection {
+    /// With who connected, with who is connected to.
+    halves: [TcpStream; 2],
+    over: AtomicBool,
+}
+
+impl Relay {
+    /// Listens at `at` in `namespace`, at a port that is free.
+    ///
+    /// # Panics
+    /// If it cannot.
+    pub fn new(namespace: &Namespace, at: IpAddr, to: SocketAddr) -> Relay {
+        let state = Mutex::new(State::default());
+        let shared = Arc::new(Shared { to, state, changed: Condvar::new() });
+        let of_thread = Arc::clone(&shared);
+        // The thread is where its maker is, and so are those that it makes.
+        let start = move || {
+            let listener = TcpListener::bind((at, 0)).expect("to listen");
+            listener.set_nonblocking(true).expect("a listener");
+            let address = listener.local_addr().expect("an address");
+            (address, thread::spawn(move || listen(&listener, &of_thread)))
+        };
+        let (address, thread) = namespace.run(start).expect("to enter a namespace");
+        Relay { address, shared, thread: Some(thread) }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Resets each connection (both its halves) as soon as exactly `bytes` of it have gone that way, and
+    /// the kernel there has them. One that has had more is reset at once.
+    pub fn reset_after(&self, way: Way, bytes: u64) {
+        self.order(|state| state.reset_after[way as usize] = Some(bytes));
+    }
+
+    /// Resets none any longer.
+    pub fn reset_never(&self) {
+        self.order(|state| state.reset_after = [None; 2]);
+    }
+
+    /// Passes each piece on only so long after it came; zero: at once.
+    pub fn delay(&self, delay: Duration) {
+        self.order(|state| state.delay = delay);
+    }
+
+    /// Passes nothing on, though it may take something in.
+    pub fn stall(&self) {
+        self.order(|state| state.stalled = true);
+    }
+
+    /// Passes on again.
+    pub fn resume(&self) {
+        self.order(|state| state.stalled = false);
+    }
+
+    /// How many bytes have gone that way, of all connections.
+    pub fn passed(&self, way: Way) -> u64 {
+        self.shared.state().passed[way as usize]
+    }
+
+    /// How many connections have come.
+    pub fn connections(&self) -> usize {
+        self.shared.state().connections
+    }
+
+    /// How many of them were reset, by order.
+    pub fn resets(&self) -> usize {
+        self.shared.state().resets
+    }
+
+    fn order(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.shared.state());
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.order(|state| state.ends = true);
+        let done = self.thread.take().map(JoinHandle::join);
+        if let Some(Err(panic)) = done
+            && !thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ends(&self) -> bool {
+        self.state().ends
+    }
+}
+
+fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut pumps = Vec::new();
+    while !shared.ends() {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                shared.state().connections += 1;
+                let shared = Arc::clone(shared);
+                pumps.push(thread::spawn(move || relay(stream, &shared)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(TURN / 10),
+            // Who connected has gone already.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => panic!("accept: {error}"),
+        }
+    }
+    for pump in pumps {
+        pump.join().expect("a connection that ends well");
+    }
+}
+
+/// Serves one connection to its end.
+fn relay(from: TcpStream, shared: &Shared) {
+    let Ok(to) = TcpStream::connect_timeout(&shared.to, Duration::from_secs(10)) else {
+        // Who connected is to see that there is nobody.
+        set_socket_linger(&from, Some(Duration::ZERO)).expect("SO_LINGER");
+        return;
+    };
+    let connection = Connection { halves: [from, to], over: AtomicBool::new(false) };
+    for half in &connection.halves {
+        half.set_nonblocking(false).expect("a stream");
+        half.set_nodelay(true).expect("TCP_NODELAY");
+        half.set_read_timeout(Some(TURN)).expect("SO_RCVTIMEO");
+        half.set_write_timeout(Some(TURN)).expect("SO_SNDTIMEO");
+    }
+    thread::scope(|scope| {
+        for way in [Way::There, Way::Back] {
+            let connection = &connection;
+            scope.spawn(move || connection.pump(way, shared));
+        }
+    });
+    // Here both halves are closed.
+}
+
+impl Connection {
+    fn pump(&self, way: Way, shared: &Shared) {
+        let (from, to) = match way {
+            Way::There => (&self.halves[0], &self.halves[1]),
+            Way::Back => (&self.halves[1], &self.halves[0]),
+        };
+        let mut piece = vec![0; PIECE];
+        let mut passed = 0;
+        loop {
+            let limit = shared.state().reset_after[way as usize];
+            let room = limit.map_or(u64::MAX, |limit| limit.saturating_sub(passed));
+            if room == 0 {
+                return self.reset(to, shared);
+            }
+            let most = PIECE.min(usize::try_from(room).unwrap_or(PIECE));
+            if self.is_over(shared) {
+                return;
+            }
+            match (&mut &*from).read(&mut piece[..most]) {
+                Ok(0) => {
+                    let _ = to.shutdown(Shutdown::Write);
+                    return;
+                }
+                Ok(len) => {
+                    if !self.wait(shared) || !self.put(to, &piece[..len], shared) {
+                        return;
+                    }
+                    passed += len as u64;
+                    shared.state().passed[way as usize] += len as u64;
+                }
+                Err(error) if is_turn(&error) => {}
+                // One half is broken: so is the other.
+                Err(_) => {
+                    self.end();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Keeps what came, as long as it is ordered to. Whether there is still somebody to pass it on to.
+    fn wait(&self, shared: &Shared) -> bool {
+        let came = Instant::now();
+        let mut state = shared.state();
+        while !state.ends && !self.over.load(Ordering::Relaxed) {
+            let left = state.delay.saturating_sub(came.elapsed());
+            if !state.stalled && left.is_zero() {
+                return true;
+            }
+            // The end of a connection is not told.
+            let waited = shared.changed.wait_timeout(state, TURN);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
+    }
+
+    fn put(&self, mut to: &TcpStream, mut bytes: &[u8], shared: &Shared) -> bool {
+        while !bytes.is_empty() {
+            if self.is_over(shared) {
+                return false;
+            }
+            match to.write(bytes) {
+                Ok(len) => bytes = &bytes[len..],
+                Err(error) if is_turn(&error) => {}
+                Err(_) => {
+                    self.end();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Breaks both halves, once `to` has what was passed on to it: a reset overtakes what has not come.
+    fn reset(&self, to: &TcpStream, shared: &Shared) {
+        while host::unacknowledged(to) != 0 && !self.is_over(shared) {
+            thread::sleep(TURN / 10);
+        }
+        if self.end() {
+            shared.state().resets += 1;
+        }
+    }
+
+    /// Has both halves reset when they are closed, which they are once both ways have noticed. Whether
+    /// that is this call's doing.
+    fn end(&self) -> bool {
+        let first = !self.over.swap(true, Ordering::Relaxed);
+        if first {
+            for half in &self.halves {
+                set_socket_linger(half, Some(Duration::ZERO)).expect("SO_LINGER");
+            }
+        }
+        first
+    }
+
+    fn is_over(&self, shared: &Shared) -> bool {
+        self.over.load(Ordering::Relaxed) || shared.ends()
+    }
+}
+
+/// Whether a call has just waited for as long as it may.
+fn is_turn(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

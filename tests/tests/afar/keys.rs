@@ -1,0 +1,162 @@
+//! Who may connect.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt,
+    thread,
+    time::{Duration, Instant},
+};
+
+use pinfold::{Builder, Endpoint, Error, Progress, Result};
+
+use super::{builder, pair};
+
+const KEY: [u8; 32] = [7; 32];
+
+fn inline() -> Builder {
+    builder(Progress::Inline)
+}
+
+/// What becomes of a call, and whether the one called got a peer.
+fn called(listening: Builder, calling: Builder) -> (Result<()>, bool) {
+    let one = listening.listen("tcp:127.0.0.1:0").build().unwrap();
+    let two = calling.connect_timeout(Duration::from_secs(20)).build().unwrap();
+    let address = one.listens_at().unwrap();
+    thread::scope(|scope| {
+        let called = scope.spawn(|| two.connect(&address).map(drop));
+        while !called.is_finished() {
+            let _ = one.accept_timeout(Duration::from_millis(1)).inspect(|peer| {
+                assert_eq!(one.peer(*peer).unwrap().uid, u32::MAX);
+            });
+        }
+        (called.join().unwrap(), !one.peers().is_empty())
+    })
+}
+
+#[test]
+fn one_key_opens() {
+    let (done, joined) = called(inline().key(&KEY), inline().key(&KEY));
+    done.unwrap();
+    assert!(joined);
+    let ((one, to_two), (two, to_one)) = pair(inline().key(&KEY), inline().key(&KEY));
+    one.send(to_two, 1, b"within").unwrap();
+    assert_eq!(&*two.recv(to_one, 1).unwrap(), b"within");
+}
+
+#[test]
+fn other_keys_do_not() {
+    let other = [8; 32];
+    for (what, listening, calling) in [
+        ("another", inline().key(&KEY), inline().key(&other)),
+        ("none", inline().key(&KEY), inline()),
+        ("one where none is wanted", inline(), inline().key(&KEY)),
+    ] {
+        let (done, joined) = called(listening, calling);
+        let error = done.unwrap_err();
+        assert!(matches!(&error, Error::Greeting { .. }), "{what}: {error}");
+        assert!(error.to_string().contains("key"), "{what}: {error}");
+        assert!(!joined, "{what}");
+    }
+}
+
+#[test]
+fn beyond_this_host_a_key_is_needed() {
+    let error = inline().listen("tcp:0.0.0.0:0").build().unwrap_err();
+    assert!(matches!(error, Error::KeyNeeded { .. }), "{error}");
+    let error = inline().build().unwrap().connect("tcp:192.0.2.1:9").unwrap_err();
+    assert!(matches!(error, Error::KeyNeeded { .. }), "{error}");
+    let endpoint = inline().key(&KEY).listen("tcp:0.0.0.0:0").build().unwrap();
+    assert!(endpoint.listens_at().unwrap().starts_with("tcp:0.0.0.0:"));
+}
+
+#[test]
+fn a_key_file_is_private() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("key");
+    let built = || inline().key_file(&file).build();
+    assert!(matches!(built().unwrap_err(), Error::UnusableKey(_)));
+    fs::write(&file, KEY).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let error = built().unwrap_err();
+    assert!(error.to_string().contains("chmod 600"), "{error}");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    built().unwrap();
+    let (done, joined) = called(inline().key_file(&file), inline().key(&KEY));
+    done.unwrap();
+    assert!(joined);
+}
+
+#[test]
+fn addresses_that_lead_nowhere() {
+    let endpoint = inline().build().unwrap();
+    let gone = {
+        let listening = inline().listen("tcp:127.0.0.1:0").build().unwrap();
+        listening.listens_at().unwrap()
+    };
+    let error = endpoint.connect(&gone).unwrap_err();
+    assert!(matches!(&error, Error::NameGone { name } if *name == gone), "{error}");
+    for address in ["tcp:", "tcp:127.0.0.1", "tcp:127.0.0.1:66000", "tcp:[::1:5"] {
+        let error = endpoint.connect(address).unwrap_err();
+        assert!(matches!(error, Error::BadAddress { .. }), "{address}: {error}");
+    }
+    let listening = inline().listen("tcp:127.0.0.1:0").build().unwrap();
+    let taken = inline().listen(&listening.listens_at().unwrap()).build().unwrap_err();
+    assert!(matches!(taken, Error::NameInUse { .. }), "{taken}");
+}
+
+/// What strangers say costs little and stops nobody else.
+#[test]
+fn strangers_are_shown_out() {
+    let one = inline().key(&KEY).listen("tcp:127.0.0.1:0").build().unwrap();
+    let address = one.listens_at().unwrap();
+    let socket = address.strip_prefix("tcp:").unwrap();
+    let mut garbage = TcpStream::connect(socket).unwrap();
+    garbage.write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n").unwrap();
+    // Says nothing at all, and one byte at a time.
+    let silent = TcpStream::connect(socket).unwrap();
+    let mut slow = TcpStream::connect(socket).unwrap();
+    slow.write_all(b"P").unwrap();
+    thread::scope(|scope| {
+        let friend = scope.spawn(|| {
+            let two = inline().key(&KEY).build().unwrap();
+            let peer = two.connect(&address).unwrap();
+            two.send(peer, 1, b"in spite of them").unwrap();
+            // Until the other side has it.
+            let _ = two.recv(peer, 2);
+        });
+        let peer = one.accept().unwrap();
+        assert_eq!(&*one.recv(peer, 1).unwrap(), b"in spite of them");
+        one.send(peer, 2, b"").unwrap();
+        friend.join().unwrap();
+    });
+    let mut said = Vec::new();
+    garbage.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // An end or a reset, after at most what everybody is told.
+    let _ = garbage.read_to_end(&mut said);
+    assert!(said.len() <= 48, "{}", said.len());
+    // The others are given up when their time is over.
+    let end = Instant::now() + Duration::from_secs(30);
+    for mut stream in [silent, slow] {
+        stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+        loop {
+            assert!(Instant::now() < end, "a stranger stays");
+            let _ = one.accept_timeout(Duration::from_millis(1));
+            match stream.read(&mut [0; 64]) {
+                Ok(0) => break,
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
+                _ => {}
+            }
+        }
+    }
+    assert!(one.peers().is_empty());
+}
+
+#[test]
+fn nobody_is_called_by_itself() {
+    let one = Endpoint::builder().progress(Progress::Dedicated).listen("tcp:127.0.0.1:0");
+    let one = one.build().unwrap();
+    let error = one.connect(&one.listens_at().unwrap()).unwrap_err();
+    assert!(matches!(error, Error::Greeting { .. }), "{error}");
+}

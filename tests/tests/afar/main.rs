@@ -1,0 +1,44 @@
+//! Endpoints that reach each other as peers on different hosts do.
+
+mod crowd;
+mod ends;
+mod keys;
+mod messages;
+
+use std::thread;
+
+use pinfold::{Builder, Endpoint, PeerId, Progress};
+use pinfold_tests::{Args, role, roles};
+
+roles!(echo);
+
+fn builder(progress: Progress) -> Builder {
+    Endpoint::builder().progress(progress)
+}
+
+/// Two endpoints, and what each calls the other.
+fn pair(one: Builder, two: Builder) -> ((Endpoint, PeerId), (Endpoint, PeerId)) {
+    let one = one.listen("tcp:127.0.0.1:0").build().unwrap();
+    let two = two.build().unwrap();
+    let address = one.listens_at().unwrap();
+    let (there, here) = thread::scope(|scope| {
+        let there = scope.spawn(|| one.accept().unwrap());
+        let here = two.connect(&address).unwrap();
+        (there.join().unwrap(), here)
+    });
+    assert_eq!(two.peer(here).unwrap().address, Some(address));
+    ((one, there), (two, here))
+}
+
+/// Sends everything back.
+fn echo(_: &Args) {
+    let builder = Endpoint::builder().label("echo").listen("tcp:127.0.0.1:0");
+    let endpoint = builder.build().expect("a free port");
+    role::say(endpoint.listens_at().expect("it listens"));
+    let peer = endpoint.accept().expect("somebody calls");
+    while let Ok(message) = endpoint.recv(peer, pinfold::TagMatch::any()) {
+        if endpoint.send(peer, message.tag(), &message).is_err() {
+            return;
+        }
+    }
+}
