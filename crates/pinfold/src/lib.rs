@@ -14,8 +14,8 @@
 //! - [`reassembly`]: messages that arrive in pieces: pages for them, addresses in a row, and what to
 //!   move, map or copy there.
 //! - [`blockmem`]: copying and zeroing blocks of memory, each by the algorithm that suits it.
-//! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`), and
-//!   what has no I/O of the way to another host (`link::tcp`).
+//! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`), other
+//!   hosts (`link::tcp`).
 //! - `wire`: the bytes two processes share; nothing else knows an offset.
 //! - `sync`: the atomics, and a lock that is almost free for one thread.
 //! - `kept`: files that are kept from run to run.
