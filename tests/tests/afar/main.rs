@@ -3,6 +3,7 @@
 mod crowd;
 mod ends;
 mod keys;
+mod memory;
 mod messages;
 
 use std::thread;
