@@ -245,7 +245,10 @@ fn malformed(_: &Args) {
                 other => panic!("{address}: {other:?}"),
             }
             assert!(text.contains(&format!("{address:?} is not an address: ")), "{text}");
-            assert!(text.ends_with("; write local:NAME, local:USER/NAME or tcp:HOST:PORT"), "{text}");
+            assert!(
+                text.ends_with("; write local:NAME, local:USER/NAME or tcp:HOST:PORT"),
+                "{text}"
+            );
         }
     }
 }

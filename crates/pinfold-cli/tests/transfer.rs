@@ -1,5 +1,7 @@
 //! `pinfold send` and `pinfold recv` between real processes.
 
+#[path = "transfer/afar.rs"]
+mod afar;
 #[path = "transfer/harness.rs"]
 mod harness;
 #[path = "transfer/stopped.rs"]

@@ -27,6 +27,7 @@ const SEND_HELP: &str = concat!(
 Examples:
   pinfold send report.pdf photos local:box     files, to 'pinfold recv local:box DIR'
   tar c dir | pinfold send local:box           a stream, to 'pinfold recv local:box | tar x'
+  pinfold send photos tcp:host:7000 --key FILE files, to 'pinfold recv tcp:0.0.0.0:7000 DIR --key FILE'
 ",
     statuses!()
 );
@@ -65,7 +66,7 @@ pub(crate) struct SendArgs {
     #[arg(value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
 
-    /// Where the receiver listens: local:NAME or local:USER/NAME
+    /// Where the receiver listens: local:NAME, local:USER/NAME or tcp:HOST:PORT
     #[arg(required = true)]
     pub(super) address: String,
 
@@ -84,7 +85,7 @@ pub(crate) struct SendArgs {
 #[derive(Args, Debug)]
 #[command(after_long_help = RECV_HELP)]
 pub(crate) struct RecvArgs {
-    /// Where to listen: local:NAME
+    /// Where to listen: local:NAME or tcp:HOST:PORT
     pub(super) address: String,
 
     /// An existing directory for the files
@@ -124,6 +125,12 @@ pub(crate) struct CommonArgs {
     /// Fail where the machine denies the path that would be fastest, rather than take another
     #[arg(long)]
     pub(super) strict: bool,
+
+    /// The file with the key that both sides share, for tcp: beyond this host
+    ///
+    /// 32 to 4,096 bytes, which nobody but its owner can read: (umask 077; head -c 32 /dev/urandom > FILE)
+    #[arg(long, value_name = "FILE")]
+    pub(super) key: Option<PathBuf>,
 
     /// The paths to allow: inline, eager, cma, mapped, handoff
     #[arg(long, value_name = "PATHS", value_delimiter = ',', value_parser = parse_path)]

@@ -228,7 +228,8 @@ async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure>
             why @ Error::LimitReached { .. } => Failure::Usage(why.to_string()),
             why => Failure::Listen(why),
         })?;
-    console.remark(&format!("waiting for a sender at {}", args.address));
+    let at = endpoint.listens_at().unwrap_or_else(|| args.address.clone());
+    console.remark(&format!("waiting for a sender at {at}"));
     let hello = receiver::await_hello(&endpoint, &mut interrupts);
     let (peer, hello) = match args.wait {
         None => hello.await?,
@@ -265,6 +266,9 @@ fn endpoint(common: &CommonArgs, label: &str, listen: Option<&str>) -> pinfold::
         Endpoint::builder().label(label).paths(common.path_set()).strict(common.strict);
     if let Some(address) = listen {
         builder = builder.listen(address);
+    }
+    if let Some(key) = &common.key {
+        builder = builder.key_file(key);
     }
     builder.build()
 }

@@ -1,0 +1,49 @@
+//! Transfers between hosts, over loopback.
+
+use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt};
+
+use crate::harness::{Place, pattern};
+
+/// An address that nobody uses at the moment.
+fn address() -> String {
+    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("tcp:{}", probe.local_addr().unwrap())
+}
+
+fn key(place: &Place, name: &str, byte: u8) {
+    let path = place.path(name);
+    fs::write(&path, [byte; 32]).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn files_go_to_another_host() {
+    let place = Place::new();
+    place.dir("out");
+    fs::write(place.path("file"), pattern(5 << 20, 1)).unwrap();
+    key(&place, "key", 1);
+    let address = address();
+    let recv = place.recv(&[&address, "out", "--key", "key", "--json"]);
+    let send = place.send(&["file", &address, "--key", "key"]);
+    send.end().assert_code(0);
+    let ended = recv.end();
+    ended.assert_code(0);
+    assert_eq!(fs::read(place.path("out/file")).unwrap(), pattern(5 << 20, 1));
+    let said = ended.json().to_string();
+    assert!(said.contains("the peer is on another host"), "{said}");
+}
+
+#[test]
+fn another_key_is_no_key() {
+    let place = Place::new();
+    place.dir("out");
+    fs::write(place.path("file"), pattern(100, 1)).unwrap();
+    key(&place, "key", 1);
+    key(&place, "other", 2);
+    let address = address();
+    let recv = place.recv(&[&address, "out", "--key", "key", "--wait", "5"]);
+    let send = place.send(&["file", &address, "--key", "other"]);
+    send.end().assert_code(3).assert_says("another");
+    recv.end().assert_code(3);
+    assert!(!place.path("out/file").exists());
+}
