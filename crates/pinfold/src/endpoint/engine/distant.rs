@@ -27,19 +27,27 @@ use crate::{
 const DIRECT_FROM: u64 = 16 << 10;
 /// Messages that may be on their way past the lane.
 const DIRECT_MAX: usize = 16;
+/// Long messages, and bytes of one, that are taken from one peer before others get their turn.
+const MESSAGES_A_TURN: u32 = 8;
+const BYTES_A_TURN: u64 = 1 << 20;
 
 impl Core {
     /// Takes what has come over a peer's connection, and what is there for it to the connection. Whether
     /// anything came.
     pub(super) fn turn(&mut self, peer: &mut Peer, waits: bool) -> Result<bool, Ended> {
         let mut moved = false;
-        while let Some(bridge) = peer.line.wire() {
+        for _ in 0..MESSAGES_A_TURN {
+            let Some(bridge) = peer.line.wire() else { break };
             moved |= bridge.turn(waits, &mut self.lane_budget)?;
             // What is in the lane comes first.
-            if peer.rx.head().is_some() || !self.take_long(peer)? {
+            if peer.rx.head().is_some() || bridge.direct().is_none() {
                 break;
             }
-            moved = true;
+            let took = self.take_long(peer)?;
+            moved |= took > 0;
+            if took == 0 || took >= BYTES_A_TURN {
+                break;
+            }
         }
         self.end_sent(peer);
         Ok(moved)
@@ -93,11 +101,14 @@ impl Core {
         Ok(true)
     }
 
-    /// Puts what comes next of a long message to its place. Whether it was all of it that was to come.
-    fn take_long(&mut self, peer: &mut Peer) -> Result<bool, Ended> {
-        loop {
-            let Some(bridge) = peer.line.wire() else { return Ok(false) };
-            let Some((sid, left)) = bridge.direct() else { return Ok(false) };
+    /// Puts what comes next of a long message to its place: how many bytes, and at least 1 if it goes
+    /// through the lane from here on.
+    fn take_long(&mut self, peer: &mut Peer) -> Result<u64, Ended> {
+        let mut took = 0;
+        while took < BYTES_A_TURN
+            && let Some(bridge) = peer.line.wire()
+            && let Some((sid, left)) = bridge.direct()
+        {
             let at = peer.inbound.iter().position(|stream| stream.sid == sid);
             let at = at.ok_or(Violation("it sent bytes of no stream"))?;
             let stream = &mut peer.inbound[at];
@@ -113,13 +124,14 @@ impl Core {
             let Some(part) = part else {
                 // There is less room than the message has bytes.
                 bridge.through_lane();
-                return Ok(true);
+                return Ok(took + 1);
             };
             // SAFETY: memory of a receive that has not ended, or the library's own, and nobody else's.
             let came = unsafe { bridge.take_directly(part) }? as u64;
             if came == 0 {
-                return Ok(false);
+                break;
             }
+            took += came;
             stream.got += came;
             stream.came.copied += came;
             stream.came.by_kernel += came;
@@ -130,8 +142,9 @@ impl Core {
             if stream.got == stream.end {
                 let stream = peer.inbound.swap_remove(at);
                 self.all_came(peer, stream);
-                return Ok(true);
+                break;
             }
         }
+        Ok(took)
     }
 }

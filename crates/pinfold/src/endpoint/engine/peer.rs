@@ -45,9 +45,9 @@ pub struct PeerInfo {
     pub id: PeerId,
     /// Its label and process id: the name that errors use.
     pub name: String,
-    /// Its process id as this process's namespace knows it; 0 if it lies outside.
+    /// Its process id as this process's namespace knows it; 0 if it lies outside, or on another host.
     pub pid: u32,
-    /// Its user id.
+    /// Its user id; the largest number for a peer on another host.
     pub uid: u32,
     /// The address that was connected to; `None` for a peer that connected to this endpoint.
     pub address: Option<String>,

@@ -39,6 +39,8 @@ impl Engine {
             if let Some(peer) = self.peers.at_mut(index)
                 && peer.idle_polls > IDLE_POLLS
             {
+                // What is still to be said to a distant one; what becomes of that its events tell.
+                let _ = self.core.turn(peer, true);
                 peer.rx.ask();
                 peer.hot = false;
                 cooled.push(index);
@@ -66,7 +68,7 @@ impl Engine {
         {
             return false;
         }
-        let mut came_from_afar = false;
+        let (mut came_from_afar, mut to_poll) = (false, Vec::new());
         for &index in &self.hot {
             if let Some(peer) = self.peers.at_mut(index) {
                 if peer.rx.unpublished() > 0 {
@@ -77,11 +79,19 @@ impl Engine {
                 came_from_afar |= self.core.turn(peer, true).unwrap_or(true);
             }
         }
-        for &index in &self.core.blocked {
+        for at in 0..self.core.blocked.len() {
+            let index = self.core.blocked[at];
             if let Some(peer) = self.peers.at_mut(index) {
                 peer.tx.ask_for_room();
                 peer.room_asked = true;
+                if peer.line.is_wire() && self.core.turn(peer, true).unwrap_or(true) {
+                    came_from_afar = true;
+                    to_poll.push(index);
+                }
             }
+        }
+        for index in to_poll {
+            self.heat(index);
         }
         failpoint::hit(Point::BellAsked);
         sync::heavy_fence();

@@ -13,6 +13,8 @@ use crate::{
 
 /// Between two looks for a name that is not there yet.
 const NAME_AGAIN: Duration = Duration::from_millis(20);
+/// How long a disconnection waits for what was sent to be handed on.
+const HAND_ON: Duration = Duration::from_millis(500);
 
 /// Who is called.
 enum Called {
@@ -146,7 +148,14 @@ impl Endpoint {
 
     /// Ends the connection with a peer; operations with it end with an error. A message of ours
     /// that the peer is reading at that moment ends with an error there, too.
+    ///
+    /// What was sent to a peer on another host is handed to the network first; that may wait, for at most
+    /// half a second, for a peer that takes nothing.
     pub fn disconnect(&self, peer: PeerId) {
+        let end = Instant::now() + HAND_ON;
+        let _ = self.shared().wait_for(Some(end), |engine| {
+            engine.peers.get(peer).is_none_or(|peer| peer.line.is_sent()).then_some(())
+        });
         if let Ok(mut engine) = self.shared().enter() {
             engine.remove_peer(peer, Gone::Disconnected);
         }
