@@ -60,11 +60,13 @@ fn those_that_may_not_be_looked_into_are_counted() {
         let text = said(as_nobody(&stage).args(["top", "--json"]));
         (Look::of(&text).summary["hidden"].as_u64().unwrap(), Look::of(&text))
     };
-    let (before, _) = look();
+    // Processes of other tests may be counted for a moment, while they become nobody's.
+    let least = || (0..5).map(|_| look().0).min().unwrap();
+    let before = least();
     let mut closed = stage.role("loner").with("alone", 1).with("closed", 1).user(NOBODY).spawn();
     closed.expect("made");
-    let (hidden, all) = look();
-    assert_eq!(hidden, before + 1);
+    assert_eq!(least(), before + 1);
+    let (_, all) = look();
     assert!(all.of_process(closed.pid()).is_empty());
     let text = said(as_nobody(&stage).args(["top", "--once"]));
     assert!(text.lines().next().unwrap().ends_with("may not be looked into"), "{text}");
@@ -72,7 +74,7 @@ fn those_that_may_not_be_looked_into_are_counted() {
     assert_eq!(every().of_process(closed.pid()).len(), 1);
     closed.say("leave");
     closed.end_well();
-    assert_eq!(look().0, before);
+    assert_eq!(least(), before);
 }
 
 #[test]

@@ -37,10 +37,8 @@ fn streams() -> (TcpStream, TcpStream) {
 impl Side {
     fn new(stream: TcpStream, budget: usize) -> Side {
         stream.set_nodelay(true).unwrap();
-        if budget == 0 {
-            // So that little is taken at a time.
-            rustix::net::sockopt::set_socket_send_buffer_size(&stream, 4096).unwrap();
-        }
+        // So that little is taken at a time.
+        rustix::net::sockopt::set_socket_send_buffer_size(&stream, 4096).unwrap();
         let tally = Arc::default();
         let (bridge, mapping) = Bridge::new(OwnedFd::from(stream), Vec::new(), &tally).unwrap();
         let segment = Segment::new(mapping);
