@@ -29,8 +29,7 @@ use crate::{
 /// Bytes that are taken at a time, but for those of pieces.
 const BUFFER_BYTES: usize = 16 << 10;
 /// Descriptors that have come, bytes that have come with them, and credit that was given back, of which
-/// the peer hears in a frame of its own if there is no other. The first two are small enough for the
-/// least lane.
+/// the peer hears in a frame of its own if there is no other. A peer whose lane is full before that asks.
 const WORD_DESCRIPTORS: u64 = 16;
 const WORD_BYTES: u64 = 32 << 10;
 const WORD_CREDIT: u64 = 64 << 10;

@@ -54,6 +54,17 @@ impl Side {
     fn turn(&mut self) -> bool {
         self.bridge.turn(true, &mut self.budget).unwrap()
     }
+
+    /// Turns until the connection has ended: how.
+    fn until_it_ends(&mut self) -> Ended {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            assert!(Instant::now() < end);
+            if let Err(ended) = self.bridge.turn(false, &mut self.budget) {
+                return ended;
+            }
+        }
+    }
 }
 
 fn pair(budget: usize) -> (Side, Side) {
@@ -290,13 +301,7 @@ fn a_goodbye_comes_after_all_else() {
     }
     one.bridge.say_goodbye();
     drop(one);
-    let end = Instant::now() + Duration::from_secs(20);
-    let ended = loop {
-        assert!(Instant::now() < end);
-        if let Err(ended) = two.bridge.turn(false, &mut two.budget) {
-            break ended;
-        }
-    };
+    let ended = two.until_it_ends();
     assert!(matches!(ended, Ended::Closed), "{ended:?}");
     assert!(two.rx.is_closed());
     let mut taker = Taker::default();
@@ -310,13 +315,7 @@ fn who_goes_without_a_word_is_gone() {
     one.tx.push(Header::new(Kind::Inline, 8, 1), &[7]);
     one.turn();
     drop(one);
-    let end = Instant::now() + Duration::from_secs(20);
-    let ended = loop {
-        assert!(Instant::now() < end);
-        if let Err(ended) = two.bridge.turn(false, &mut two.budget) {
-            break ended;
-        }
-    };
+    let ended = two.until_it_ends();
     assert!(matches!(ended, Ended::Gone | Ended::Broken(_)), "{ended:?}");
     assert!(!two.rx.is_closed());
     // What had come whole is there.
