@@ -7,10 +7,7 @@ use std::{
 
 use pinfold_sys::poll::{Epoll, Interest};
 
-use super::{
-    joining::{Joining, Stranger},
-    line::Line,
-};
+use super::joining::{Joining, Stranger};
 use crate::{
     Error, PathSet, Result,
     blockmem::Tally,
@@ -96,16 +93,6 @@ impl Handshake {
                 Joining::from_afar(stranger, paths, tally).map(Some).map_err(lanes)
             }
         }
-    }
-}
-
-impl Joining {
-    /// It is watched as a greeting no more.
-    pub(super) fn unwatch(&self, epoll: &Epoll) {
-        let _ = match &self.line {
-            Line::Host(socket) => epoll.remove(socket),
-            Line::Wire(bridge) => epoll.remove(bridge.socket()),
-        };
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use pinfold_sys::poll::Epoll;
+
 use crate::link::tcp::bridge::Bridge;
 
 pub(crate) enum Line {
@@ -27,6 +29,14 @@ impl Line {
             Line::Host(_) => None,
             Line::Wire(bridge) => Some(bridge),
         }
+    }
+
+    /// Has the epoll tell nothing of it any more.
+    pub(super) fn unwatch(&self, epoll: &Epoll) {
+        let _ = match self {
+            Line::Host(socket) => epoll.remove(socket),
+            Line::Wire(bridge) => epoll.remove(bridge.socket()),
+        };
     }
 
     pub(crate) fn is_wire(&self) -> bool {

@@ -1,11 +1,8 @@
 //! The engine's descriptors: the listener, greetings under way, peers' sockets and processes.
 
-use std::{
-    net::SocketAddr,
-    os::fd::{AsFd, OwnedFd},
-    sync::Arc,
-    time::Duration,
-};
+mod afar;
+
+use std::{net::SocketAddr, os::fd::AsFd, sync::Arc, time::Duration};
 
 use pinfold_sys::{
     barrier, clock,
@@ -14,7 +11,7 @@ use pinfold_sys::{
 
 use super::{
     Engine,
-    greetings::{self, Greeting, Handshake},
+    greetings::{Greeting, Handshake},
     joining::Joining,
     line::Line,
     mail::Mail,
@@ -26,10 +23,9 @@ use crate::{
     failpoint::{self, Point},
     link::{
         local::{self, Address, Limits, Listener, Us},
-        tcp::{self, handshake::Handshake as Caller, key::Key},
+        tcp::{self, key::Key},
     },
     status::Tally,
-    wire::tcp::{greeting::Refusal, offer::Offer},
 };
 
 /// Greetings under way at a time that others began, and callers turned away at a time. Further
@@ -118,10 +114,6 @@ impl Links {
         })
     }
 
-    fn offer(&self, granted: Limits) -> Result<Offer> {
-        greetings::offer(self.us.endpoint_id, &self.us.label, granted, self.us.paths)
-    }
-
     /// What this endpoint calls itself to others.
     pub(crate) fn endpoint_id(&self) -> [u8; 16] {
         self.us.endpoint_id
@@ -151,10 +143,7 @@ impl Links {
     /// Stops watching a peer.
     pub(crate) fn forget(&self, peer: &Peer) {
         // Closing would do, were it not for copies of the descriptors in forked children.
-        let _ = match &peer.line {
-            Line::Host(socket) => self.epoll.remove(socket),
-            Line::Wire(bridge) => self.epoll.remove(bridge.socket()),
-        };
+        peer.line.unwatch(&self.epoll);
         if let Some(pidfd) = &peer.reach.pidfd {
             let _ = self.epoll.remove(pidfd);
         }
@@ -218,23 +207,6 @@ impl Engine {
         );
         let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
         self.greet_by(Handshake::Host(Box::new(handshake)), granted)
-    }
-
-    /// The same of an endpoint at `to`, which `address` stands for.
-    pub(crate) fn call_afar(
-        &mut self,
-        address: &str,
-        to: SocketAddr,
-        patience: Duration,
-    ) -> Result<u64> {
-        self.room_for_peer()?;
-        let auth = tcp::listener::auth(to.ip(), self.links.key.as_ref(), address)?;
-        let granted = self.grant();
-        let us = self.links.offer(granted);
-        let now = clock::now_ns();
-        let handshake = us.and_then(|us| Caller::connect(address, to, auth, us, now, patience));
-        let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
-        self.greet_by(Handshake::Wire(Box::new(handshake)), granted)
     }
 
     fn greet_by(&mut self, handshake: Handshake, granted: Limits) -> Result<u64> {
@@ -383,42 +355,6 @@ impl Engine {
         }
     }
 
-    /// The same of callers from other hosts.
-    fn answer_callers_from_afar(&mut self) {
-        while self.links.greetings.iter().flatten().count() < GREETINGS_MAX
-            && let Some(listener) = &self.links.afar
-        {
-            match listener.accept() {
-                Ok(Some((socket, from))) => {
-                    if let Err(error) = self.answer_from_afar(socket, from) {
-                        tracing::warn!(%error, "a caller was turned away");
-                    }
-                }
-                Ok(None) => return,
-                Err(error) => {
-                    // It stays queued, and the listener is left alone for a while.
-                    tracing::warn!(%error, "a caller cannot be answered now");
-                    let _ = self.links.epoll.remove(listener.fd());
-                    self.links.listen_again_ns = Some(clock::now_ns() + LISTEN_AGAIN_NS);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn answer_from_afar(&mut self, socket: OwnedFd, from: SocketAddr) -> Result<()> {
-        let auth = tcp::listener::auth(from.ip(), self.links.key.as_ref(), &from.to_string())?;
-        let full = Refusal::Full { peers_max: self.config.peers_max as u64 };
-        let full = self.room_for_peer().is_err().then_some(full);
-        let granted = self.grant();
-        let us = self.links.offer(granted);
-        let now = clock::now_ns();
-        let handshake = us.and_then(|us| Caller::accepted(socket, from, auth, us, full, now));
-        let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
-        self.answer(Handshake::Wire(Box::new(handshake)), granted);
-        Ok(())
-    }
-
     /// Takes a greeting as far as it goes.
     fn greet(&mut self, at: usize) {
         let Some(greeting) = self.links.greetings.get_mut(at).and_then(Option::as_mut) else {
@@ -437,7 +373,7 @@ impl Engine {
         }
         drop(greeting);
         let joined = result.and_then(|joining| {
-            joining.unwatch(&self.links.epoll);
+            joining.line.unwatch(&self.links.epoll);
             self.join(joining, granted)
         });
         if let Err(error) = &joined {

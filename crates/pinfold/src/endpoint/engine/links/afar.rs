@@ -1,0 +1,83 @@
+//! Calls to other hosts, and from them.
+
+use std::{net::SocketAddr, os::fd::OwnedFd, time::Duration};
+
+use pinfold_sys::clock;
+
+use super::{
+    super::{
+        Engine,
+        greetings::{self, Handshake},
+    },
+    GREETINGS_MAX, LISTEN_AGAIN_NS, Links,
+};
+use crate::{
+    Result,
+    link::{
+        local::Limits,
+        tcp::{self, handshake::Handshake as Caller},
+    },
+    wire::tcp::{greeting::Refusal, offer::Offer},
+};
+
+impl Links {
+    fn offer(&self, granted: Limits) -> Result<Offer> {
+        greetings::offer(self.us.endpoint_id, &self.us.label, granted, self.us.paths)
+    }
+}
+
+impl Engine {
+    /// Begins to connect to an endpoint at `to`, which `address` stands for. The result comes under the
+    /// number returned.
+    pub(crate) fn call_afar(
+        &mut self,
+        address: &str,
+        to: SocketAddr,
+        patience: Duration,
+    ) -> Result<u64> {
+        self.room_for_peer()?;
+        let auth = tcp::listener::auth(to.ip(), self.links.key.as_ref(), address)?;
+        let granted = self.grant();
+        let us = self.links.offer(granted);
+        let now = clock::now_ns();
+        let handshake = us.and_then(|us| Caller::connect(address, to, auth, us, now, patience));
+        let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
+        self.greet_by(Handshake::Wire(Box::new(handshake)), granted)
+    }
+
+    /// Takes callers from other hosts off the listener's queue.
+    pub(super) fn answer_callers_from_afar(&mut self) {
+        while self.links.greetings.iter().flatten().count() < GREETINGS_MAX
+            && let Some(listener) = &self.links.afar
+        {
+            match listener.accept() {
+                Ok(Some((socket, from))) => {
+                    if let Err(error) = self.answer_from_afar(socket, from) {
+                        tracing::warn!(%error, "a caller was turned away");
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    // It stays queued, and the listener is left alone for a while.
+                    tracing::warn!(%error, "a caller cannot be answered now");
+                    let _ = self.links.epoll.remove(listener.fd());
+                    self.links.listen_again_ns = Some(clock::now_ns() + LISTEN_AGAIN_NS);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn answer_from_afar(&mut self, socket: OwnedFd, from: SocketAddr) -> Result<()> {
+        let auth = tcp::listener::auth(from.ip(), self.links.key.as_ref(), &from.to_string())?;
+        let full = Refusal::Full { peers_max: self.config.peers_max as u64 };
+        let full = self.room_for_peer().is_err().then_some(full);
+        let granted = self.grant();
+        let us = self.links.offer(granted);
+        let now = clock::now_ns();
+        let handshake = us.and_then(|us| Caller::accepted(socket, from, auth, us, full, now));
+        let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
+        self.answer(Handshake::Wire(Box::new(handshake)), granted);
+        Ok(())
+    }
+}
