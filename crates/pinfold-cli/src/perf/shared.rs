@@ -11,7 +11,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64},
 };
 
-use pinfold::blockmem::{Algorithm, Block, Reader, plan};
+use pinfold::blockmem::{Algorithm, Block, Done, Handler, Hints, InForce, Reader, Site, plan};
 use pinfold_sys::{block, mapping::SharedMapping, memfd};
 
 use super::fail::{Fail, Result};
@@ -101,6 +101,28 @@ impl Shared {
             let algorithm = way.algorithm(bytes.as_ptr(), to, bytes.len());
             block::copy(algorithm, bytes.as_ptr(), to, bytes.len());
             algorithm
+        }
+    }
+
+    /// Copies `bytes` to `offset` by what `site` has learnt; `is_timed`: it may learn from this copy, and try
+    /// something else. It is this side's turn on those bytes.
+    #[inline]
+    pub(crate) fn copy_in_for(
+        &self,
+        (handler, site, hints): (&mut Handler<InForce>, &mut Site, Hints),
+        offset: usize,
+        bytes: &[u8],
+        is_timed: bool,
+    ) -> Option<Done> {
+        self.check(offset, bytes.len());
+        // SAFETY: as for `copy_in`.
+        unsafe {
+            let to = self.map.as_ptr().add(offset);
+            if is_timed {
+                return Some(handler.copy(site, hints, bytes.as_ptr(), to, bytes.len()));
+            }
+            handler.copy_untimed(site, hints, bytes.as_ptr(), to, bytes.len());
+            None
         }
     }
 

@@ -74,10 +74,11 @@ pub(super) struct Copies {
 struct Contestant {
     name: String,
     into: Way,
+    learns: bool,
     out_of: Way,
 }
 
-/// The C library first, then the plan, then whoever streams into the ring.
+/// The C library first, then the plan, then what a lane learns, then whoever streams into the ring.
 fn contestants() -> Vec<Contestant> {
     let libc = Way::By(Algorithm::LIBC);
     let out_of = Way::Planned(Reader::Me);
@@ -85,13 +86,16 @@ fn contestants() -> Vec<Contestant> {
     let streaming = Algorithm::all().filter(streams).map(|algorithm| Contestant {
         name: algorithm.to_string(),
         into: Way::By(algorithm),
+        learns: false,
         out_of,
     });
-    let both = [
-        Contestant { name: "libc".into(), into: libc, out_of: libc },
-        Contestant { name: "plan".into(), into: Way::Planned(Reader::OtherCore), out_of },
+    let planned = Way::Planned(Reader::OtherCore);
+    let first = [
+        Contestant { name: "libc".into(), into: libc, learns: false, out_of: libc },
+        Contestant { name: "plan".into(), into: planned, learns: false, out_of },
+        Contestant { name: "learnt".into(), into: planned, learns: true, out_of },
     ];
-    both.into_iter().chain(streaming).collect()
+    first.into_iter().chain(streaming).collect()
 }
 
 /// What both threads do next.
@@ -216,8 +220,8 @@ impl Track {
             let mut ns = vec![0.0; all.len()];
             let before = self.look()?;
             for at in order {
-                let Contestant { into, out_of, .. } = all[at];
-                let manner = Manner { into, out_of, chunk: Some(chunk) };
+                let Contestant { into, learns, out_of, .. } = all[at];
+                let manner = Manner { into, learns, out_of, chunk: Some(chunk) };
                 self.seed += MESSAGES as u64;
                 let turn = Order::Turn { size, count, seed: self.seed, manner };
                 let (taken, heard) = self.both(turn)?;
@@ -327,7 +331,7 @@ mod tests {
             assert!(lap.gb_s > 0.0 && lap.verified == 2 * MESSAGES as u64, "{lap:?}");
             match &*lap.name {
                 "libc" => assert_eq!((lap.copies.into, lap.of_libc), (Algorithm::LIBC, 1.0)),
-                "plan" => assert!(lap.copies.into.is_supported()),
+                "plan" | "learnt" => assert!(lap.copies.into.is_supported()),
                 name => assert_eq!(lap.copies.into.to_string(), name),
             }
         }

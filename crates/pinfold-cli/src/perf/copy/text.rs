@@ -136,7 +136,7 @@ pub(super) fn ring(found: &Findings) -> String {
     let _ = writeln!(
         text,
         "\nA RING OF TWO COPIES between two cores: bytes a second. In, then out by the plan's choice for \
-         who reads\nnext; libc by memcpy both ways.\n\
+         who reads\nnext; libc by memcpy both ways; learnt as the library's lanes do it, which hear of their readers' time.\n\
          {:>8}  {:>8}  {:26}  {:26}  {:26}  {:5}  {:>7}  {:>10}  {:>7}  {:>6}",
         "size", "chunk", "who", "in", "out", "class", "hop", "bandwidth", "of libc", "rounds"
     );

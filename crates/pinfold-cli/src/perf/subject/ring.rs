@@ -5,13 +5,17 @@
 //! for each chunk, so that the receiver copies the first chunk out while the sender copies the
 //! next one in.
 
+mod learner;
+
 use std::{
     os::fd::AsFd,
     sync::atomic::{AtomicU64, Ordering},
 };
 
 use pinfold::blockmem::Algorithm;
+use pinfold_sys::clock;
 
+use self::learner::{Learner, took};
 use super::{Subject, Waiting};
 use crate::perf::{
     fail::Result,
@@ -33,7 +37,8 @@ const AREA_BYTES: usize = 512 << 10;
 /// their lines travel side by side and not one after the other.
 const BATCH: usize = 16;
 
-/// First line of the slots in a direction; before it, the line with the consumer's progress.
+/// First line of the slots in a direction; before it, the line with the consumer's progress, and the one in
+/// which it answers samples.
 const FIRST_SLOT: usize = 2;
 const DIRECTION_BYTES: usize = (FIRST_SLOT + SLOTS) * LINE + AREA_BYTES;
 /// Bytes of the shared memory.
@@ -56,6 +61,8 @@ pub(in crate::perf) struct Ring {
     out: End,
     into: End,
     manner: Manner,
+    /// Of the copies into the ring, where they are to learn.
+    learner: Learner,
     /// The algorithm of the last chunk that was copied in or out.
     last: Algorithm,
 }
@@ -65,6 +72,9 @@ pub(in crate::perf) struct Ring {
 pub(in crate::perf) struct Manner {
     /// Into the ring.
     pub(in crate::perf) into: Way,
+    /// Whether copies into the ring learn what is best for them and their reader together, as those of
+    /// the library's lanes do. Then `into` is not used.
+    pub(in crate::perf) learns: bool,
     /// Out of it.
     pub(in crate::perf) out_of: Way,
     /// Bytes of a chunk, a part of [`AREA_BYTES`]; `None`: as suits the size.
@@ -73,8 +83,12 @@ pub(in crate::perf) struct Manner {
 
 impl Manner {
     /// By the C library, in chunks that suit.
-    const PLAIN: Manner =
-        Manner { into: Way::By(Algorithm::LIBC), out_of: Way::By(Algorithm::LIBC), chunk: None };
+    const PLAIN: Manner = Manner {
+        into: Way::By(Algorithm::LIBC),
+        learns: false,
+        out_of: Way::By(Algorithm::LIBC),
+        chunk: None,
+    };
 }
 
 /// How a message is cut.
@@ -122,7 +136,8 @@ impl Ring {
         let end = |direction| End { base: direction * DIRECTION_BYTES / LINE, next: 0, taken: 0 };
         let (out, into) = if side == Side::First { (0, 1) } else { (1, 0) };
         let (manner, last) = (Manner::PLAIN, Algorithm::LIBC);
-        Ring { shared, watch, out: end(out), into: end(into), manner, last }
+        let learner = Learner::new();
+        Ring { shared, watch, out: end(out), into: end(into), manner, learner, last }
     }
 
     /// Has messages of more than [`SLOT_BYTES`] copied in this manner. Both sides must agree, and
@@ -208,9 +223,18 @@ impl Ring {
             fill(slot(self.slots(&self.out), number), number, part);
         } else {
             let at = Ring::chunk_at(&self.out, number, cut);
-            self.last = self.shared.copy_in(self.manner.into, at, part);
+            let mut sample = 0;
+            if self.manner.learns {
+                let answer = &self.shared.lines()[self.out.base + 1].0[0];
+                sample = self.learner.copy_in(&self.shared, at, part, answer);
+                self.last = self.learner.using(part.len());
+            } else {
+                self.last = self.shared.copy_in(self.manner.into, at, part);
+            }
+            let slot = slot(self.slots(&self.out), number);
+            slot[1].store(sample, Ordering::Relaxed);
             // Releases the bytes: pairs with the acquire in `wait_for`.
-            slot(self.slots(&self.out), number)[0].store(number + 1, Ordering::Release);
+            slot[0].store(number + 1, Ordering::Release);
         }
         self.out.next = number + 1;
     }
@@ -224,7 +248,14 @@ impl Ring {
             empty(slot(self.slots(&self.into), number), part);
         } else {
             let at = Ring::chunk_at(&self.into, number, cut);
+            let sample = slot(self.slots(&self.into), number)[1].load(Ordering::Relaxed);
+            let start = if sample != 0 { clock::ticks() } else { 0 };
             self.last = self.shared.copy_out(self.manner.out_of, at, part);
+            if sample != 0 {
+                let answer = &self.shared.lines()[self.into.base + 1].0[0];
+                let ns = clock::ns_of(clock::ticks().saturating_sub(start));
+                answer.store(took(sample, ns), Ordering::Relaxed);
+            }
         }
         self.publish(if cut.bytes == SLOT_BYTES { SLOTS as u64 / 4 } else { 1 });
     }

@@ -1,0 +1,72 @@
+//! Copies into the ring that learn what is best for them and their reader together, as the sending ends of the
+//! library's lanes do.
+//!
+//! Some copies are samples: a number goes along in the slot, and the reader answers with it and with what
+//! taking that chunk out took.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pinfold::blockmem::{Algorithm, CacheState, Done, Handler, Hints, InForce, Reader, Site};
+
+use crate::perf::shared::Shared;
+
+/// Numbers of samples: 1 to this.
+const NUMBERS: u64 = (1 << 16) - 1;
+
+/// The reader's answer to sample `number`: that copy took it `ns`.
+pub(super) fn took(number: u64, ns: u64) -> u64 {
+    ns.max(1) << 16 | number
+}
+
+/// What one sending end has learnt.
+pub(super) struct Learner {
+    handler: Handler<InForce>,
+    site: Site,
+    /// The number of the last sample.
+    last: u64,
+    /// It, if the reader has not answered.
+    open: Option<Done>,
+}
+
+impl Learner {
+    const HINTS: Hints = Hints {
+        reader: Reader::OtherCore,
+        source: CacheState::Unknown,
+        destination: CacheState::Unknown,
+        hears_reader: true,
+    };
+
+    pub(super) fn new() -> Learner {
+        Learner { handler: Handler::new(InForce), site: Site::new(), last: 0, open: None }
+    }
+
+    /// Copies a chunk to `at`; the reader answers in `answer`. The number of the sample, 0 if it is none.
+    pub(super) fn copy_in(
+        &mut self,
+        shared: &Shared,
+        at: usize,
+        part: &[u8],
+        answer: &AtomicU64,
+    ) -> u64 {
+        if let Some(done) = &self.open {
+            let word = answer.load(Ordering::Relaxed);
+            if word & NUMBERS == self.last {
+                done.learn(&mut self.site, word >> 16);
+                self.open = None;
+            }
+        }
+        let means = (&mut self.handler, &mut self.site, Learner::HINTS);
+        let done = shared.copy_in_for(means, at, part, self.open.is_none());
+        self.open = self.open.take().or(done.filter(|done| done.ns.is_some()));
+        if done.is_some_and(|done| done.ns.is_some()) {
+            self.last = self.last % NUMBERS + 1;
+            return self.last;
+        }
+        0
+    }
+
+    /// What copies of `len` bytes use at present.
+    pub(super) fn using(&self, len: usize) -> Algorithm {
+        self.site.using(len).unwrap_or(Algorithm::LIBC)
+    }
+}
