@@ -2,6 +2,11 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
+use smallvec::{SmallVec, smallvec};
+
+/// Ranges of pages, in order and apart; nearly always one.
+pub type Ranges = SmallVec<[Range<usize>; 1]>;
+
 /// Counts by page number. From each key up to the next, all pages have the count at the key; equal
 /// neighbours are one. Before the first and from the last on it is 0.
 #[derive(Debug, Default)]
@@ -9,12 +14,28 @@ pub struct Counts(BTreeMap<usize, u32>);
 
 impl Counts {
     /// One more for each of `pages`; those that had none.
-    pub fn add(&mut self, pages: Range<usize>) -> Vec<Range<usize>> {
+    pub fn add(&mut self, pages: Range<usize>) -> Ranges {
+        let last = self.0.range(..=pages.end).next_back();
+        if last.is_none_or(|(&edge, &count)| edge < pages.start && count == 0) && !pages.is_empty() {
+            // Nothing has any there, nor right beside it.
+            self.0.insert(pages.start, 1);
+            self.0.insert(pages.end, 0);
+            return smallvec![pages];
+        }
         self.change(pages, |count| count + 1, |before, _| before == 0)
     }
 
     /// One less for each of `pages`, which have one each; those that have none now.
-    pub fn remove(&mut self, pages: Range<usize>) -> Vec<Range<usize>> {
+    pub fn remove(&mut self, pages: Range<usize>) -> Ranges {
+        let mut edges = self.0.range(..=pages.end).map(|(&edge, &count)| (edge, count)).rev();
+        let ends = [edges.next(), edges.next()] == [Some((pages.end, 0)), Some((pages.start, 1))];
+        if ends && edges.next().is_none_or(|(_, before)| before == 0) {
+            // They are all that have any there.
+            self.0.remove(&pages.start);
+            self.0.remove(&pages.end);
+            return smallvec![pages];
+        }
+        drop(edges);
         self.change(pages, |count| count.saturating_sub(1), |_, after| after == 0)
     }
 
@@ -30,15 +51,15 @@ impl Counts {
         pages: Range<usize>,
         count: impl Fn(u32) -> u32,
         told: impl Fn(u32, u32) -> bool,
-    ) -> Vec<Range<usize>> {
+    ) -> Ranges {
         if pages.is_empty() {
-            return Vec::new();
+            return Ranges::new();
         }
         for edge in [pages.start, pages.end] {
             let at = self.at(edge);
             self.0.entry(edge).or_insert(at);
         }
-        let mut found: Vec<Range<usize>> = Vec::new();
+        let mut found = Ranges::new();
         let mut pieces = self.0.range_mut(pages.clone()).peekable();
         while let Some((&start, value)) = pieces.next() {
             let end = pieces.peek().map_or(pages.end, |(next, _)| **next);

@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
+
 use super::{
     Area, Budget, Candidates, Evict, Hold, Invalidated, NoPin, PinCounters, Pinned, Pinner,
     board::Board,
@@ -103,16 +105,35 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         if !self.needs(asked).fits(&self.budget) {
             return Err(NoPin::TooLarge);
         }
+        if self.is_apart(board, asked) {
+            return self.pin(board, asked, Vec::new(), offset, true);
+        }
         let union = self.union(board, asked);
         if union != asked {
             // Merging is a favour to later requests: if there is no room for it, or if a neighbour's
             // memory is gone, what was asked for may still be pinned.
             let offset = offset + (asked.start - union.start);
-            if let Ok(hold) = self.pin(board, union, offset, false) {
+            let old = self.within(board, union);
+            if let Ok(hold) = self.pin(board, union, old, offset, false) {
                 return Ok(hold);
             }
         }
-        self.pin(board, asked, offset, true)
+        let old = self.within(board, asked);
+        self.pin(board, asked, old, offset, true)
+    }
+
+    /// Whether no live area overlaps or touches this one.
+    fn is_apart(&self, board: &Board, asked: Area) -> bool {
+        let key = |start| (asked.space, start);
+        let last = self.live.range(key(0)..=key(asked.end)).next_back();
+        last.is_none_or(|(_, at)| board.area(*at).0.end < asked.start)
+    }
+
+    /// The live areas that this one has all of.
+    fn within(&self, board: &Board, area: Area) -> Vec<u32> {
+        let starts = self.live.range((area.space, area.start)..(area.space, area.end));
+        let areas = starts.map(|(_, at)| *at);
+        areas.filter(|at| board.area(*at).0.end <= area.end).collect()
     }
 
     fn needs(&self, area: Area) -> Pinned {
@@ -148,7 +169,7 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         }
     }
 
-    /// Pins an area, and lets all that it has within itself give way to it. Evicts for room, and,
+    /// Pins an area, and lets the `old` ones that it has within itself give way to it. Evicts for room, and,
     /// if it may, also if the back end is short of something.
     ///
     /// The new pin comes before the old ones go, so that memory that is in use is never unpinned for
@@ -157,15 +178,10 @@ impl<P: Pinner, E: Evict> Books<P, E> {
         &mut self,
         board: &Board,
         area: Area,
+        mut old: Vec<u32>,
         offset: u64,
         may_retry: bool,
     ) -> Result<Hold, NoPin> {
-        let within = |live: &BTreeMap<_, u32>| {
-            let starts = live.range((area.space, area.start)..(area.space, area.end));
-            let areas = starts.map(|(_, at)| *at);
-            areas.filter(|at| board.area(*at).0.end <= area.end).collect::<Vec<u32>>()
-        };
-        let mut old = within(&self.live);
         let needs = self.needs(area);
         if !self.make_room(board, needs, &mut old) {
             return Err(NoPin::Busy);
@@ -211,7 +227,7 @@ impl<P: Pinner, E: Evict> Books<P, E> {
     /// all that is idle does not suffice, everything stays, and the answer is `false`.
     fn make_room(&mut self, board: &Board, needs: Pinned, old: &mut Vec<u32>) -> bool {
         let mut left = self.now;
-        let mut claimed = Vec::new();
+        let mut claimed: SmallVec<[u32; 4]> = SmallVec::new();
         while !left.and(needs).fits(&self.budget) {
             let Some(at) = self.next_out(board, old) else {
                 for at in claimed {
