@@ -1,5 +1,6 @@
 //! What hits cost: in the TLB, in the pin-down cache with 1, 100 and 10,000 areas, and of this process's
-//! own memory, which is watched; what its misses cost beside a pin alone.
+//! own memory, which is watched; what its misses cost beside a pin alone; what it costs to unmap it (`-- unmapping`
+//! for that alone).
 //!
 //! Every measurement answers many look-ups, whose number is the count of items: read the time an
 //! item. The order of the addresses is a fixed random one.
@@ -22,8 +23,21 @@ const LOOK_UPS: usize = 10_000;
 const PAGE: u64 = 4096;
 const HERE: SpaceId = SpaceId(1);
 
+#[path = "translate/unmapping.rs"]
+mod unmapping;
+
 fn main() {
-    divan::main();
+    // What takes turns is not for divan.
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let names = args.iter().filter(|arg| !arg.starts_with('-')).count();
+    let alone = args.iter().any(|arg| arg == "unmapping");
+    let list = args.iter().any(|arg| arg == "--list" || arg == "--test");
+    if !list && (alone || names == 0) {
+        unmapping::main();
+    }
+    if !alone {
+        divan::main();
+    }
 }
 
 fn any_of(many: u64) -> Vec<u64> {

@@ -16,7 +16,8 @@ impl Counts {
     /// One more for each of `pages`; those that had none.
     pub fn add(&mut self, pages: Range<usize>) -> Ranges {
         let last = self.0.range(..=pages.end).next_back();
-        if last.is_none_or(|(&edge, &count)| edge < pages.start && count == 0) && !pages.is_empty() {
+        if last.is_none_or(|(&edge, &count)| edge < pages.start && count == 0) && !pages.is_empty()
+        {
             // Nothing has any there, nor right beside it.
             self.0.insert(pages.start, 1);
             self.0.insert(pages.end, 0);

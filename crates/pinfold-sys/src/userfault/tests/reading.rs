@@ -1,5 +1,8 @@
 //! The reader thread.
+use rustix::thread::{CpuSet, sched_getaffinity};
+
 use super::*;
+use crate::affinity::{current_cpus, pin_to};
 
 fn reader() -> Option<Reader> {
     Some(Reader::new(watch()?).unwrap())
@@ -119,4 +122,82 @@ fn memory_given_anew_before_the_unmap_returns_is_noticed() {
     assert_eq!(told, rounds);
     drop(reader);
     unmap(range);
+}
+
+/// Where a reader may run.
+fn processors(reader: &Reader) -> Vec<usize> {
+    let set = sched_getaffinity(Some(reader.thread_id())).unwrap();
+    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+}
+
+/// On a thread of its own, whose processor is nobody else's business.
+fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+#[test]
+fn it_comes_to_the_processor_of_who_calls_it() {
+    let Some(reader) = reader() else { return };
+    let all = current_cpus();
+    assert_eq!(processors(&reader), all);
+    for &cpu in all.iter().chain(&all) {
+        apart(|| {
+            pin_to(cpu).unwrap();
+            // At once if it has rested; else it takes another call.
+            for _ in 0..1000 {
+                reader.come_here();
+                if processors(&reader) == [cpu] {
+                    return;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            panic!("it is at {:?}, not at {cpu}", processors(&reader));
+        });
+    }
+    // What it does there is what it did before.
+    let range = mapped(1);
+    reader.watch().watch(range.clone()).unwrap();
+    unmap(range.clone());
+    let mut events = Vec::new();
+    reader.take(|event| events.push(event));
+    assert_eq!(events, [Event::Unmapped(range)]);
+}
+
+#[test]
+fn it_does_not_come_to_realtime_threads() {
+    let Some(reader) = reader() else { return };
+    let all = processors(&reader);
+    let asked = apart(|| {
+        pin_to(all[0]).unwrap();
+        let one = libc::sched_param { sched_priority: 1 };
+        // SAFETY: it is read during the call.
+        if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const one) } != 0 {
+            eprintln!("SKIPPED: this user may not have realtime threads");
+            return false;
+        }
+        reader.come_here();
+        true
+    });
+    assert!(!asked || processors(&reader) == all);
+}
+
+#[test]
+fn it_has_short_slices() {
+    let slice = |thread: i32| {
+        let mut attr = std::mem::MaybeUninit::<libc::sched_attr>::zeroed();
+        let (size, at) = (size_of::<libc::sched_attr>(), attr.as_mut_ptr());
+        // SAFETY: there is room for so many bytes.
+        let got = unsafe { libc::syscall(libc::SYS_sched_getattr, thread, at, size, 0) };
+        assert_eq!(got, 0);
+        // SAFETY: whole numbers, zero or as the kernel wrote them.
+        unsafe { attr.assume_init() }.sched_runtime
+    };
+    let ordinary = slice(0);
+    if ordinary == 0 {
+        eprintln!("SKIPPED: this kernel has no slices of a thread's own");
+        return;
+    }
+    let Some(reader) = reader() else { return };
+    let short = slice(reader.thread_id().as_raw_nonzero().get());
+    assert!(short == 100_000 && short < ordinary, "{short} of {ordinary} ns");
 }

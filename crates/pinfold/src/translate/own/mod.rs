@@ -311,6 +311,8 @@ impl<V: Validation> OwnMemory<V> {
             // Nothing is kept where nothing tells.
             return self.begin_unkept(start, len, self.standing.not_kept.unwrap_or(Why::Kind));
         };
+        // Who pins here probably unmaps here.
+        guard.reader.come_here();
         for round in 0..TRIES {
             if V::CHECKS {
                 if !self.apply(guard) {
