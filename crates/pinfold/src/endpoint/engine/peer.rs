@@ -206,7 +206,9 @@ impl Peer {
         let (allowed, ours) = (joining.paths, joining.our_paths);
         let permissions = Permissions::new(|path| match path {
             Path::Cma => cma,
-            Path::Mapped | Path::Handoff if line.is_wire() => Err(Refusal::OtherHost),
+            Path::Mapped | Path::Handoff if line.is_wire() => {
+                Err(cma.err().unwrap_or(Refusal::OtherHost))
+            }
             _ if allowed.contains(path) => Ok(()),
             _ if ours.contains(path) => Err(Refusal::SwitchedOffByPeer),
             _ => Err(Refusal::SwitchedOff),
