@@ -420,13 +420,13 @@ impl Engine {
     pub(crate) fn join(&mut self, joining: Joining, granted: Limits) -> Result<PeerId> {
         let (model, own) = (self.core.model, self.links.us.barrier_global);
         let (status, endpoint) = (&mut self.core.status, joining.endpoint_id);
-        let label = joining.label.clone();
+        let (label, place) = (joining.label.clone(), joining.place.clone());
         let copies = &self.core.copies;
         let id = self
             .peers
             .add(|id| Peer::new(id, joining, granted, model, own, copies, status.enlist(id)));
         let Some(peer) = self.peers.get_mut(id) else { return Err(Error::Closed) };
-        self.core.introduce(peer, endpoint, &label);
+        self.core.introduce(peer, endpoint, &label, place.as_deref());
         let (index, generation) = (id.index, id.generation);
         let about = token(SOCKET, index, generation);
         match &peer.line {
