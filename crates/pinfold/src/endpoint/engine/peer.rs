@@ -49,7 +49,8 @@ pub struct PeerInfo {
     pub pid: u32,
     /// Its user id; the largest number for a peer on another host.
     pub uid: u32,
-    /// The address that was connected to; `None` for a peer that connected to this endpoint.
+    /// The address that was connected to; `None` for a peer that connected to this endpoint. One of the form
+    /// `tcp:HOST:PORT` may have led to a peer on this host.
     pub address: Option<String>,
     /// The paths on which messages to it can go.
     pub paths: PathSet,
