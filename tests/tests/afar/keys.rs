@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Builder, Endpoint, Error, Progress, Result};
+use pinfold::{Builder, Error, Progress, Result};
 
 use super::{builder, pair};
 

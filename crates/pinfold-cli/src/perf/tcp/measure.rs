@@ -35,6 +35,9 @@ const ROUNDS_MIN: u32 = 3;
 const TURN_MIN: Duration = Duration::from_millis(10);
 const TURN_MAX: Duration = Duration::from_millis(150);
 
+/// The hops before and after, nanoseconds, and picoseconds of messages.
+type Measured = ((f64, f64), Vec<u64>);
+
 /// The first process's state.
 struct Runner<'a> {
     pair: &'a mut Pair,
@@ -203,14 +206,13 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// The hops before and after, and picoseconds of messages.
     fn bench(
         &mut self,
         who: Contestant,
         cell: &Cell,
         expected: Option<u64>,
         share: Duration,
-    ) -> Result<((f64, f64), Vec<u64>)> {
+    ) -> Result<Measured> {
         // Only those that were set up have turns.
         let subject = self.benches.iter().position(|bench| bench.0 == who).unwrap_or(0);
         let expected = match expected {
@@ -229,7 +231,7 @@ impl Runner<'_> {
         cell: &Cell,
         expected: Option<u64>,
         share: Duration,
-    ) -> Result<((f64, f64), Vec<u64>)> {
+    ) -> Result<Measured> {
         self.runs += 1;
         let spec = cell.spec(subject, self.runs, expected, share);
         let (who, bench) = &mut self.benches[subject];
@@ -250,7 +252,7 @@ impl Runner<'_> {
         cell: &Cell,
         expected: Option<u64>,
         share: Duration,
-    ) -> Result<Result<((f64, f64), Vec<u64>), String>> {
+    ) -> Result<Result<Measured, String>> {
         let before = self.hop()?;
         let core = self.pair.cores()[1];
         let expected = expected.map(|ps| ps as f64 / 1e3);

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::perf::{
     html::{
-        STYLE, escaped,
+        self, escaped,
         plot::{self, Curve},
     },
     terms::What,
@@ -32,26 +32,10 @@ fn colour(who: Contestant) -> RGBColor {
 
 /// All of it.
 pub(super) fn page(found: &Findings) -> String {
-    let mut page = String::new();
-    let _ = write!(
-        page,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>pinfold perf tcp</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <h1>pinfold perf tcp</h1>\n<p class=\"facts\">pinfold {} on {}<br/>{} It took {}.</p>\n",
-        env!("CARGO_PKG_VERSION"),
-        escaped(&found.machine.line()),
-        escaped(&text::facts(found).join(" ")),
-        units::seconds(found.took),
-    );
-    for note in &found.notes {
-        let _ = writeln!(page, "<p class=\"note\">{}.</p>", escaped(note));
-    }
-    page.push_str("<h2>Aims</h2>\n<ul>\n");
-    for line in text::aims(found) {
-        let _ = writeln!(page, "<li>{}</li>", escaped(&line));
-    }
-    page.push_str("</ul>\n");
+    let machine = found.machine.line();
+    let facts = text::facts(found).join(" ");
+    let mut page = html::begin("pinfold perf tcp", &machine, &[&facts], found.took, &found.notes);
+    html::list(&mut page, "Aims", &text::aims(found));
     for what in [What::Latency, What::Bandwidth] {
         let cells: Vec<Cell> = found.cells().into_iter().filter(|cell| cell.what == what).collect();
         if !cells.is_empty() {
