@@ -47,7 +47,8 @@ pub(super) fn run(
     let count = allowance.as_nanos() as f64 / (ways * expected_ns.unwrap_or(guess));
     let count = count.clamp(20.0, 50_000.0) as u64;
     let failed = |why: io::Error| match why.kind() {
-        io::ErrorKind::NotFound => {
+        // A folder of PATH that may not be searched counts as that, too.
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
             format!("{} is not installed (it is in {})", tool.program, tool.package)
         }
         _ => format!("{}: {why}", tool.program),
