@@ -98,7 +98,7 @@ pub fn io_uring() -> io::Result<u32> {
 /// Whether an io_uring sends without copying: `IORING_OP_SEND_ZC`.
 ///
 /// # Errors
-/// `ENOSYS` before Linux 6.0, and what making a ring says, see [`io_uring`].
+/// `ENOSYS` before Linux 6.0, and what making a ring says, see [`io_uring()`].
 pub fn send_zc() -> io::Result<()> {
     let (ring, mut probe) = (io_uring::IoUring::new(1)?, io_uring::Probe::new());
     ring.submitter().register_probe(&mut probe)?;
