@@ -73,7 +73,7 @@ fn what_is_reported() {
         assert_eq!(names(&report[part]).join(" "), fields);
     }
     let facilities = report["facilities"].as_object().unwrap();
-    assert_eq!(facilities.len(), 20);
+    assert_eq!(facilities.len(), 23);
     for one in facilities.values() {
         let fields = "detail errno reason remedies status use why";
         assert_eq!(names(one).join(" "), fields);
@@ -457,4 +457,49 @@ fn systems_that_hide_themselves() {
     let found = under("hide /proc/sys;hide /sys");
     assert_eq!(found.exit, open, "{:#}", found.report["problems"]);
     assert_eq!(found.report["processors"]["online"], Value::Null);
+}
+
+#[test]
+fn a_peer_is_reached_step_by_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let doctor = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pinfold"));
+        let done = command.arg("doctor").args(words).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (done.status.code(), text(&done.stdout), text(&done.stderr))
+    };
+    let listening = pinfold::Endpoint::builder()
+        .progress(pinfold::Progress::Dedicated)
+        .local_shortcut(false)
+        .label("there")
+        .key(&[7; 32])
+        .listen("tcp:127.0.0.1:0")
+        .build()
+        .unwrap();
+    let address = listening.listens_at().unwrap();
+    let key = |name: &str, byte| {
+        use std::os::unix::fs::PermissionsExt;
+        let path = folder.path().join(name);
+        std::fs::write(&path, [byte; 32]).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (right, wrong) = (key("right", 7), key("wrong", 8));
+    let (code, out, said) = doctor(&[&address, "--key", &right]);
+    assert_eq!(code, Some(0), "{out}{said}");
+    for part in ["key ", "connection ", "there (tcp:127.0.0.1:", "the peer is on another host"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let (code, out, said) = doctor(&[&address, "--key", &wrong]);
+    assert_eq!(code, Some(1));
+    assert!(out.contains("connection ") && !out.contains("greeting "), "{out}");
+    assert!(said.contains("no greeting") && said.contains("key"), "{said}");
+    drop(listening);
+    let (code, out, said) = doctor(&[&address]);
+    assert!(
+        code == Some(1) && !out.contains("connection ") && said.contains("does not answer"),
+        "{said}"
+    );
+    assert_eq!(doctor(&["local:x"]).0, Some(2));
+    assert_eq!(doctor(&["--key", &right]).0, Some(2));
 }

@@ -1,6 +1,8 @@
 //! `pinfold top`: what it says of processes that exchange messages, come, go, are killed, belong to
 //! others, tell nonsense, or sleep.
 
+#[path = "top/afar.rs"]
+mod afar;
 #[path = "top/harness.rs"]
 mod harness;
 #[path = "top/output.rs"]

@@ -3,6 +3,8 @@
 // Invariant: the kernel is given lists of memory as long as it is told, and the callers of `send` and
 // `recv` vouch for the memory itself.
 
+pub mod ring;
+
 use std::{
     io,
     net::SocketAddr,

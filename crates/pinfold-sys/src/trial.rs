@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
 };
 
 use rustix::mm::{self, Advice};
@@ -95,6 +95,32 @@ pub fn io_uring() -> io::Result<u32> {
     Ok(params[5])
 }
 
+/// Whether an io_uring sends without copying: `IORING_OP_SEND_ZC`.
+///
+/// # Errors
+/// `ENOSYS` before Linux 6.0, and what making a ring says, see [`io_uring()`].
+pub fn send_zc() -> io::Result<()> {
+    let (ring, mut probe) = (io_uring::IoUring::new(1)?, io_uring::Probe::new());
+    ring.submitter().register_probe(&mut probe)?;
+    let there = probe.is_supported(io_uring::opcode::SendZc::CODE);
+    if there { Ok(()) } else { Err(rustix::io::Errno::NOSYS.into()) }
+}
+
+/// Whether `socket` can be told to send without copying: `SO_ZEROCOPY`, see `MSG_ZEROCOPY` in the kernel's
+/// documentation of networking.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 4.14, `ENOTSUPP` for a kind of socket that cannot.
+pub fn zerocopy(socket: impl AsFd) -> io::Result<()> {
+    let (on, len): (libc::c_int, _) = (1, size_of::<libc::c_int>() as libc::socklen_t);
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads one integer.
+    let set = unsafe {
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, (&raw const on).cast(), len)
+    };
+    check(set.into())
+}
+
 /// How this thread's system calls are filtered: 0 not at all, 1 strictly, 2 by a program. See
 /// `PR_GET_SECCOMP`.
 ///
@@ -134,8 +160,6 @@ fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     /// Each either works or says why not.
@@ -148,6 +172,8 @@ mod tests {
         assert!(membarrier([1 << 30, 1 << 30]).is_err());
         userfaultfd(true).map_or_else(said, |features| assert_ne!(features, 0));
         io_uring().map_or_else(said, |features| assert_ne!(features, 0));
+        send_zc().unwrap_or_else(said);
+        zerocopy(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap_or_else(said);
         let (soft, hard) = limits(libc::RLIMIT_NOFILE).unwrap();
         assert!(soft.is_some_and(|soft| hard.is_none_or(|hard| soft <= hard)));
         seccomp_mode().map_or_else(said, |mode| assert!((0..=2).contains(&mode)));

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Builder, Endpoint, Error, Progress, Result};
+use pinfold::{Builder, Error, Progress, Result};
 
 use super::{builder, pair};
 
@@ -155,7 +155,7 @@ fn strangers_are_shown_out() {
 
 #[test]
 fn nobody_is_called_by_itself() {
-    let one = Endpoint::builder().progress(Progress::Dedicated).listen("tcp:127.0.0.1:0");
+    let one = builder(Progress::Dedicated).listen("tcp:127.0.0.1:0");
     let one = one.build().unwrap();
     let error = one.connect(&one.listens_at().unwrap()).unwrap_err();
     assert!(matches!(error, Error::Greeting { .. }), "{error}");

@@ -13,8 +13,9 @@ use pinfold_tests::{Args, role, roles};
 
 roles!(echo);
 
+/// Of endpoints that stay on their connections, as on different hosts.
 fn builder(progress: Progress) -> Builder {
-    Endpoint::builder().progress(progress)
+    Endpoint::builder().progress(progress).local_shortcut(false)
 }
 
 /// Two endpoints, and what each calls the other.
@@ -33,7 +34,7 @@ fn pair(one: Builder, two: Builder) -> ((Endpoint, PeerId), (Endpoint, PeerId)) 
 
 /// Sends everything back.
 fn echo(_: &Args) {
-    let builder = Endpoint::builder().label("echo").listen("tcp:127.0.0.1:0");
+    let builder = builder(Progress::Inline).label("echo").listen("tcp:127.0.0.1:0");
     let endpoint = builder.build().expect("a free port");
     role::say(endpoint.listens_at().expect("it listens"));
     let peer = endpoint.accept().expect("somebody calls");

@@ -1,5 +1,7 @@
 //! The options of `pinfold doctor`.
 
+use std::path::PathBuf;
+
 /// Find out what works here, what it costs, and how to allow more
 ///
 /// Tries everything that Pinfold uses, between processes of this user, and says of what is denied
@@ -8,6 +10,16 @@
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct DoctorArgs {
+    /// Try to reach the endpoint that listens at this address, and nothing else
+    ///
+    /// It becomes a peer of that endpoint for a moment.
+    #[arg(value_name = "tcp:HOST:PORT", conflicts_with_all = ["json", "no_measure"])]
+    pub(super) peer: Option<String>,
+
+    /// The file with the key that both sides share, for a peer beyond this host
+    #[arg(long, value_name = "FILE", requires = "peer")]
+    pub(super) key: Option<PathBuf>,
+
     /// Print one JSON object in place of the report
     #[arg(long)]
     json: bool,
@@ -24,6 +36,7 @@ pub(crate) struct DoctorArgs {
 const AFTER: &str = "\
 Examples:
   pinfold doctor
+  pinfold doctor tcp:host:7000 --key FILE
   pinfold doctor --json --no-measure | jq '.facilities.process_vm_readv'
   pinfold doctor --json | jq -r '.problems[].remedies[].run'
 
@@ -37,7 +50,7 @@ Fields of --json (a field that nothing is known about is null):
   processors       usable, online, quota (processors' worth of time), same_core, shared_cache
   paths            by name (inline, eager, cma): works, why
   facilities       by name: status (works, denied, killed or unknown), use (required, faster,
-                   safer, arenas or later), detail, errno, reason, why, remedies
+                   safer, arenas, hosts or later), detail, errno, reason, why, remedies
   names            directory, path, safe, free_bytes, free_files, why
   costs            null without a measurement; else class (near, far or mixed), hop_ns, cores,
                    notes, and rows: size, path (inline, eager, cma, or auto: the library chooses),
@@ -53,7 +66,9 @@ Exit status:
   0  everything works
   1  everything works, but something slower than it could, or the report could not be written
   2  the command line makes no sense
-  3  Pinfold cannot work here";
+  3  Pinfold cannot work here
+
+With an address: 0 if there is an endpoint that can be reached, else 1.";
 
 impl DoctorArgs {
     /// Whether to measure.

@@ -8,12 +8,14 @@
 //!   killed for it.
 //! - [`facts`]: what the system says about itself, to tell why, and what to change.
 //! - [`judge`]: what follows from both. No I/O.
+//! - [`peer`]: whether one endpoint can be reached, step by step.
 //! - [`report`]: what comes out, the same for machines and for people; [`text`]: for people.
 
 mod args;
 mod child;
 mod facts;
 mod judge;
+mod peer;
 mod report;
 mod text;
 mod trial;
@@ -29,6 +31,9 @@ use crate::{exit, fold::width_of_stdout};
 
 /// Runs `pinfold doctor`.
 pub(crate) fn run(args: &DoctorArgs) -> ExitCode {
+    if let Some(address) = &args.peer {
+        return peer::reach(address, args.key.as_deref());
+    }
     // Until here this process has one thread, and it stays so: see `child`.
     let trials = trial::all(args.measures());
     let facts = facts::Facts::read(std::path::Path::new("/"));

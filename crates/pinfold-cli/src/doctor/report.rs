@@ -103,6 +103,8 @@ pub(crate) enum Use {
     Safer,
     /// For memory that peers can map.
     Arenas,
+    /// For peers on other hosts.
+    Hosts,
     /// For what is to come.
     Later,
 }

@@ -180,6 +180,7 @@ fn facilities(page: &mut Page, all: &[Facility]) {
         (Use::Faster, "faster with it"),
         (Use::Safer, "safer with it"),
         (Use::Arenas, "for memory that peers can map"),
+        (Use::Hosts, "for peers on other hosts"),
         (Use::Later, "not needed yet"),
     ];
     for (used, what) in groups {
@@ -200,7 +201,7 @@ fn facilities(page: &mut Page, all: &[Facility]) {
             let more = more.map_or(what.to_owned(), |more| format!("{what}; {more}"));
             page.row(one.name, word, shade, &more);
             // What is a problem is said below.
-            let apart = matches!(used, Use::Arenas | Use::Later);
+            let apart = matches!(used, Use::Arenas | Use::Hosts | Use::Later);
             if let Some(remedy) = one.remedies.first().filter(|_| apart) {
                 page.line(format_args!("  {:29} to allow it: {}", "", self::one(remedy)));
             }

@@ -10,6 +10,7 @@ use super::{
     fail::{Fail, Result},
     modes::ModesArgs,
     plan::Wish,
+    tcp::TcpArgs,
     terms::{Kind, Memory, Route, What},
 };
 
@@ -37,6 +38,11 @@ pub(crate) struct PerfArgs {
     /// Fewer sizes and rounds, in at most 30 seconds
     #[arg(long)]
     quick: bool,
+
+    /// Measure over TCP between two networks of this machine's own, as `pinfold perf tcp --hosts 2`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=2),
+        conflicts_with_all = ["what", "sizes", "subjects", "paths", "memory", "touch", "copy", "full", "connect"])]
+    hosts: Option<u8>,
 
     /// What to measure [default: all]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
@@ -94,7 +100,7 @@ pub(crate) struct PerfArgs {
     no_color: bool,
 
     /// Be the second process: wait at this address for the one that measures
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["connect", "quick", "what", "sizes",
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["connect", "hosts", "quick", "what", "sizes",
         "subjects", "paths", "memory", "touch", "rounds", "seconds", "cores", "json", "html", "full"])]
     listen: Option<String>,
 
@@ -112,6 +118,7 @@ pub(crate) struct PerfArgs {
 pub(super) enum Other {
     Copy(Box<CopyArgs>),
     SendModes(Box<ModesArgs>),
+    Tcp(Box<TcpArgs>),
 }
 
 const AFTER: &str = "\
@@ -177,6 +184,13 @@ impl PerfArgs {
             (_, _, Some(address)) => Role::Connect(address.clone()),
             _ => Role::Start,
         }
+    }
+
+    /// The options of `pinfold perf tcp`, if that is what `--hosts` asks for.
+    pub(super) fn between_hosts(&self) -> Option<TcpArgs> {
+        let hosts = self.hosts?;
+        let (bounds, html) = (self.bounds.clone(), self.html.clone());
+        Some(TcpArgs::usual(hosts, self.quick, bounds, self.json, html))
     }
 
     /// What is to be measured.

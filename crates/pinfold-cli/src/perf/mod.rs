@@ -11,6 +11,7 @@
 //! - [`compare`], [`table`], [`html`], [`machine`], [`units`]: how it is shown.
 //! - [`copy`]: `pinfold perf copy`, copies within one process.
 //! - [`modes`]: `pinfold perf send-modes`, what it costs to send datagrams.
+//! - [`tcp`]: `pinfold perf tcp`, between hosts.
 //! - [`brief`]: a short measurement for other commands.
 //! - [`fail`], [`watchdog`]: how a run ends when it cannot go on.
 
@@ -42,6 +43,7 @@ mod stats;
 mod subject;
 mod sync;
 mod table;
+mod tcp;
 mod terms;
 #[cfg(test)]
 mod testing;
@@ -68,7 +70,11 @@ pub(crate) fn run(args: PerfArgs) -> ExitCode {
     match &args.other {
         Some(Other::Copy(args)) => return copy::run(args),
         Some(Other::SendModes(args)) => return modes::run(args),
+        Some(Other::Tcp(args)) => return tcp::run(args),
         None => {}
+    }
+    if let Some(args) = args.between_hosts() {
+        return tcp::run(&args);
     }
     match act(&args) {
         Ok(()) => ExitCode::SUCCESS,

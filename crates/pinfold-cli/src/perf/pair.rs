@@ -80,15 +80,32 @@ impl Pair {
         cores: Option<[usize; 2]>,
         copy: Option<Algorithm>,
     ) -> Result<(Pair, Stage)> {
+        let mut second = Pair::second(&["perf", "--second"]);
+        second.envs(copy.map(|algorithm| ("PINFOLD_COPY", algorithm.to_string())));
+        Pair::start_as(second, cores)
+    }
+
+    /// This program, to be started as a second process.
+    pub(crate) fn second(args: &[&str]) -> Command {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(args);
+        command
+    }
+
+    /// The same with a second process of this command.
+    pub(crate) fn start_as(
+        mut second: Command,
+        cores: Option<[usize; 2]>,
+    ) -> Result<(Pair, Stage)> {
         let (here, there) = Control::pair()?;
         // Before this process is bound to a core: the child inherits that.
-        let mut child = Command::new("/proc/self/exe")
-            .args(["perf", "--second"])
-            .envs(copy.map(|algorithm| ("PINFOLD_COPY", algorithm.to_string())))
+        let mut child = second
             .stdin(Stdio::from(there))
             .stdout(Stdio::null())
             .spawn()
             .map_err(Fail::os("starting the second process"))?;
+        // It holds the other end of the socket.
+        drop(second);
         watchdog::take_along(child.id());
         let _busy = watchdog::busy("the start of the second process");
         match Pair::greet(Control::new(here), cores) {
@@ -238,6 +255,7 @@ impl Pair {
                 self.outcome = Some(Some(why.clone()));
                 Err(Fail::Said(why))
             }
+            (Talk::Failed(why), _) => Err(Fail::Peer { pid: self.peer_pid, why }),
             (other, _) => Err(unexpected(&other)),
         }
     }

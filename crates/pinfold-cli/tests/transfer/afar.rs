@@ -16,21 +16,34 @@ fn key(place: &Place, name: &str, byte: u8) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-#[test]
-fn files_go_to_another_host() {
+/// A file goes to a receiver that is called by host and port: what the receiver says in the end.
+fn received(from_elsewhere: bool) -> String {
     let place = Place::new();
     place.dir("out");
     fs::write(place.path("file"), pattern(5 << 20, 1)).unwrap();
     key(&place, "key", 1);
     let address = address();
     let recv = place.recv(&[&address, "out", "--key", "key", "--json"]);
-    let send = place.send(&["file", &address, "--key", "key"]);
+    let words = ["file", &address, "--key", "key"];
+    let send = if from_elsewhere { place.send_from_elsewhere(&words) } else { place.send(&words) };
     send.end().assert_code(0);
     let ended = recv.end();
     ended.assert_code(0);
     assert_eq!(fs::read(place.path("out/file")).unwrap(), pattern(5 << 20, 1));
-    let said = ended.json().to_string();
-    assert!(said.contains("the peer is on another host"), "{said}");
+    ended.json().to_string()
+}
+
+#[test]
+fn files_go_over_a_connection() {
+    // It does not find the receiver's local name.
+    let said = received(true);
+    assert!(said.contains("the peer is on this host, but did not come by"), "{said}");
+}
+
+#[test]
+fn on_one_host_they_do_not() {
+    let said = received(false);
+    assert!(!said.contains("the peer is on"), "{said}");
 }
 
 #[test]

@@ -80,6 +80,14 @@ impl Place {
         Running::new(child.expect("pinfold starts"), words)
     }
 
+    /// `pinfold send` that looks for local names where there are none.
+    pub fn send_from_elsewhere(&self, words: &[&str]) -> Running {
+        let mut command = self.command(&[&["send"], words].concat());
+        command.env("PINFOLD_DIR", self.path("elsewhere")).stdin(Stdio::null());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Running::new(child.expect("pinfold starts"), words)
+    }
+
     /// Starts a program other than `pinfold` here, with `pinfold`'s environment.
     pub fn run_in(&self, command: &mut Command) -> Running {
         command.current_dir(self.dir.path()).env("PINFOLD_DIR", self.path("names"));

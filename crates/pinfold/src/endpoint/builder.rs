@@ -74,6 +74,19 @@ impl Builder {
         self
     }
 
+    /// Whether a peer that is called by host and port, or calls so, and turns out to be on this very host is
+    /// reached as one: through shared memory, by all [paths](Builder::paths) that the pair can take. The
+    /// peer must want that, too, [admit](Builder::access) this user, and share its network, process-id and
+    /// IPC namespaces; otherwise the pair stays with its connection, and receipts say why.
+    ///
+    /// That is found out before the first message. Whoever listens at `tcp:HOST:PORT` has a name of its own
+    /// for it in the directory of local names, at which none is admitted that has not shown the key.
+    /// Default: yes. `false` also keeps from peers which host this is.
+    pub fn local_shortcut(mut self, wanted: bool) -> Builder {
+        self.config.local_shortcut = wanted;
+        self
+    }
+
     /// What peers call this endpoint in errors and reports, beside its process id; at most 32 bytes.
     pub fn label(mut self, label: &str) -> Builder {
         self.config.label = label.to_owned();

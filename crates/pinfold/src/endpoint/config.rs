@@ -29,6 +29,8 @@ pub(crate) struct Config {
     pub listen: Option<Address>,
     /// The same for other hosts.
     pub listen_afar: Option<tcp::address::Address>,
+    /// Whether peers that come by host and port and are on this host are to be reached as such.
+    pub local_shortcut: bool,
     /// What peers on other hosts have to share.
     pub key: Option<Arc<Key>>,
     pub label: String,
@@ -62,6 +64,7 @@ impl Default for Config {
         Config {
             listen: None,
             listen_afar: None,
+            local_shortcut: true,
             key: None,
             label: String::new(),
             access: Access::same_user(),

@@ -36,6 +36,14 @@ pub enum Refusal {
     WrongProcess,
     /// The peer is on another host: there is no memory that both can reach.
     OtherHost,
+    /// The peer was called by host and port and is on this host, but in another network, process-id or IPC
+    /// namespace: in another container, mostly.
+    OtherNamespace,
+    /// The peer was called by host and port and is on this host, but not to be reached by its local socket:
+    /// `EACCES` for another user who may not, `ENOENT` where the socket is not to be seen, as in another
+    /// mount namespace, `ETIMEDOUT` for one that did not answer; 0 at the side that was called, which does
+    /// not know more.
+    OutOfReach(i32),
 }
 
 impl Refusal {
@@ -87,6 +95,19 @@ impl fmt::Display for Refusal {
                 f.write_str("the peer's process id names another process in this namespace")
             }
             Refusal::OtherHost => f.write_str("the peer is on another host"),
+            Refusal::OtherNamespace => f.write_str(
+                "the peer is on this host, but in another network, process-id or IPC namespace",
+            ),
+            Refusal::OutOfReach(0) => {
+                f.write_str("the peer is on this host, but did not come by the local socket")
+            }
+            Refusal::OutOfReach(errno) => {
+                let why = std::io::Error::from_raw_os_error(*errno);
+                write!(
+                    f,
+                    "the peer is on this host, but not to be reached by its local socket: {why}"
+                )
+            }
         }
     }
 }
@@ -97,6 +118,8 @@ pub(super) struct Code(u16);
 
 /// Codes from here on are an `errno` more.
 const DENIED: u16 = 0x1000;
+/// The same of [`Refusal::OutOfReach`].
+const OUT_OF_REACH: u16 = 0x2000;
 
 impl Code {
     pub(super) const NONE: Code = Code(0);
@@ -115,8 +138,10 @@ impl Code {
             Refusal::NotMapped => 10,
             Refusal::NotLeft => 11,
             Refusal::OtherHost => 12,
+            Refusal::OtherNamespace => 13,
             // Linux has none beyond 4095 (include/linux/err.h).
             Refusal::Denied(errno) => DENIED | (errno & 0xfff) as u16,
+            Refusal::OutOfReach(errno) => OUT_OF_REACH | (errno & 0xfff) as u16,
         })
     }
 
@@ -134,7 +159,11 @@ impl Code {
             10 => Refusal::NotMapped,
             11 => Refusal::NotLeft,
             12 => Refusal::OtherHost,
-            code if code >= DENIED => Refusal::Denied((code - DENIED) as i32),
+            13 => Refusal::OtherNamespace,
+            code if code & 0xf000 == OUT_OF_REACH => {
+                Refusal::OutOfReach((code - OUT_OF_REACH) as i32)
+            }
+            code if code & 0xf000 == DENIED => Refusal::Denied((code - DENIED) as i32),
             _ => return None,
         })
     }
@@ -165,11 +194,16 @@ mod tests {
             Refusal::Kept,
             Refusal::NotMapped,
             Refusal::NotLeft,
+            Refusal::OtherHost,
+            Refusal::OtherNamespace,
+            Refusal::OutOfReach(0),
+            Refusal::OutOfReach(4095),
             Refusal::Denied(0),
             Refusal::Denied(1),
             Refusal::Denied(4095),
         ] {
             assert_eq!(Code::of(why).refusal(), Some(why));
         }
+        assert_eq!(Code(0x3000).refusal(), None);
     }
 }

@@ -33,6 +33,18 @@ const FAULTS: Call = Call { names: &["userfaultfd"], since: (4, 3) };
 const RINGS: Call =
     Call { names: &["io_uring_setup", "io_uring_enter", "io_uring_register"], since: (5, 1) };
 
+const INET: Call = Call {
+    names: &["socket", "bind", "listen", "getsockname", "connect", "accept4"],
+    since: (3, 17),
+};
+const ZEROCOPY: Call = Call { names: &["setsockopt"], since: (4, 14) };
+const SEND_ZC: Call =
+    Call { names: &["io_uring_setup", "io_uring_enter", "io_uring_register"], since: (6, 0) };
+
+/// Who may connect over it.
+const KEY_RULES: &str = "over the loopback without a key; beyond this host both sides need one key file, of 32 \
+                         to 4096 bytes, which nobody but its owner can read";
+
 /// Every facility, in the order of the report.
 pub(super) fn all(trials: &Trials, context: &Context<'_>) -> Vec<Facility> {
     let calls = &trials.calls;
@@ -62,6 +74,9 @@ pub(super) fn all(trials: &Trials, context: &Context<'_>) -> Vec<Facility> {
         huge(trials, context),
         userfaultfd(trials, context),
         io_uring(trials, context),
+        made("tcp", Use::Hosts, Some(KEY_RULES.into()), cause_of(&calls.tcp, INET, context)),
+        plain("msg_zerocopy", Use::Hosts, &calls.msg_zerocopy, ZEROCOPY),
+        made("send_zc", Use::Hosts, None, ring_cause(&calls.send_zc, SEND_ZC, context)),
     ]
 }
 
@@ -169,9 +184,14 @@ fn userfaultfd(trials: &Trials, context: &Context<'_>) -> Facility {
 
 fn io_uring(trials: &Trials, context: &Context<'_>) -> Facility {
     let tried = &trials.calls.io_uring;
-    let settings = &context.facts.settings;
     let detail = tried.as_ref().ok().map(|features| format!("features {features:#x}"));
-    let mut cause = cause_of(tried, RINGS, context);
+    made("io_uring", Use::Later, detail, ring_cause(tried, RINGS, context))
+}
+
+/// Why there is no io_uring, or none with what is called.
+fn ring_cause<T>(tried: &Tried<T>, call: Call, context: &Context<'_>) -> Option<Cause> {
+    let settings = &context.facts.settings;
+    let mut cause = cause_of(tried, call, context);
     let disabled = settings.io_uring_disabled.filter(|&value| value > 0);
     if let (Some(cause), Some(value)) = (&mut cause, disabled)
         && cause.errno.as_deref() == Some("EPERM")
@@ -184,5 +204,5 @@ fn io_uring(trials: &Trials, context: &Context<'_>) -> Facility {
         let why = format!("kernel.io_uring_disabled={value} denies it to all{but}");
         by_setting(cause, why, remedy::sysctl(context.facts, "kernel.io_uring_disabled", 0));
     }
-    made("io_uring", Use::Later, detail, cause)
+    cause
 }

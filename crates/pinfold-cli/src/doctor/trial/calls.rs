@@ -1,6 +1,9 @@
 //! Single facilities of the kernel, each tried in a process of its own.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::{
+    net::{Ipv4Addr, SocketAddrV4},
+    os::fd::{AsFd, OwnedFd},
+};
 
 use pinfold_sys::{
     mapping::SharedMapping,
@@ -11,6 +14,7 @@ use pinfold_sys::{
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create},
     io::Errno,
+    net::{self, AddressFamily, SocketType},
 };
 
 use super::super::child::{Denial, FORK, PIPE, Tried, attempt};
@@ -43,6 +47,10 @@ pub(crate) struct Calls {
     pub(crate) userfaultfd: Tried<(u64, bool)>,
     /// Features.
     pub(crate) io_uring: Tried<u32>,
+    /// A connection over the loopback.
+    pub(crate) tcp: Tried<()>,
+    pub(crate) msg_zerocopy: Tried<()>,
+    pub(crate) send_zc: Tried<()>,
 }
 
 impl Calls {
@@ -51,7 +59,7 @@ impl Calls {
         let memfd = attempt("memfd_create", || file(MemfdFlags::empty()).map(drop));
         // What takes shared memory says nothing where there is none.
         let mapping = after(&memfd, || attempt(MMAP, mapped));
-        let unix_sockets = unix_sockets();
+        let (unix_sockets, tcp) = (unix_sockets(), tcp());
         Calls {
             memfd_seals: after(&memfd, || attempt("fcntl", seals)),
             noexec_seal: attempt("memfd_create", || file(MemfdFlags::NOEXEC_SEAL).map(drop)),
@@ -70,9 +78,16 @@ impl Calls {
             io_uring: attempt("io_uring_setup", || {
                 trial::io_uring().map_err(Denial::of("io_uring_setup"))
             }),
+            msg_zerocopy: after(&tcp, || {
+                attempt("setsockopt", || trial::zerocopy(inet()?).map_err(Denial::of("setsockopt")))
+            }),
+            send_zc: attempt("io_uring_setup", || {
+                trial::send_zc().map_err(Denial::of("io_uring_setup"))
+            }),
             memfd,
             mapping,
             unix_sockets,
+            tcp,
         }
     }
 }
@@ -209,6 +224,25 @@ fn unix_sockets() -> Tried<()> {
             b"ping" => Ok(()),
             _ => wrong("a message did not arrive as it was sent"),
         }
+    })
+}
+
+fn inet() -> Tried<OwnedFd> {
+    net::socket(AddressFamily::INET, SocketType::STREAM, None).map_err(Denial::of("socket"))
+}
+
+/// A socket that listens on the loopback, and one that connects to it.
+fn tcp() -> Tried<()> {
+    attempt("socket", || inet().map(drop))?;
+    attempt("connect", || {
+        let (one, two) = (inet()?, inet()?);
+        let here = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        net::bind(&one, &here).map_err(Denial::of("bind"))?;
+        net::listen(&one, 1).map_err(Denial::of("listen"))?;
+        let here = net::getsockname(&one).map_err(Denial::of("getsockname"))?;
+        net::connect(&two, &here).map_err(Denial::of("connect"))?;
+        let flags = net::SocketFlags::CLOEXEC;
+        net::accept_with(&one, flags).map(drop).map_err(Denial::of("accept4"))
     })
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::perf::{
     html::{
-        STYLE, escaped,
+        self, escaped,
         plot::{self, Curve},
     },
     units,
@@ -31,28 +31,11 @@ const LINES: [Line; 4] = [
 
 /// All of it.
 pub(super) fn page(found: &Findings) -> String {
-    let mut page = String::new();
-    let _ = write!(
-        page,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>pinfold perf copy</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <h1>pinfold perf copy</h1>\n<p class=\"facts\">pinfold {} on {}<br/>The plan: {}. Every copy \
-         was checked.<br/>{} It took {}.</p>\n",
-        env!("CARGO_PKG_VERSION"),
-        escaped(&found.machine.line()),
-        escaped(text::plan()),
-        escaped(found.distance.as_deref().unwrap_or_default()),
-        units::seconds(found.took),
-    );
-    for note in &found.notes {
-        let _ = writeln!(page, "<p class=\"note\">{}.</p>", escaped(note));
-    }
-    page.push_str("<h2>Totals</h2>\n<ul>\n");
-    for line in text::lines(&found.totals()) {
-        let _ = writeln!(page, "<li>{}</li>", escaped(&line));
-    }
-    page.push_str("</ul>\n");
+    let plan = format!("The plan: {}. Every copy was checked.", text::plan());
+    let machine = found.machine.line();
+    let facts = [&*plan, found.distance.as_deref().unwrap_or_default()];
+    let mut page = html::begin("pinfold perf copy", &machine, &facts, found.took, &found.notes);
+    html::list(&mut page, "Totals", &text::lines(&found.totals()));
     plots(&mut page, &found.verdicts);
     let missing: Vec<&Verdict> = found.verdicts.iter().filter(|it| !it.meets()).collect();
     table(&mut page, "Cells that miss an aim", &missing);

@@ -5,9 +5,11 @@ mod page;
 pub(in crate::perf) mod plot;
 
 use std::{
+    fmt::Write as _,
     fs::{self, File},
     io::{self, Write as _},
     path::Path,
+    time::Duration,
 };
 
 use rustix::{
@@ -18,6 +20,7 @@ use rustix::{
 use super::{
     fail::{Fail, Result},
     findings::Findings,
+    units,
 };
 
 /// How pages look.
@@ -84,6 +87,40 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&part);
     }
     done
+}
+
+/// The beginning of a page of `command`: what it was measured on, more facts, how long that took, and notes.
+pub(in crate::perf) fn begin(
+    command: &str,
+    machine: &str,
+    facts: &[&str],
+    took: Duration,
+    notes: &[String],
+) -> String {
+    let facts: Vec<String> = facts.iter().map(|fact| escaped(fact)).collect();
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{command}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <h1>{command}</h1>\n<p class=\"facts\">pinfold {} on {}<br/>{} It took {}.</p>\n",
+        env!("CARGO_PKG_VERSION"),
+        escaped(machine),
+        facts.join("<br/>"),
+        units::seconds(took),
+    );
+    for note in notes {
+        let _ = writeln!(page, "<p class=\"note\">{}.</p>", escaped(note));
+    }
+    page
+}
+
+/// A list of sentences under a heading.
+pub(in crate::perf) fn list(page: &mut String, title: &str, lines: &[String]) {
+    let _ = writeln!(page, "<h2>{title}</h2>\n<ul>");
+    for line in lines {
+        let _ = writeln!(page, "<li>{}</li>", escaped(line));
+    }
+    page.push_str("</ul>\n");
 }
 
 /// Makes any text safe to stand in the page.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::perf::{
     html::{
-        STYLE, escaped,
+        self, escaped,
         plot::{self, Curve},
     },
     units,
@@ -32,27 +32,13 @@ fn colour(who: Contestant) -> RGBColor {
 
 /// All of it.
 pub(super) fn page(found: &Findings) -> String {
-    let mut page = String::new();
-    let _ = write!(
-        page,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>pinfold perf send-modes</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <h1>pinfold perf send-modes</h1>\n<p class=\"facts\">pinfold {} on {}<br/>{} It took {}.</p>\n",
-        env!("CARGO_PKG_VERSION"),
-        escaped(&found.machine.alone()),
-        escaped(&text::facts(found).join(" ")),
-        units::seconds(found.took),
-    );
-    for note in &found.notes {
-        let _ = writeln!(page, "<p class=\"note\">{}.</p>", escaped(note));
-    }
-    list(&mut page, "Totals", text::totals(found));
-    list(
-        &mut page,
-        "Contents, with a receiver",
-        found.verified.iter().map(text::checked).collect(),
-    );
+    let machine = found.machine.alone();
+    let facts = text::facts(found).join(" ");
+    let mut page =
+        html::begin("pinfold perf send-modes", &machine, &[&facts], found.took, &found.notes);
+    html::list(&mut page, "Totals", &text::totals(found));
+    let checked: Vec<String> = found.verified.iter().map(text::checked).collect();
+    html::list(&mut page, "Contents, with a receiver", &checked);
     let cells = found.cells();
     let mut groups = cells.clone();
     groups.dedup_by(|a, b| text::same(a, b));
@@ -69,14 +55,6 @@ pub(super) fn page(found: &Findings) -> String {
     locks(&mut page, found);
     page.push_str("</body>\n</html>\n");
     page
-}
-
-fn list(page: &mut String, title: &str, lines: Vec<String>) {
-    let _ = writeln!(page, "<h2>{title}</h2>\n<ul>");
-    for line in lines {
-        let _ = writeln!(page, "<li>{}</li>", escaped(&line));
-    }
-    page.push_str("</ul>\n");
 }
 
 /// `None` where there are not two sizes to draw a line between.

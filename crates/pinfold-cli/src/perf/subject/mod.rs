@@ -21,6 +21,7 @@ pub(super) mod space;
 pub(super) mod tcp;
 pub(super) mod unix;
 
+pub(super) use self::{bytes::Bytes, pinfold::Pinfold};
 use super::{
     fail::Result,
     payload::Messages,

@@ -57,7 +57,12 @@ impl Pinfold {
             let why = why.map_or("the pair cannot take it".into(), |why| why.to_string());
             return Err(Fail::Said(why));
         }
-        Ok(Pinfold { endpoint, peer, sent_by: [0; Path::ALL.len()] })
+        Ok(Pinfold::over(endpoint, peer))
+    }
+
+    /// Over this connection.
+    pub(in crate::perf) fn over(endpoint: Endpoint, peer: PeerId) -> Pinfold {
+        Pinfold { endpoint, peer, sent_by: [0; Path::ALL.len()] }
     }
 }
 
@@ -86,25 +91,30 @@ pub(super) fn connect(pair: &mut Pair, id: Id) -> Result<(Endpoint, PeerId)> {
             let name = format!("local:perf-{pid}-{}-{memory}", route.name());
             let endpoint = builder.listen(&name).build()?;
             pair.tell(&name)?;
-            let start = Instant::now();
-            loop {
-                match endpoint.accept_timeout(Duration::from_millis(100)) {
-                    Ok(peer) => return Ok((endpoint, peer)),
-                    Err(Error::Timeout(_)) => {}
-                    Err(why) => return Err(why.into()),
-                }
-                match pair.watch().check(start) {
-                    // It says why it will not connect.
-                    Err(Fail::Gone) => pair.hear::<()>()?,
-                    checked => checked?,
-                }
-            }
+            let peer = accepted(pair, &endpoint)?;
+            Ok((endpoint, peer))
         }
         Side::Second => {
             let name: String = pair.hear()?;
             let endpoint = builder.build()?;
             let peer = endpoint.connect(&name)?;
             Ok((endpoint, peer))
+        }
+    }
+}
+
+/// The other process, which has been told where this endpoint listens.
+pub(in crate::perf) fn accepted(pair: &mut Pair, endpoint: &Endpoint) -> Result<PeerId> {
+    let start = Instant::now();
+    loop {
+        match endpoint.accept_timeout(Duration::from_millis(100)) {
+            Err(Error::Timeout(_)) => {}
+            accepted => return Ok(accepted?),
+        }
+        match pair.watch().check(start) {
+            // It says why it will not connect.
+            Err(Fail::Gone) => pair.hear::<()>()?,
+            checked => checked?,
         }
     }
 }

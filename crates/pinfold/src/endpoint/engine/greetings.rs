@@ -1,23 +1,24 @@
 //! Greetings under way, whatever link they go over.
 
-use std::{
-    io,
-    sync::{Arc, OnceLock},
-};
+mod beside;
+
+use std::sync::{Arc, OnceLock};
 
 use pinfold_sys::poll::{Epoll, Interest};
 
+pub(super) use self::beside::Beside;
+use self::beside::Tried;
 use super::joining::{Joining, Stranger};
 use crate::{
     Error, PathSet, Result,
     blockmem::Tally,
     link::{
         local::{self, Limits},
-        tcp,
+        tcp::{self, handshake::Here},
     },
     wire::{
         hello,
-        tcp::offer::{HostIdentity, ModeSet, Offer},
+        tcp::offer::{HostIdentity, LocalName, ModeSet, Offer},
     },
 };
 
@@ -27,12 +28,23 @@ pub(super) struct Greeting {
     pub granted: Limits,
     /// The call that waits for it; `None` for one that a peer began.
     pub call: Option<u64>,
+    /// Whether the peer must have been [admitted](Handshake::admitted) over a connection.
+    pub beside: bool,
 }
 
 /// What a greeting goes over.
 pub(super) enum Handshake {
     Host(Box<local::Handshake>),
-    Wire(Box<tcp::handshake::Handshake>),
+    /// The first waits for what becomes of the second, if there is one.
+    Wire(Box<tcp::handshake::Handshake>, Option<Box<Beside>>),
+}
+
+/// How far one got.
+pub(super) enum Step {
+    More,
+    /// The peer is on this host, and is to be tried there.
+    Here(Here),
+    Joining(Joining),
 }
 
 impl Handshake {
@@ -40,7 +52,8 @@ impl Handshake {
     pub(super) fn deadline_ns(&self) -> u64 {
         match self {
             Handshake::Host(handshake) => handshake.deadline_ns(),
-            Handshake::Wire(handshake) => handshake.deadline_ns(),
+            Handshake::Wire(_, Some(beside)) => beside.deadline_ns(),
+            Handshake::Wire(wire, None) => wire.deadline_ns(),
         }
     }
 
@@ -48,7 +61,7 @@ impl Handshake {
     pub(super) fn watch(&self, epoll: &Epoll, token: u64) -> Result<()> {
         let watched = match self {
             Handshake::Host(handshake) => epoll.add(handshake.fd(), token, Interest::Read),
-            Handshake::Wire(handshake) => match handshake.fd() {
+            Handshake::Wire(wire, _) => match wire.fd() {
                 Some(fd) => epoll.add(fd, token, Interest::Changes),
                 None => Ok(()),
             },
@@ -60,9 +73,22 @@ impl Handshake {
     pub(super) fn unwatch(&self, epoll: &Epoll) {
         let _ = match self {
             Handshake::Host(handshake) => epoll.remove(handshake.fd()),
-            // Its socket is closed, and nobody has a copy that was not forked.
-            Handshake::Wire(handshake) => handshake.fd().map_or(Ok(()), |fd| epoll.remove(fd)),
+            Handshake::Wire(wire, beside) => {
+                if let Some(beside) = beside {
+                    beside.unwatch(epoll);
+                }
+                // If there is none it is closed, and nobody has a copy that was not forked.
+                wire.fd().map_or(Ok(()), |fd| epoll.remove(fd))
+            }
         };
+    }
+
+    /// The endpoint that was let in over a connection and has the last word.
+    pub(super) fn admitted(&self) -> Option<[u8; 16]> {
+        match self {
+            Handshake::Host(_) => None,
+            Handshake::Wire(wire, _) => wire.admitted(),
+        }
     }
 
     /// Goes as far as it can now.
@@ -71,13 +97,33 @@ impl Handshake {
         now_ns: u64,
         paths: PathSet,
         tally: &Arc<Tally>,
-    ) -> Result<Option<Joining>> {
+        epoll: &Epoll,
+    ) -> Result<Step> {
         match self {
             Handshake::Host(handshake) => {
-                Ok(handshake.step(now_ns)?.map(|established| Joining::from(*established)))
+                let established = handshake.step(now_ns)?;
+                Ok(established.map_or(Step::More, |it| Step::Joining(Joining::from(*it))))
             }
-            Handshake::Wire(handshake) => {
-                let Some(met) = handshake.step(now_ns)? else { return Ok(None) };
+            Handshake::Wire(wire, beside) => {
+                match beside.as_mut().map(|beside| beside.step(now_ns, epoll)) {
+                    Some(Tried::More) => return Ok(Step::More),
+                    Some(Tried::There(mut joining)) => {
+                        joining.address = wire.address().map(str::to_owned);
+                        // The peer learns by its end that nobody will come over it.
+                        let _ = wire.fd().map_or(Ok(()), |fd| epoll.remove(fd));
+                        return Ok(Step::Joining(*joining));
+                    }
+                    Some(Tried::Not(why)) => {
+                        *beside = None;
+                        wire.stay(why);
+                    }
+                    None => {}
+                }
+                let met = match wire.step(now_ns)? {
+                    tcp::handshake::Step::More => return Ok(Step::More),
+                    tcp::handshake::Step::Here(here) => return Ok(Step::Here(here)),
+                    tcp::handshake::Step::Met(met) => met,
+                };
                 let peer = met.agreed.peer;
                 let stranger = Stranger {
                     socket: met.socket,
@@ -86,11 +132,12 @@ impl Handshake {
                     endpoint_id: peer.endpoint_id,
                     address: met.address,
                     place: met.place,
+                    apart: met.apart,
                     paths: peer.paths,
                     granted: peer.limits,
                 };
                 let lanes = |error| Error::os("memfd_create", "the lanes of a peer", error);
-                Joining::from_afar(stranger, paths, tally).map(Some).map_err(lanes)
+                Joining::from_afar(stranger, paths, tally).map(Step::Joining).map_err(lanes)
             }
         }
     }
@@ -102,14 +149,14 @@ pub(super) fn offer(
     label: &str,
     limits: Limits,
     paths: PathSet,
+    shortcut: bool,
+    local: Option<LocalName>,
 ) -> Result<Offer> {
-    let (incarnation, host) = *process()?;
     Ok(Offer {
         endpoint_id,
-        incarnation,
-        host,
-        // Peers on this host that were called by host and port stay with that.
-        local: None,
+        incarnation: incarnation()?,
+        host: host(shortcut)?,
+        local,
         label: hello::fit_label(label),
         limits,
         paths,
@@ -118,22 +165,22 @@ pub(super) fn offer(
     })
 }
 
-/// What tells this process from all others, and its host.
-fn process() -> Result<&'static (u64, HostIdentity)> {
-    static PROCESS: OnceLock<(u64, HostIdentity)> = OnceLock::new();
-    if let Some(process) = PROCESS.get() {
-        return Ok(process);
+/// What tells this process from all others.
+fn incarnation() -> Result<u64> {
+    static PROCESS: OnceLock<u64> = OnceLock::new();
+    if let Some(incarnation) = PROCESS.get() {
+        return Ok(*incarnation);
     }
-    let boot = boot_id().unwrap_or(super::random()?);
-    let word = u64::from_le_bytes(super::random()?);
-    let incarnation = u64::from_le_bytes(super::random()?).max(1);
-    Ok(PROCESS.get_or_init(|| (incarnation, HostIdentity { boot, word })))
+    let drawn = u64::from_le_bytes(super::random()?).max(1);
+    Ok(*PROCESS.get_or_init(|| drawn))
 }
 
-/// What the kernel drew when it booted. See `random(4)`.
-fn boot_id() -> io::Result<[u8; 16]> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let number = u128::from_str_radix(&digits, 16).map_err(io::Error::other)?;
-    Ok(number.to_be_bytes())
+/// Where this process is; what nobody else has, if that is not to be said, or not known.
+fn host(says: bool) -> Result<HostIdentity> {
+    match tcp::host::identity() {
+        Ok(host) if says => Ok(host),
+        _ => {
+            Ok(HostIdentity { boot: super::random()?, word: u64::from_le_bytes(super::random()?) })
+        }
+    }
 }

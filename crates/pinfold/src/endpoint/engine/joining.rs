@@ -75,6 +75,8 @@ pub(crate) struct Stranger {
     /// Where this side connected to.
     pub address: Option<String>,
     pub place: String,
+    /// Why memory of neither can be reached by the other.
+    pub apart: Refusal,
     /// The paths that the peer has not switched off.
     pub paths: PathSet,
     pub granted: Limits,
@@ -90,10 +92,10 @@ impl Joining {
         our_paths: PathSet,
         tally: &Arc<Tally>,
     ) -> io::Result<Joining> {
-        let Stranger { socket, rest, label, endpoint_id, address, place, paths, granted } =
+        let Stranger { socket, rest, label, endpoint_id, address, place, apart, paths, granted } =
             stranger;
         let (bridge, mapping) = Bridge::new(socket, rest, tally)?;
-        let away = Err(Refusal::OtherHost);
+        let away = Err(apart);
         let common = paths.iter().filter(|&path| our_paths.contains(path));
         let common = common.filter(|path| matches!(path, Path::Inline | Path::Eager));
         Ok(Joining {

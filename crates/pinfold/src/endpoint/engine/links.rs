@@ -1,6 +1,7 @@
 //! The engine's descriptors: the listener, greetings under way, peers' sockets and processes.
 
 mod afar;
+mod beside;
 
 use std::{net::SocketAddr, os::fd::AsFd, sync::Arc, time::Duration};
 
@@ -11,7 +12,7 @@ use pinfold_sys::{
 
 use super::{
     Engine,
-    greetings::{Greeting, Handshake},
+    greetings::{Greeting, Handshake, Step},
     joining::Joining,
     line::Line,
     mail::Mail,
@@ -45,6 +46,8 @@ const SOCKET: u64 = 3;
 const PROCESS: u64 = 4;
 /// The index of the listener for other hosts; that of this host has 0.
 const AFAR: u32 = 1;
+/// That of the listener for those who called by host and port and are on this host.
+const BESIDE: u32 = 2;
 
 fn token(kind: u64, index: u32, generation: u32) -> u64 {
     kind << KIND_SHIFT | u64::from(generation & 0x1fff_ffff) << 32 | u64::from(index)
@@ -59,6 +62,10 @@ pub(crate) struct Links {
     listener: Option<Listener>,
     /// Where peers on other hosts can call.
     afar: Option<tcp::listener::Listener>,
+    /// Where those of them can call that are on this host.
+    beside: Option<Listener>,
+    /// Whether to look for such.
+    shortcut: bool,
     key: Option<Arc<Key>>,
     us: Us,
     greetings: Vec<Option<Greeting>>,
@@ -99,12 +106,15 @@ impl Links {
             }
             None => None,
         };
+        let beside = afar.as_ref().and_then(|_| beside::listen(config, &us, &epoll));
         Ok(Links {
             epoll,
             kick,
             bell,
             listener,
             afar,
+            beside,
+            shortcut: config.local_shortcut,
             key: config.key.clone(),
             us,
             greetings: Vec::new(),
@@ -162,6 +172,9 @@ impl Links {
         if let Some(listener) = self.afar.take() {
             let _ = self.epoll.remove(listener.fd());
         }
+        if let Some(listener) = self.beside.take() {
+            let _ = self.epoll.remove(listener.fd());
+        }
         self.greetings.clear();
     }
 
@@ -169,6 +182,7 @@ impl Links {
     pub(crate) fn forsake(&mut self) {
         self.listener = None;
         self.afar = None;
+        self.beside = None;
         std::mem::forget(std::mem::take(&mut self.greetings));
     }
 
@@ -212,7 +226,8 @@ impl Engine {
     fn greet_by(&mut self, handshake: Handshake, granted: Limits) -> Result<u64> {
         self.links.calls += 1;
         let call = self.links.calls;
-        let at = self.links.add_greeting(Greeting { handshake, granted, call: Some(call) })?;
+        let greeting = Greeting { handshake, granted, call: Some(call), beside: false };
+        let at = self.links.add_greeting(greeting)?;
         self.kick = true;
         self.greet(at);
         Ok(call)
@@ -266,7 +281,7 @@ impl Engine {
             let peer = peer.filter(|peer| peer.id.generation & 0x1fff_ffff == generation);
             match (kind, peer) {
                 (LISTENER, _) if index == AFAR => self.answer_callers_from_afar(),
-                (LISTENER, _) => self.answer_callers(),
+                (LISTENER, _) => self.answer_callers(index == BESIDE),
                 (KICK, _) => {
                     let _ = self.links.kick.clear();
                     self.tell_of_gone_arenas();
@@ -304,17 +319,20 @@ impl Engine {
         any
     }
 
-    /// Takes callers off the listener's queue.
-    fn answer_callers(&mut self) {
+    /// Takes callers off a listener's queue: that of the local name, or of the one beside.
+    fn answer_callers(&mut self, beside: bool) {
         let mut turned_away = 0;
         loop {
             if self.links.greetings.iter().flatten().count() + turned_away >= GREETINGS_MAX {
                 return;
             }
-            let Some(listener) = &mut self.links.listener else { return };
+            let Links { listener, beside: other, epoll, .. } = &mut self.links;
+            let listener = if beside { other } else { listener };
+            let Some(listener) = listener else { return };
             match listener.accept() {
                 Ok(Some((socket, who))) => {
-                    let room = self.room_for_peer().is_ok();
+                    // Who comes from a connection has its place already.
+                    let room = beside || self.room_for_peer().is_ok();
                     let granted = self.grant();
                     let handshake = local::Handshake::accepted(
                         socket,
@@ -326,7 +344,7 @@ impl Engine {
                         self.config.peers_max as u64,
                         clock::now_ns(),
                     );
-                    self.answer(Handshake::Host(Box::new(handshake)), granted);
+                    self.answer(Handshake::Host(Box::new(handshake)), granted, beside);
                 }
                 Ok(None) => return,
                 Err(error) if listener.turn_away(&error) => {
@@ -337,7 +355,7 @@ impl Engine {
                     // Not even a word for the caller: it stays queued, and the listener is left
                     // alone for a while, or it would keep the endpoint awake.
                     tracing::warn!(%error, "a caller cannot be answered now");
-                    let _ = self.links.epoll.remove(listener.fd());
+                    let _ = epoll.remove(listener.fd());
                     self.links.listen_again_ns = Some(clock::now_ns() + LISTEN_AGAIN_NS);
                     return;
                 }
@@ -345,8 +363,8 @@ impl Engine {
         }
     }
 
-    fn answer(&mut self, handshake: Handshake, granted: Limits) {
-        match self.links.add_greeting(Greeting { handshake, granted, call: None }) {
+    fn answer(&mut self, handshake: Handshake, granted: Limits, beside: bool) {
+        match self.links.add_greeting(Greeting { handshake, granted, call: None, beside }) {
             Ok(at) => self.greet(at),
             Err(error) => {
                 tracing::warn!(%error, "a caller was turned away");
@@ -361,19 +379,29 @@ impl Engine {
             return;
         };
         let (paths, tally) = (self.config.paths, &self.core.copies);
-        let result = match greeting.handshake.step(clock::now_ns(), paths, tally) {
-            Ok(None) => return,
-            Ok(Some(joining)) => Ok(joining),
+        let (now, epoll) = (clock::now_ns(), &self.links.epoll);
+        let result = match greeting.handshake.step(now, paths, tally, epoll) {
+            Ok(Step::More) => return,
+            Ok(Step::Here(here)) => {
+                let (us, granted) = (&self.links.us, greeting.granted);
+                let about = token(GREETING, at as u32, 0);
+                greeting.handshake.go_beside(&here, us, granted, now, epoll, about);
+                return self.greet(at);
+            }
+            Ok(Step::Joining(joining)) => Ok(joining),
             Err(error) => Err(error),
         };
         let Some(greeting) = self.links.greetings[at].take() else { return };
-        let (granted, call) = (greeting.granted, greeting.call);
+        let (granted, call, beside) = (greeting.granted, greeting.call, greeting.beside);
         if result.is_err() {
             greeting.handshake.unwatch(&self.links.epoll);
         }
         drop(greeting);
         let joined = result.and_then(|joining| {
             joining.line.unwatch(&self.links.epoll);
+            if beside {
+                self.links.check_admitted(&joining)?;
+            }
             self.join(joining, granted)
         });
         if let Err(error) = &joined {
@@ -392,13 +420,13 @@ impl Engine {
     pub(crate) fn join(&mut self, joining: Joining, granted: Limits) -> Result<PeerId> {
         let (model, own) = (self.core.model, self.links.us.barrier_global);
         let (status, endpoint) = (&mut self.core.status, joining.endpoint_id);
-        let label = joining.label.clone();
+        let (label, place) = (joining.label.clone(), joining.place.clone());
         let copies = &self.core.copies;
         let id = self
             .peers
             .add(|id| Peer::new(id, joining, granted, model, own, copies, status.enlist(id)));
         let Some(peer) = self.peers.get_mut(id) else { return Err(Error::Closed) };
-        self.core.introduce(peer, endpoint, &label);
+        self.core.introduce(peer, endpoint, &label, place.as_deref());
         let (index, generation) = (id.index, id.generation);
         let about = token(SOCKET, index, generation);
         match &peer.line {
@@ -429,8 +457,11 @@ impl Engine {
                 tracing::warn!(%error, "the listener cannot be watched");
             }
             if let Some(listener) = &self.links.afar {
-                // One of the two may be watched still.
+                // One of them may be watched still.
                 let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, AFAR, 0));
+            }
+            if let Some(listener) = &self.links.beside {
+                let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, BESIDE, 0));
             }
         }
         for at in 0..self.links.greetings.len() {

@@ -23,7 +23,10 @@ pub(super) fn status(config: &Config, id: [u8; 16]) -> Status {
     Status::new(&Identity {
         id,
         label: &config.label,
-        address: config.listen.as_ref().map(ToString::to_string),
+        address: match (&config.listen, &config.listen_afar) {
+            (Some(address), _) => Some(address.to_string()),
+            (None, afar) => afar.as_ref().map(ToString::to_string),
+        },
         lane_bytes_max: config.lane_bytes_max,
         unexpected_bytes_max: config.unexpected_bytes_max,
         mapped_bytes_max: config.mapped_bytes_max,
@@ -31,8 +34,14 @@ pub(super) fn status(config: &Config, id: [u8; 16]) -> Status {
 }
 
 impl Core {
-    /// Puts down who a new peer is.
-    pub(super) fn introduce(&self, peer: &Peer, endpoint: [u8; 16], label: &str) {
+    /// Puts down who a new peer is, and at which `place` of another host.
+    pub(super) fn introduce(
+        &self,
+        peer: &Peer,
+        endpoint: [u8; 16],
+        label: &str,
+        place: Option<&str>,
+    ) {
         let PeerInfo { id, pid, uid, address, paths, .. } = &peer.info;
         let refusal = |path: Path| peer.permissions.refusal(path);
         let who = Introduction {
@@ -41,7 +50,7 @@ impl Core {
             label,
             pid: *pid,
             uid: *uid,
-            address: address.as_deref(),
+            address: address.as_deref().or(place),
             paths: *paths,
             refusal: &refusal,
             credit_max: peer.window,

@@ -49,7 +49,8 @@ pub struct PeerInfo {
     pub pid: u32,
     /// Its user id; the largest number for a peer on another host.
     pub uid: u32,
-    /// The address that was connected to; `None` for a peer that connected to this endpoint.
+    /// The address that was connected to; `None` for a peer that connected to this endpoint. One of the form
+    /// `tcp:HOST:PORT` may have led to a peer on this host.
     pub address: Option<String>,
     /// The paths on which messages to it can go.
     pub paths: PathSet,
@@ -206,7 +207,9 @@ impl Peer {
         let (allowed, ours) = (joining.paths, joining.our_paths);
         let permissions = Permissions::new(|path| match path {
             Path::Cma => cma,
-            Path::Mapped | Path::Handoff if line.is_wire() => Err(Refusal::OtherHost),
+            Path::Mapped | Path::Handoff if line.is_wire() => {
+                Err(cma.err().unwrap_or(Refusal::OtherHost))
+            }
             _ if allowed.contains(path) => Ok(()),
             _ if ours.contains(path) => Err(Refusal::SwitchedOffByPeer),
             _ => Err(Refusal::SwitchedOff),

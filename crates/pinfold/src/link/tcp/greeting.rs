@@ -212,6 +212,14 @@ impl Greeting {
         }
     }
 
+    /// Accepting: the endpoint that was let in, and has the last word.
+    pub(crate) fn admitted(&self) -> Option<[u8; 16]> {
+        match &self.state {
+            State::AwaitConfirm(agreed) => Some(agreed.peer.endpoint_id),
+            _ => None,
+        }
+    }
+
     /// When to give up.
     pub(crate) fn deadline_ns(&self) -> u64 {
         self.deadline_ns

@@ -9,10 +9,14 @@ use std::{
 use pinfold_sys::{process::Segment, stream};
 use rustix::io::Errno;
 
-use super::greeting::{Agreed, Auth, Failure, Greeting, Nonce, Step};
+use super::greeting::{self, Agreed, Auth, Failure, Greeting, Nonce};
 use crate::{
-    Error, Result,
-    wire::tcp::{greeting::Refusal, offer::Offer},
+    Error, Refusal, Result,
+    link::local::Address,
+    wire::tcp::{
+        greeting::{self as wire, Role},
+        offer::Offer,
+    },
 };
 
 /// How long a caller has for all of its greeting, ns.
@@ -22,10 +26,28 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Bytes taken at a time: no packet of a greeting is longer.
 const AT_ONCE: usize = 512;
 
+/// How far it got.
+pub(crate) enum Step {
+    More,
+    /// Connecting: the peer is on this host, so try that before the next step. The greeting waits: the last
+    /// word, with which the pair would stay on the connection, is not said.
+    Here(Here),
+    Met(Met),
+}
+
+/// Where a peer is to be found on this host.
+pub(crate) struct Here {
+    pub at: Address,
+    /// Who has to be there.
+    pub endpoint_id: [u8; 16],
+}
+
 /// A pair that is ready to exchange frames.
 pub(crate) struct Met {
     pub socket: OwnedFd,
     pub agreed: Box<Agreed>,
+    /// Why memory of neither can be reached by the other.
+    pub apart: Refusal,
     /// What has come behind the greeting.
     pub rest: Vec<u8>,
     /// Where this side connected to.
@@ -41,7 +63,7 @@ pub(crate) struct Handshake {
     greeting: Greeting,
     us: Offer,
     /// Accepting: why the caller cannot stay.
-    full: Option<Refusal>,
+    full: Option<wire::Refusal>,
     /// Whether the connection is still coming about.
     is_dialling: bool,
     address: Option<String>,
@@ -49,6 +71,10 @@ pub(crate) struct Handshake {
     patience: Duration,
     agreed: Option<Box<Agreed>>,
     rest: Vec<u8>,
+    /// Whether the way by the local socket is being tried.
+    waits: bool,
+    /// What became of that.
+    out_of_reach: Option<Refusal>,
 }
 
 impl Handshake {
@@ -80,6 +106,8 @@ impl Handshake {
             patience,
             agreed: None,
             rest: Vec::new(),
+            waits: false,
+            out_of_reach: None,
         })
     }
 
@@ -92,7 +120,7 @@ impl Handshake {
         from: SocketAddr,
         auth: Auth,
         us: Offer,
-        full: Option<Refusal>,
+        full: Option<wire::Refusal>,
         now_ns: u64,
     ) -> Result<Handshake> {
         let place = format!("tcp:{from}");
@@ -110,6 +138,8 @@ impl Handshake {
             patience: Duration::from_nanos(PATIENCE_NS),
             agreed: None,
             rest: Vec::new(),
+            waits: false,
+            out_of_reach: None,
         })
     }
 
@@ -123,11 +153,31 @@ impl Handshake {
         self.greeting.deadline_ns()
     }
 
-    /// Goes as far as it can now. `None`: not at the end yet.
+    /// Accepting: the endpoint that has proved its key and was let in, and may still say that it will not
+    /// come, as one that has found the local socket does.
+    pub(crate) fn admitted(&self) -> Option<[u8; 16]> {
+        self.greeting.admitted()
+    }
+
+    /// Where this side connected to.
+    pub(crate) fn address(&self) -> Option<&str> {
+        self.address.as_deref()
+    }
+
+    /// After [`Step::Here`]: it did not come to that, so the pair stays on the connection.
+    pub(crate) fn stay(&mut self, why: Refusal) {
+        self.waits = false;
+        self.out_of_reach = Some(why);
+    }
+
+    /// Goes as far as it can now.
     ///
     /// # Errors
     /// Why there is no pair. The other side has been told what it may know.
-    pub(crate) fn step(&mut self, now_ns: u64) -> Result<Option<Met>> {
+    pub(crate) fn step(&mut self, now_ns: u64) -> Result<Step> {
+        if self.waits {
+            return Ok(Step::More);
+        }
         let Some(socket) = self.socket.take() else { return Err(Error::Closed) };
         let done = self.talk(&socket);
         if done.is_err() {
@@ -137,13 +187,26 @@ impl Handshake {
         if done? && let Some(agreed) = self.agreed.take() {
             let rest = std::mem::take(&mut self.rest);
             let (address, place) = (self.address.take(), self.place.clone());
-            return Ok(Some(Met { socket, agreed, rest, address, place }));
+            let apart = self.out_of_reach.unwrap_or_else(|| apart(&self.us, &agreed));
+            return Ok(Step::Met(Met { socket, agreed, apart, rest, address, place }));
+        }
+        if let Some(here) = self.here() {
+            self.waits = true;
+            self.socket = Some(socket);
+            return Ok(Step::Here(here));
         }
         if let Some(failure) = self.greeting.expired(now_ns) {
             return Err(self.failed(failure));
         }
         self.socket = Some(socket);
-        Ok(None)
+        Ok(Step::More)
+    }
+
+    /// Connecting: where the peer is to be found on this host, if that is still to be tried.
+    fn here(&self) -> Option<Here> {
+        let agreed = self.agreed.as_ref().filter(|_| self.address.is_some())?;
+        let at = agreed.local_address().filter(|_| self.out_of_reach.is_none())?;
+        Some(Here { at, endpoint_id: agreed.peer.endpoint_id })
     }
 
     /// Whether all is said.
@@ -157,7 +220,7 @@ impl Handshake {
             self.is_dialling = false;
         }
         loop {
-            if !self.send(socket)? {
+            if self.here().is_some() || !self.send(socket)? {
                 return Ok(false);
             }
             if self.agreed.is_some() {
@@ -185,13 +248,13 @@ impl Handshake {
             let (used, step) = self.greeting.feed(bytes).map_err(|failure| self.failed(failure))?;
             bytes = &bytes[used..];
             match step {
-                Step::More => {}
-                Step::Agreed(agreed) => self.agreed = Some(agreed),
-                Step::Decide(asked) => {
+                greeting::Step::More => {}
+                greeting::Step::Agreed(agreed) => self.agreed = Some(agreed),
+                greeting::Step::Decide(asked) => {
                     let why = if asked.peer.endpoint_id == self.us.endpoint_id {
-                        Some(Refusal::Itself)
+                        Some(wire::Refusal::Itself)
                     } else if asked.resumes.is_some() {
-                        Some(Refusal::UnknownSession { incarnation: self.us.incarnation })
+                        Some(wire::Refusal::UnknownSession { incarnation: self.us.incarnation })
                     } else {
                         self.full
                     };
@@ -225,6 +288,16 @@ impl Handshake {
             Failure::TooLate { .. } => Error::NoAnswer { name: peer, patience: self.patience },
             failure => Error::Greeting { peer, why: failure.to_string() },
         }
+    }
+}
+
+/// Why two have agreed on a connection and on no more.
+fn apart(us: &Offer, agreed: &Agreed) -> Refusal {
+    match &agreed.peer {
+        peer if peer.host == us.host && agreed.role == Role::Accepting => Refusal::OutOfReach(0),
+        peer if peer.host == us.host => Refusal::OutOfReach(Errno::NOENT.raw_os_error()),
+        peer if peer.host.boot == us.host.boot => Refusal::OtherNamespace,
+        _ => Refusal::OtherHost,
     }
 }
 

@@ -10,5 +10,6 @@ pub(crate) mod address;
 pub(crate) mod bridge;
 pub(crate) mod greeting;
 pub(crate) mod handshake;
+pub(crate) mod host;
 pub(crate) mod key;
 pub(crate) mod listener;

@@ -22,7 +22,9 @@ use crate::{
 
 impl Links {
     fn offer(&self, granted: Limits) -> Result<Offer> {
-        greetings::offer(self.us.endpoint_id, &self.us.label, granted, self.us.paths)
+        let us = &self.us;
+        let (shortcut, local) = (self.shortcut, self.local_name());
+        greetings::offer(us.endpoint_id, &us.label, granted, us.paths, shortcut, local)
     }
 }
 
@@ -42,7 +44,7 @@ impl Engine {
         let now = clock::now_ns();
         let handshake = us.and_then(|us| Caller::connect(address, to, auth, us, now, patience));
         let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
-        self.greet_by(Handshake::Wire(Box::new(handshake)), granted)
+        self.greet_by(Handshake::Wire(Box::new(handshake), None), granted)
     }
 
     /// Takes callers from other hosts off the listener's queue.
@@ -77,7 +79,7 @@ impl Engine {
         let now = clock::now_ns();
         let handshake = us.and_then(|us| Caller::accepted(socket, from, auth, us, full, now));
         let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
-        self.answer(Handshake::Wire(Box::new(handshake)), granted);
+        self.answer(Handshake::Wire(Box::new(handshake), None), granted, false);
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::SessionSecret;
 use crate::{
+    link::local::Address,
     route::PathSet,
     wire::tcp::{
         greeting::Role,
@@ -48,10 +49,9 @@ pub(crate) struct Agreed {
     pub peer_received: Option<u64>,
 }
 
-#[cfg(test)]
 impl Agreed {
     /// The peer's address on this host, if it is here and has one.
-    pub(crate) fn local_address(&self) -> Option<crate::link::local::Address> {
+    pub(crate) fn local_address(&self) -> Option<Address> {
         let local = self.peer.local.as_ref().filter(|_| self.is_same_host)?;
         format!("local:{}/{}", local.user, local.name).parse().ok()
     }

@@ -1,0 +1,165 @@
+//! What turns come to. No I/O.
+
+use super::cell::{Cell, Contestant};
+use crate::perf::{class::Class, stats::Times, terms::What};
+
+/// One turn of one contestant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Turn {
+    /// The median time of a message, nanoseconds.
+    pub(super) ns: f64,
+    pub(super) class: Class,
+}
+
+/// The turns of one contestant in one cell.
+pub(super) struct Samples {
+    pub(super) who: Contestant,
+    /// By round.
+    pub(super) turns: Vec<Option<Turn>>,
+    pub(super) times: Times,
+    /// Why there are none, or no more.
+    pub(super) absent: Option<String>,
+}
+
+/// One contestant in one cell, or why it is not there.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) cell: Cell,
+    pub(super) who: Contestant,
+    pub(super) found: std::result::Result<Found, String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Found {
+    /// Time of a message, nanoseconds, over all samples.
+    pub(super) median_ns: f64,
+    pub(super) p99_ns: f64,
+    pub(super) samples: u64,
+    /// Turns, by [`Class::ALL`].
+    pub(super) classes: [usize; Class::ALL.len()],
+    /// How many times the spinning sockets' latency or bandwidth it has.
+    pub(super) of_spinning: Option<f64>,
+    /// The same of the best that is not Pinfold.
+    pub(super) of_best: Option<f64>,
+}
+
+impl Samples {
+    pub(super) fn new(who: Contestant, absent: Option<String>) -> Samples {
+        Samples { who, turns: Vec::new(), times: Times::new(), absent }
+    }
+
+    fn there(&self) -> Vec<Turn> {
+        self.turns.iter().flatten().copied().collect()
+    }
+
+    fn middle(&self) -> Option<f64> {
+        median(self.there().iter().map(|turn| turn.ns).collect())
+    }
+}
+
+/// The rows of a cell.
+pub(super) fn rows(cell: &Cell, all: &[Samples]) -> Vec<Row> {
+    let of = |wanted: Contestant| all.iter().find(|samples| samples.who == wanted);
+    let rivals = all.iter().filter(|samples| samples.who != Contestant::Pinfold);
+    let timed = rivals.filter_map(|samples| Some((samples, samples.middle()?)));
+    let best = timed.min_by(|a, b| a.1.total_cmp(&b.1)).map(|best| best.0);
+    let over = |one: &Samples, other: &Samples| {
+        let ratio = ratio(&one.turns, &other.turns)?;
+        Some(if cell.what == What::Latency { ratio } else { 1.0 / ratio })
+    };
+    let row = |samples: &Samples| {
+        let turns = samples.there();
+        let found = match (&samples.absent, turns.is_empty()) {
+            (Some(why), true) => Err(why.clone()),
+            (None, true) => Err("there was no time".into()),
+            (_, false) => Ok(Found {
+                median_ns: samples.times.median() as f64 / 1e3,
+                p99_ns: samples.times.p99() as f64 / 1e3,
+                samples: samples.times.count(),
+                classes: Class::ALL
+                    .map(|class| turns.iter().filter(|it| it.class == class).count()),
+                of_spinning: of(Contestant::Spinning).and_then(|other| over(samples, other)),
+                of_best: best.and_then(|other| over(samples, other)),
+            }),
+        };
+        Row { cell: *cell, who: samples.who, found }
+    };
+    all.iter().map(row).collect()
+}
+
+/// The median of the times of one over those of the other in the same round: of rounds in which both had
+/// their cores equally far apart, if there are such.
+fn ratio(one: &[Option<Turn>], other: &[Option<Turn>]) -> Option<f64> {
+    let pairs = || one.iter().zip(other).filter_map(|(one, other)| Some(((*one)?, (*other)?)));
+    let of = |(one, other): (Turn, Turn)| one.ns / other.ns;
+    let alike = |(one, other): &(Turn, Turn)| one.class == other.class && one.class != Class::Mixed;
+    let settled: Vec<f64> = pairs().filter(alike).map(of).collect();
+    median(if settled.is_empty() { pairs().map(of).collect() } else { settled })
+}
+
+/// The middle one, or between the two that are.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some((values[low] + values[high]) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(who: Contestant, turns: &[(f64, Class)]) -> Samples {
+        let mut samples = Samples::new(who, None);
+        for &(ns, class) in turns {
+            samples.times.add((ns * 1e3) as u64);
+            samples.turns.push(Some(Turn { ns, class }));
+        }
+        samples
+    }
+
+    use Class::{Far, Mixed, Near};
+
+    fn of(rows: &[Row], who: Contestant) -> Found {
+        *rows.iter().find(|row| row.who == who).unwrap().found.as_ref().unwrap()
+    }
+
+    #[test]
+    fn only_turns_of_one_round_and_class_are_set_against_each_other() {
+        let cell = Cell { what: What::Latency, bytes: 8 };
+        let all = [
+            samples(Contestant::Spinning, &[(100.0, Near), (100.0, Near), (900.0, Far)]),
+            samples(Contestant::Sockets, &[(80.0, Near), (300.0, Near), (300.0, Near)]),
+            samples(Contestant::Pinfold, &[(110.0, Near), (900.0, Mixed), (990.0, Far)]),
+            Samples::new(Contestant::Ucx, Some("it is absent".into())),
+        ];
+        let rows = rows(&cell, &all);
+        let pinfold = of(&rows, Contestant::Pinfold);
+        // The second round, in which it was moved, does not count.
+        assert!((pinfold.of_spinning.unwrap() - 1.1).abs() < 1e-9, "{pinfold:?}");
+        assert_eq!(pinfold.of_best, pinfold.of_spinning);
+        assert_eq!((pinfold.classes, pinfold.samples), ([1, 1, 1], 3));
+        assert!(matches!(&rows[3].found, Err(why) if why == "it is absent"));
+    }
+
+    #[test]
+    fn of_bandwidths_more_is_better() {
+        let cell = Cell { what: What::Bandwidth, bytes: 1 << 20 };
+        let all = [
+            samples(Contestant::Spinning, &[(400.0, Near)]),
+            samples(Contestant::Ring, &[(250.0, Near)]),
+            samples(Contestant::Pinfold, &[(200.0, Near)]),
+        ];
+        let pinfold = of(&rows(&cell, &all), Contestant::Pinfold);
+        assert_eq!((pinfold.of_spinning, pinfold.of_best), (Some(2.0), Some(1.25)));
+    }
+
+    #[test]
+    fn where_cores_never_rest_all_rounds_count() {
+        let (near, mixed) = ([(10.0, Near)], [(20.0, Mixed)]);
+        let cell = Cell { what: What::Latency, bytes: 8 };
+        let all = [samples(Contestant::Spinning, &near), samples(Contestant::Pinfold, &mixed)];
+        assert_eq!(of(&rows(&cell, &all), Contestant::Pinfold).of_spinning, Some(2.0));
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![1.0, 2.0]), Some(1.5));
+    }
+}

@@ -1,0 +1,77 @@
+//! `pinfold perf tcp`: Pinfold between hosts beside sockets, and beside other libraries where they are installed.
+//!
+//! - [`args`]: the options. [`cell`]: what is measured, and who takes turns.
+//! - [`ground`]: loopback, or a cable between two networks of this machine's own.
+//! - [`contestant`]: how each is set up. [`tool`], [`tool_text`]: programs of other libraries.
+//! - [`answer`]: the second process. [`measure`]: all turns. [`judge`]: what they come to; no I/O.
+//! - [`findings`], [`record`]: what comes out. [`text`], [`page`]: how it is shown.
+
+mod answer;
+mod args;
+mod cell;
+mod contestant;
+mod findings;
+mod ground;
+mod judge;
+mod measure;
+mod page;
+mod record;
+mod text;
+mod tool;
+mod tool_text;
+
+use std::{process::ExitCode, time::Instant};
+
+pub(super) use args::TcpArgs;
+
+use self::{args::Output, findings::Findings, ground::Ground};
+use super::{
+    fail::{Fail, Result},
+    html,
+    pair::Pair,
+    table,
+};
+use crate::{exit, progress::say};
+
+/// Runs `pinfold perf tcp`.
+pub(super) fn run(args: &TcpArgs) -> ExitCode {
+    if args.is_second() {
+        // The first process says what went wrong.
+        return answer::serve().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    match act(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Fail::Usage(why)) => exit::usage(why),
+        Err(why) => exit::failed(why),
+    }
+}
+
+fn act(args: &TcpArgs) -> Result<()> {
+    let start = Instant::now();
+    let (wish, output) = (args.wish()?, args.output());
+    if let Some(file) = &output.html {
+        html::check(file)?;
+    }
+    // First of all: only a process with one thread can become root within a namespace of its own.
+    let ground = Ground::new(wish.hosts)?;
+    let found = ground.near(|| {
+        let mut second = Pair::second(&["perf", "tcp", "--second"]);
+        ground.far(&mut second)?;
+        let (mut pair, mut stage) = Pair::start_as(second, wish.cores)?;
+        measure::measure(&mut pair, &mut stage, &ground, &wish, start)
+    })??;
+    show(&found, &output)
+}
+
+/// Shows what was found, in every way that was asked for. What one cannot show, the others still do.
+fn show(found: &Findings, output: &Output) -> Result<()> {
+    let text = if output.json {
+        found.notes.iter().for_each(say);
+        record::json(found)?
+    } else {
+        text::text(found)
+    };
+    let html = output.html.as_ref().map_or(Ok(()), |file| html::put(&page::page(found), file));
+    table::put(&text)?;
+    html
+}

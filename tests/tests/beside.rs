@@ -1,0 +1,295 @@
+//! Peers that are called by host and port and are on this very host: reached as such, or over the connection,
+//! and then with the reason.
+
+use std::{fs, net::Ipv4Addr, path::PathBuf, thread, time::Duration};
+
+use pinfold::{Builder, Endpoint, Path, PeerId, PeerInfo, Progress, Receipt, Refusal, TagMatch};
+use pinfold_tests::{
+    Args, Network, Stage,
+    network::where_allowed,
+    role::{self, PATIENCE, say},
+    skip::is_root_or_skip,
+    stage::{Casting, Player},
+    stamp,
+};
+use rustix::io::Errno;
+
+pinfold_tests::roles!(host, guest, intruder);
+
+const NOBODY: u32 = 65534;
+const KEY: [u8; 32] = [7; 32];
+/// What each side sends as soon as it can, in this order.
+const FIRST: [usize; 7] = [8, 100_000, 0, 57, 2 << 20, 4096, 1];
+/// The message whose receipt is looked at.
+const LONG: usize = 1 << 20;
+
+/// What a pair came to, as one side sees it.
+struct Side {
+    endpoint: Endpoint,
+    peer: PeerId,
+}
+
+impl Side {
+    fn info(&self) -> PeerInfo {
+        self.endpoint.peer(self.peer).expect("connected")
+    }
+
+    /// Sends all of [`FIRST`] at once, and gets the other side's, in their order.
+    fn greets(&self, own: u64, theirs: u64) {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for (at, len) in FIRST.into_iter().enumerate() {
+                    // One tag: what overtakes shows.
+                    let message = stamp::bytes(len, own + at as u64);
+                    self.endpoint.send(self.peer, 1, &message).unwrap();
+                }
+            });
+            for (at, len) in FIRST.into_iter().enumerate() {
+                let message = self.endpoint.recv_timeout(self.peer, 1, PATIENCE).unwrap();
+                assert_eq!(message.len(), len, "message {at}");
+                stamp::check(&message, theirs + at as u64);
+            }
+        });
+    }
+}
+
+/// Two endpoints of this process; both have sent something at once, which came in order.
+fn pair(one: Builder, two: Builder) -> (Side, Side) {
+    let one = one.listen("tcp:127.0.0.1:0").build().unwrap();
+    let two = two.build().unwrap();
+    let address = one.listens_at().unwrap();
+    let (one, two) = thread::scope(|scope| {
+        let there = scope.spawn(|| {
+            let peer = one.accept().unwrap();
+            let side = Side { endpoint: one.clone(), peer };
+            side.greets(10, 20);
+            side
+        });
+        let peer = two.connect(&address).unwrap();
+        let side = Side { endpoint: two.clone(), peer };
+        side.greets(20, 10);
+        (there.join().unwrap(), side)
+    });
+    assert_eq!((one.endpoint.peers().len(), two.endpoint.peers().len()), (1, 1));
+    assert_eq!(two.info().address, Some(address));
+    assert_eq!(one.info().address, None);
+    (one, two)
+}
+
+fn builder() -> Builder {
+    Endpoint::builder().progress(Progress::Dedicated)
+}
+
+/// A long message one way, whose contents are right.
+fn long(from: &Side, to: &Side) -> Receipt {
+    thread::scope(|scope| {
+        let sent =
+            scope.spawn(|| from.endpoint.send(from.peer, 5, &stamp::bytes(LONG, 5)).unwrap());
+        let message = to.endpoint.recv_timeout(to.peer, 5, PATIENCE).unwrap();
+        stamp::check(&message, 5);
+        sent.join().unwrap()
+    })
+}
+
+#[test]
+fn a_peer_on_this_host_is_reached_as_one() {
+    for keyed in [false, true] {
+        let with = |builder: Builder| if keyed { builder.key(&KEY) } else { builder };
+        let (one, two) = pair(with(builder()), with(builder()));
+        for side in [&one, &two] {
+            assert_eq!((side.info().pid, side.info().cma_refused), (std::process::id(), None));
+            assert!(side.info().paths.contains(Path::Mapped), "{:?}", side.info());
+        }
+        for receipt in [long(&one, &two), long(&two, &one)] {
+            let away = [Refusal::OtherHost, Refusal::OtherNamespace];
+            assert!(receipt.refusals().all(|(_, why)| !away.contains(&why)), "{receipt}");
+            let local = matches!(receipt.path, Path::Cma | Path::Mapped)
+                || receipt.refusals().any(|it| it == (Path::Cma, Refusal::Slower));
+            assert!(local, "{receipt}");
+        }
+    }
+}
+
+#[test]
+fn who_is_not_to_look_stays_with_the_connection() {
+    let off = || builder().local_shortcut(false);
+    for (one, two) in [(off(), builder()), (builder(), off()), (off(), off())] {
+        let (one, two) = pair(one, two);
+        for (side, other) in [(&one, &two), (&two, &one)] {
+            assert_eq!((side.info().pid, side.info().cma_refused), (0, Some(Refusal::OtherHost)));
+            let receipt = long(side, other);
+            assert_eq!(receipt.path, Path::Eager);
+            assert!(
+                receipt.refusals().any(|it| it == (Path::Mapped, Refusal::OtherHost)),
+                "{receipt}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_last_place_is_not_taken_twice() {
+    let (one, two) = pair(builder().peers_max(1), builder().peers_max(1));
+    assert_eq!((one.info().cma_refused, two.info().cma_refused), (None, None));
+    // Once it has left, there is a place again: nothing has remained of the connection.
+    let address = one.endpoint.listens_at().unwrap();
+    two.endpoint.disconnect(two.peer);
+    let again = two.endpoint.connect_wait(&address, PATIENCE);
+    assert!(again.is_ok() || one.endpoint.peers().len() == 1, "{again:?}");
+}
+
+/// Where all of them look for names: under the stage, whoever they are.
+fn place(stage: &Stage) -> PathBuf {
+    stage.path().join("common")
+}
+
+fn host_on(stage: &Stage) -> Casting<'_> {
+    stage.role("host").env("PINFOLD_DIR", place(stage))
+}
+
+/// What a guest comes to with a host: the reason why it stays with its connection, as each side has it.
+fn visit(stage: &Stage, mut host: Player, guest: Casting<'_>) -> (String, String) {
+    let _ = stage;
+    let address = host.expect("listens at");
+    let mut guest = guest.with("address", address).spawn();
+    let told = guest.expect("apart");
+    guest.end_well();
+    let host_told = host.expect("apart");
+    host.end_well();
+    (host_told, told)
+}
+
+fn says(why: Refusal) -> String {
+    why.to_string()
+}
+
+#[test]
+fn processes_of_one_host_find_each_other() {
+    let stage = Stage::new(60);
+    let guest = stage.role("guest").env("PINFOLD_DIR", place(&stage));
+    assert_eq!(visit(&stage, host_on(&stage).spawn(), guest), ("no".into(), "no".into()));
+}
+
+#[test]
+fn where_the_name_is_not_seen_the_connection_stays() {
+    let stage = Stage::new(60);
+    let guest = stage.role("guest").env("PINFOLD_DIR", stage.path().join("elsewhere"));
+    let expected =
+        (says(Refusal::OutOfReach(0)), says(Refusal::OutOfReach(Errno::NOENT.raw_os_error())));
+    assert_eq!(visit(&stage, host_on(&stage).spawn(), guest), expected);
+}
+
+#[test]
+fn other_users_stay_with_the_connection() {
+    if !is_root_or_skip("letting another user connect") {
+        return;
+    }
+    let reach = |errno: Errno| says(Refusal::OutOfReach(errno.raw_os_error()));
+    for (host_uid, guest_uid) in [(0, NOBODY), (NOBODY, 0)] {
+        let stage = Stage::new(60);
+        let host = host_on(&stage).user(host_uid).spawn();
+        let guest = stage.role("guest").user(guest_uid).env("PINFOLD_DIR", place(&stage));
+        let (host, guest) = visit(&stage, host, guest);
+        assert_eq!(host, says(Refusal::OutOfReach(0)));
+        // The directory hides the name, or the access rule says no.
+        assert!([reach(Errno::NOENT), reach(Errno::ACCESS)].contains(&guest), "{guest}");
+    }
+    // Who is admitted is not kept apart, though the kernel may keep their memory apart.
+    let stage = Stage::new(60);
+    let host = host_on(&stage).with("admits", NOBODY).spawn();
+    let guest = stage.role("guest").user(NOBODY).env("PINFOLD_DIR", place(&stage));
+    let (host, guest) = visit(&stage, host, guest);
+    for told in [host, guest] {
+        assert!(told == "no" || told.starts_with("denied by the kernel"), "{told}");
+    }
+}
+
+#[test]
+fn other_networks_are_as_other_hosts() {
+    where_allowed("other_networks_are_as_other_hosts", || {
+        let network = Network::new(2);
+        let stage = Stage::new(60);
+        let at = network.address(0);
+        assert_ne!(at, Ipv4Addr::LOCALHOST);
+        let host = host_on(&stage).with("at", at).inside(network.namespace(0)).spawn();
+        let guest = stage.role("guest").env("PINFOLD_DIR", place(&stage));
+        let told = visit(&stage, host, guest.inside(network.namespace(1)));
+        assert_eq!(told, (says(Refusal::OtherNamespace), says(Refusal::OtherNamespace)));
+    });
+}
+
+#[test]
+fn the_local_name_is_no_way_around_the_key() {
+    let stage = Stage::new(60);
+    let mut host = host_on(&stage).spawn();
+    let address = host.expect("listens at");
+    let mut intruder = stage.role("intruder").env("PINFOLD_DIR", place(&stage)).spawn();
+    intruder.expect("was kept out");
+    intruder.end_well();
+    // It has met nobody so far.
+    let mut guest =
+        stage.role("guest").env("PINFOLD_DIR", place(&stage)).with("address", address).spawn();
+    assert_eq!(guest.expect("apart"), "no");
+    guest.end_well();
+    assert_eq!(host.expect("apart"), "no");
+    host.end_well();
+}
+
+/// What a side is told of why it stays with the connection.
+fn tell(side: &Side) {
+    let why = side.info().cma_refused;
+    say(format_args!("apart {}", why.map_or("no".into(), |why| why.to_string())));
+}
+
+fn host(args: &Args) {
+    let at = if args.has("at") { args.text("at") } else { "127.0.0.1" };
+    let mut builder = builder().label("host").key(&KEY).listen(&format!("tcp:{at}:0"));
+    if args.has("admits") {
+        builder = builder.access(pinfold::Access::same_user().user(args.number::<u32>("admits")));
+    }
+    let endpoint = builder.build().unwrap();
+    say(format_args!("listens at {}", endpoint.listens_at().unwrap()));
+    let peer = endpoint.accept_timeout(PATIENCE).unwrap();
+    let side = Side { endpoint, peer };
+    side.greets(30, 40);
+    let message = side.endpoint.recv_timeout(peer, TagMatch::any(), PATIENCE).unwrap();
+    stamp::check(&message, 5);
+    assert_eq!(side.endpoint.peers().len(), 1);
+    tell(&side);
+    // Until the guest has left.
+    assert!(side.endpoint.recv_timeout(peer, 2, PATIENCE).is_err());
+}
+
+fn guest(args: &Args) {
+    let endpoint = builder().label("guest").key(&KEY).build().unwrap();
+    let peer = endpoint.connect(args.text("address")).unwrap();
+    let side = Side { endpoint, peer };
+    side.greets(40, 30);
+    let receipt = side.endpoint.send(peer, 5, &stamp::bytes(LONG, 5)).unwrap();
+    role::note(format_args!("{receipt}"));
+    if let Some(why) = side.info().cma_refused {
+        assert_ne!(receipt.path, Path::Cma, "{why}");
+    }
+    tell(&side);
+    thread::sleep(Duration::from_millis(100));
+}
+
+/// Calls every name that there is, without having called by host and port.
+fn intruder(_: &Args) {
+    let names = PathBuf::from(std::env::var_os("PINFOLD_DIR").expect("a place for names"));
+    let endpoint = builder().label("intruder").build().unwrap();
+    let mut called = 0;
+    for name in fs::read_dir(names).unwrap() {
+        let name = name.unwrap().file_name().into_string().unwrap();
+        if name.starts_with('.') {
+            continue;
+        }
+        called += 1;
+        // It may be let as far as the door.
+        if let Ok(peer) = endpoint.connect(&format!("local:{name}")) {
+            assert!(endpoint.recv_timeout(peer, 1, PATIENCE).unwrap_err().is_peer_gone());
+        }
+    }
+    assert_eq!(called, 1, "names");
+    say("was kept out");
+}
