@@ -7,17 +7,20 @@ use std::{
 
 use pinfold_sys::poll::{Epoll, Interest};
 
-use super::joining::{Joining, Stranger};
+use super::joining::{Back, Joining, Outcome, Session, Stranger};
 use crate::{
-    Error, PathSet, Result,
+    Error, PathSet, PeerId, Result,
     blockmem::Tally,
     link::{
         local::{self, Limits},
-        tcp,
+        tcp::{self, greeting::Ticket},
     },
     wire::{
         hello,
-        tcp::offer::{HostIdentity, ModeSet, Offer},
+        tcp::{
+            greeting::Refusal,
+            offer::{HostIdentity, ModeSet, Offer},
+        },
     },
 };
 
@@ -27,6 +30,8 @@ pub(super) struct Greeting {
     pub granted: Limits,
     /// The call that waits for it; `None` for one that a peer began.
     pub call: Option<u64>,
+    /// The peer that it is to lead back.
+    pub resumes: Option<PeerId>,
 }
 
 /// What a greeting goes over.
@@ -65,23 +70,49 @@ impl Handshake {
         };
     }
 
-    /// Goes as far as it can now.
+    /// The session that a peer was just let in to go on with.
+    pub(super) fn take_admitted(&mut self) -> Option<[u8; 16]> {
+        match self {
+            Handshake::Host(_) => None,
+            Handshake::Wire(handshake) => handshake.take_admitted(),
+        }
+    }
+
+    /// Why a peer has refused to go on, if it has.
+    pub(super) fn refused(&self) -> Option<Refusal> {
+        match self {
+            Handshake::Host(_) => None,
+            Handshake::Wire(handshake) => handshake.refused(),
+        }
+    }
+
+    /// Goes as far as it can now. `sessions` knows those that peers may go on with.
     pub(super) fn step(
         &mut self,
         now_ns: u64,
         paths: PathSet,
         tally: &Arc<Tally>,
-    ) -> Result<Option<Joining>> {
+        sessions: &dyn Fn(&[u8; 16]) -> Option<Ticket>,
+    ) -> Result<Option<Outcome>> {
         match self {
             Handshake::Host(handshake) => {
-                Ok(handshake.step(now_ns)?.map(|established| Joining::from(*established)))
+                let established = handshake.step(now_ns)?;
+                Ok(established.map(|it| Outcome::Joins(Box::new(Joining::from(*it)))))
             }
             Handshake::Wire(handshake) => {
-                let Some(met) = handshake.step(now_ns)? else { return Ok(None) };
+                let Some(met) = handshake.step(now_ns, sessions)? else { return Ok(None) };
+                let (socket, rest) = (met.socket, met.rest);
+                if let Some(received) = met.agreed.peer_received {
+                    return Ok(Some(Outcome::Returns(Back { socket, rest, received })));
+                }
+                let resumes = met.agreed.modes.contains(ModeSet::RESUMES);
+                let home = met.address.clone().zip(met.to);
+                let session = Session { ticket: met.agreed.ticket, home };
                 let peer = met.agreed.peer;
                 let stranger = Stranger {
-                    socket: met.socket,
-                    rest: met.rest,
+                    socket,
+                    rest,
+                    session: resumes.then_some(session),
                     label: peer.label,
                     endpoint_id: peer.endpoint_id,
                     address: met.address,
@@ -90,7 +121,8 @@ impl Handshake {
                     granted: peer.limits,
                 };
                 let lanes = |error| Error::os("memfd_create", "the lanes of a peer", error);
-                Joining::from_afar(stranger, paths, tally).map(Some).map_err(lanes)
+                let joining = Joining::from_afar(stranger, paths, tally).map_err(lanes)?;
+                Ok(Some(Outcome::Joins(Box::new(joining))))
             }
         }
     }
@@ -102,7 +134,9 @@ pub(super) fn offer(
     label: &str,
     limits: Limits,
     paths: PathSet,
+    resumes: bool,
 ) -> Result<Offer> {
+    let modes = ModeSet::none().with(ModeSet::RENDEZVOUS).with(ModeSet::ACTIVE);
     let (incarnation, host) = *process()?;
     Ok(Offer {
         endpoint_id,
@@ -113,7 +147,7 @@ pub(super) fn offer(
         label: hello::fit_label(label),
         limits,
         paths,
-        modes: ModeSet::none().with(ModeSet::RENDEZVOUS).with(ModeSet::ACTIVE),
+        modes: if resumes { modes.with(ModeSet::RESUMES) } else { modes },
         tls: false,
     })
 }

@@ -1,6 +1,7 @@
 //! The engine's descriptors: the listener, greetings under way, peers' sockets and processes.
 
 mod afar;
+mod away;
 
 use std::{net::SocketAddr, os::fd::AsFd, sync::Arc, time::Duration};
 
@@ -8,11 +9,12 @@ use pinfold_sys::{
     barrier, clock,
     poll::{Epoll, EventFd, Events, Interest},
 };
+use rustc_hash::FxHashMap;
 
 use super::{
     Engine,
     greetings::{Greeting, Handshake},
-    joining::Joining,
+    joining::{Joining, Outcome},
     line::Line,
     mail::Mail,
     peer::Peer,
@@ -23,7 +25,7 @@ use crate::{
     failpoint::{self, Point},
     link::{
         local::{self, Address, Limits, Listener, Us},
-        tcp::{self, key::Key},
+        tcp::{self, absence::Absence, key::Key},
     },
     status::Tally,
 };
@@ -62,6 +64,10 @@ pub(crate) struct Links {
     key: Option<Arc<Key>>,
     us: Us,
     greetings: Vec<Option<Greeting>>,
+    /// Peers whose connections may break, by their sessions.
+    sessions: FxHashMap<[u8; 16], PeerId>,
+    /// Peers without a connection.
+    absent: Vec<(PeerId, Absence)>,
     /// Results of connecting that nobody has fetched.
     connected: Vec<(u64, Result<PeerId>)>,
     calls: u64,
@@ -108,6 +114,8 @@ impl Links {
             key: config.key.clone(),
             us,
             greetings: Vec::new(),
+            sessions: FxHashMap::default(),
+            absent: Vec::new(),
             connected: Vec::new(),
             calls: 0,
             listen_again_ns: None,
@@ -137,15 +145,21 @@ impl Links {
     /// When the next greeting runs out of time.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         let greetings = self.greetings.iter().flatten();
-        greetings.map(|greeting| greeting.handshake.deadline_ns()).chain(self.listen_again_ns).min()
+        let greetings = greetings.map(|greeting| greeting.handshake.deadline_ns());
+        let absent = self.absent.iter().map(|(_, absence)| absence.due_ns());
+        greetings.chain(absent).chain(self.listen_again_ns).min()
     }
 
     /// Stops watching a peer.
-    pub(crate) fn forget(&self, peer: &Peer) {
+    pub(crate) fn forget(&mut self, peer: &Peer) {
         // Closing would do, were it not for copies of the descriptors in forked children.
         peer.line.unwatch(&self.epoll);
         if let Some(pidfd) = &peer.reach.pidfd {
             let _ = self.epoll.remove(pidfd);
+        }
+        if let Some(session) = &peer.session {
+            self.sessions.remove(&session.ticket.id);
+            self.end_absence(peer.id);
         }
     }
 
@@ -163,6 +177,7 @@ impl Links {
             let _ = self.epoll.remove(listener.fd());
         }
         self.greetings.clear();
+        self.absent.clear();
     }
 
     /// Leaves everything to the process this one was forked from.
@@ -212,7 +227,8 @@ impl Engine {
     fn greet_by(&mut self, handshake: Handshake, granted: Limits) -> Result<u64> {
         self.links.calls += 1;
         let call = self.links.calls;
-        let at = self.links.add_greeting(Greeting { handshake, granted, call: Some(call) })?;
+        let greeting = Greeting { handshake, granted, call: Some(call), resumes: None };
+        let at = self.links.add_greeting(greeting)?;
         self.kick = true;
         self.greet(at);
         Ok(call)
@@ -346,7 +362,8 @@ impl Engine {
     }
 
     fn answer(&mut self, handshake: Handshake, granted: Limits) {
-        match self.links.add_greeting(Greeting { handshake, granted, call: None }) {
+        let greeting = Greeting { handshake, granted, call: None, resumes: None };
+        match self.links.add_greeting(greeting) {
             Ok(at) => self.greet(at),
             Err(error) => {
                 tracing::warn!(%error, "a caller was turned away");
@@ -357,13 +374,19 @@ impl Engine {
 
     /// Takes a greeting as far as it goes.
     fn greet(&mut self, at: usize) {
-        let Some(greeting) = self.links.greetings.get_mut(at).and_then(Option::as_mut) else {
+        let Links { greetings, sessions, .. } = &mut self.links;
+        let Some(greeting) = greetings.get_mut(at).and_then(Option::as_mut) else {
             return;
         };
-        let (paths, tally) = (self.config.paths, &self.core.copies);
-        let result = match greeting.handshake.step(clock::now_ns(), paths, tally) {
+        let (paths, tally, peers) = (self.config.paths, &self.core.copies, &self.peers);
+        let ticket = |session: &[u8; 16]| peers.get(*sessions.get(session)?)?.ticket();
+        let step = greeting.handshake.step(clock::now_ns(), paths, tally, &ticket);
+        if let Some(session) = greeting.handshake.take_admitted() {
+            self.replaced(at, &session);
+        }
+        let result = match step {
             Ok(None) => return,
-            Ok(Some(joining)) => Ok(joining),
+            Ok(Some(outcome)) => Ok(outcome),
             Err(error) => Err(error),
         };
         let Some(greeting) = self.links.greetings[at].take() else { return };
@@ -371,11 +394,24 @@ impl Engine {
         if result.is_err() {
             greeting.handshake.unwatch(&self.links.epoll);
         }
+        let joined = match (result, greeting.resumes) {
+            (Ok(Outcome::Joins(joining)), None) => {
+                joining.line.unwatch(&self.links.epoll);
+                self.join(*joining, granted)
+            }
+            (Ok(Outcome::Returns(back)), Some(id)) => {
+                self.ungrant(granted);
+                return self.returns(id, back);
+            }
+            (Err(error), Some(id)) => {
+                self.ungrant(granted);
+                return self.call_failed(id, &error, greeting.handshake.refused());
+            }
+            (Err(error), None) => Err(error),
+            // Neither side of a greeting takes the one for the other.
+            (Ok(_), _) => Err(Error::Closed),
+        };
         drop(greeting);
-        let joined = result.and_then(|joining| {
-            joining.line.unwatch(&self.links.epoll);
-            self.join(joining, granted)
-        });
         if let Err(error) = &joined {
             tracing::debug!(%error, "a greeting failed");
             self.ungrant(granted);
@@ -404,9 +440,14 @@ impl Engine {
         match &peer.line {
             Line::Host(socket) => watch(&self.links.epoll, socket, about)?,
             Line::Wire(bridge) => {
-                let watched = self.links.epoll.add(bridge.socket(), about, Interest::Changes);
+                let watched = bridge.socket().map_or(Ok(()), |socket| {
+                    self.links.epoll.add(socket, about, Interest::Changes)
+                });
                 watched.map_err(|error| Error::os("epoll_ctl", "the endpoint", error))?;
             }
+        }
+        if let Some(session) = &peer.session {
+            self.links.sessions.insert(session.ticket.id, id);
         }
         if let Some(pidfd) = &peer.reach.pidfd {
             watch(&self.links.epoll, pidfd, token(PROCESS, index, generation))?;
@@ -433,6 +474,7 @@ impl Engine {
                 let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, AFAR, 0));
             }
         }
+        self.see_to_absent(now);
         for at in 0..self.links.greetings.len() {
             if let Some(greeting) = &self.links.greetings[at]
                 && now >= greeting.handshake.deadline_ns()

@@ -9,7 +9,7 @@ use std::{
 use pinfold_sys::{process::Segment, stream};
 use rustix::io::Errno;
 
-use super::greeting::{Agreed, Auth, Failure, Greeting, Nonce, Step};
+use super::greeting::{Agreed, Auth, Failure, Greeting, Nonce, Step, Ticket};
 use crate::{
     Error, Result,
     wire::tcp::{greeting::Refusal, offer::Offer},
@@ -17,8 +17,9 @@ use crate::{
 
 /// How long a caller has for all of its greeting, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
-/// A connection without a word for so long is probed.
-const SILENCE: Duration = Duration::from_secs(5);
+/// A connection without a word for so long is probed, at most and at least.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+const SILENCE_MIN: Duration = Duration::from_secs(1);
 /// Bytes taken at a time: no packet of a greeting is longer.
 const AT_ONCE: usize = 512;
 
@@ -30,8 +31,28 @@ pub(crate) struct Met {
     pub rest: Vec<u8>,
     /// Where this side connected to.
     pub address: Option<String>,
+    /// What that stood for.
+    pub to: Option<SocketAddr>,
     /// Where the peer is.
     pub place: String,
+}
+
+/// Who is called, and how.
+pub(crate) struct Call<'a> {
+    pub address: &'a str,
+    /// What it stands for.
+    pub to: SocketAddr,
+    pub auth: Auth,
+    /// Of the session to go on with.
+    pub ticket: Option<Ticket>,
+    pub patience: Duration,
+    /// How long the connection may be silent.
+    pub silence: Duration,
+}
+
+/// How long a connection may be silent until it is probed, if a peer that is away is waited for so long.
+pub(crate) fn silence(away_max: Duration) -> Duration {
+    if away_max.is_zero() { SILENCE_MAX } else { (away_max / 2).clamp(SILENCE_MIN, SILENCE_MAX) }
 }
 
 /// One side of a greeting under way.
@@ -45,30 +66,30 @@ pub(crate) struct Handshake {
     /// Whether the connection is still coming about.
     is_dialling: bool,
     address: Option<String>,
+    to: Option<SocketAddr>,
     place: String,
     patience: Duration,
+    silence: Duration,
+    /// The session that the peer was let in to go on with, until somebody asks.
+    admitted: Option<[u8; 16]>,
+    /// Why the peer has refused to go on.
+    refused: Option<Refusal>,
     agreed: Option<Box<Agreed>>,
     rest: Vec<u8>,
 }
 
 impl Handshake {
-    /// Begins to connect to `to`, which is what `address` stands for.
+    /// Begins to connect.
     ///
     /// # Errors
     /// [`Error::Os`].
-    pub(crate) fn connect(
-        address: &str,
-        to: SocketAddr,
-        auth: Auth,
-        us: Offer,
-        now_ns: u64,
-        patience: Duration,
-    ) -> Result<Handshake> {
+    pub(crate) fn connect(call: Call<'_>, us: Offer, now_ns: u64) -> Result<Handshake> {
+        let Call { address, to, auth, ticket, patience, silence } = call;
         let socket = stream::connect(to).map_err(|error| refused("connect", address, error))?;
         let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 4);
         let deadline_ns = now_ns.saturating_add(patience_ns);
         let nonce = Nonce::fresh()?;
-        let greeting = Greeting::connect(auth, nonce, address, us.clone(), None, deadline_ns);
+        let greeting = Greeting::connect(auth, nonce, address, us.clone(), ticket, deadline_ns);
         Ok(Handshake {
             socket: Some(socket),
             greeting,
@@ -76,8 +97,12 @@ impl Handshake {
             full: None,
             is_dialling: true,
             address: Some(address.to_owned()),
+            to: Some(to),
             place: format!("tcp:{to}"),
             patience,
+            silence,
+            admitted: None,
+            refused: None,
             agreed: None,
             rest: Vec::new(),
         })
@@ -94,9 +119,10 @@ impl Handshake {
         us: Offer,
         full: Option<Refusal>,
         now_ns: u64,
+        silence: Duration,
     ) -> Result<Handshake> {
         let place = format!("tcp:{from}");
-        tune(&socket, &place)?;
+        tune(&socket, silence, &place)?;
         let greeting =
             Greeting::accept(auth, Nonce::fresh()?, &place, now_ns.saturating_add(PATIENCE_NS));
         Ok(Handshake {
@@ -106,8 +132,12 @@ impl Handshake {
             full,
             is_dialling: false,
             address: None,
+            to: None,
             place,
             patience: Duration::from_nanos(PATIENCE_NS),
+            silence,
+            admitted: None,
+            refused: None,
             agreed: None,
             rest: Vec::new(),
         })
@@ -123,21 +153,37 @@ impl Handshake {
         self.greeting.deadline_ns()
     }
 
-    /// Goes as far as it can now. `None`: not at the end yet.
+    /// The session that the peer was just let in to go on with. From here on nothing may come for it but by
+    /// this greeting's connection: it was told how much had come.
+    pub(crate) fn take_admitted(&mut self) -> Option<[u8; 16]> {
+        self.admitted.take()
+    }
+
+    /// Why the peer has refused to go on, if it has.
+    pub(crate) fn refused(&self) -> Option<Refusal> {
+        self.refused
+    }
+
+    /// Goes as far as it can now. `None`: not at the end yet. `sessions` knows those that peers may go on
+    /// with.
     ///
     /// # Errors
     /// Why there is no pair. The other side has been told what it may know.
-    pub(crate) fn step(&mut self, now_ns: u64) -> Result<Option<Met>> {
+    pub(crate) fn step(
+        &mut self,
+        now_ns: u64,
+        sessions: &dyn Fn(&[u8; 16]) -> Option<Ticket>,
+    ) -> Result<Option<Met>> {
         let Some(socket) = self.socket.take() else { return Err(Error::Closed) };
-        let done = self.talk(&socket);
+        let done = self.talk(&socket, sessions);
         if done.is_err() {
             // Its last word. If that does not go, the other side sees the end.
             let _ = self.send(&socket);
         }
         if done? && let Some(agreed) = self.agreed.take() {
             let rest = std::mem::take(&mut self.rest);
-            let (address, place) = (self.address.take(), self.place.clone());
-            return Ok(Some(Met { socket, agreed, rest, address, place }));
+            let (address, to, place) = (self.address.take(), self.to, self.place.clone());
+            return Ok(Some(Met { socket, agreed, rest, address, to, place }));
         }
         if let Some(failure) = self.greeting.expired(now_ns) {
             return Err(self.failed(failure));
@@ -147,13 +193,17 @@ impl Handshake {
     }
 
     /// Whether all is said.
-    fn talk(&mut self, socket: &OwnedFd) -> Result<bool> {
+    fn talk(
+        &mut self,
+        socket: &OwnedFd,
+        sessions: &dyn Fn(&[u8; 16]) -> Option<Ticket>,
+    ) -> Result<bool> {
         if self.is_dialling {
             let there = stream::is_connected(socket);
             if !there.map_err(|error| refused("connect", &self.place, error))? {
                 return Ok(false);
             }
-            tune(socket, &self.place)?;
+            tune(socket, self.silence, &self.place)?;
             self.is_dialling = false;
         }
         loop {
@@ -170,13 +220,17 @@ impl Handshake {
                     let failure = self.greeting.closed();
                     return Err(failure.map_or(Error::Closed, |failure| self.failed(failure)));
                 }
-                stream::Received::Bytes(len) => self.hear(&bytes[..len])?,
+                stream::Received::Bytes(len) => self.hear(&bytes[..len], sessions)?,
             }
         }
     }
 
     /// Takes what has come.
-    fn hear(&mut self, mut bytes: &[u8]) -> Result<()> {
+    fn hear(
+        &mut self,
+        mut bytes: &[u8],
+        sessions: &dyn Fn(&[u8; 16]) -> Option<Ticket>,
+    ) -> Result<()> {
         while !bytes.is_empty() {
             if self.agreed.is_some() {
                 self.rest.extend_from_slice(bytes);
@@ -188,19 +242,22 @@ impl Handshake {
                 Step::More => {}
                 Step::Agreed(agreed) => self.agreed = Some(agreed),
                 Step::Decide(asked) => {
+                    let ticket = asked.resumes.and_then(|id| sessions(&id));
                     let why = if asked.peer.endpoint_id == self.us.endpoint_id {
                         Some(Refusal::Itself)
-                    } else if asked.resumes.is_some() {
+                    } else if asked.resumes.is_some() && ticket.is_none() {
                         Some(Refusal::UnknownSession { incarnation: self.us.incarnation })
                     } else {
-                        self.full
+                        // Who goes on has its place.
+                        self.full.filter(|_| ticket.is_none())
                     };
                     if let Some(why) = why {
                         let failure = self.greeting.decline(why);
                         return Err(self.failed(failure));
                     }
-                    let admitted = self.greeting.admit(&self.us, None);
+                    let admitted = self.greeting.admit(&self.us, ticket);
                     admitted.map_err(|failure| self.failed(failure))?;
+                    self.admitted = asked.resumes;
                 }
             }
         }
@@ -219,7 +276,10 @@ impl Handshake {
         Ok(true)
     }
 
-    fn failed(&self, failure: Failure) -> Error {
+    fn failed(&mut self, failure: Failure) -> Error {
+        if let Failure::Refused { why, .. } | Failure::Declined { why, .. } = failure {
+            self.refused = Some(why);
+        }
         let peer = self.address.clone().unwrap_or_else(|| self.place.clone());
         match failure {
             Failure::TooLate { .. } => Error::NoAnswer { name: peer, patience: self.patience },
@@ -228,8 +288,8 @@ impl Handshake {
     }
 }
 
-fn tune(socket: &OwnedFd, place: &str) -> Result<()> {
-    stream::tune(socket, SILENCE).map_err(|error| Error::os("setsockopt", place, error))
+fn tune(socket: &OwnedFd, silence: Duration, place: &str) -> Result<()> {
+    stream::tune(socket, silence).map_err(|error| Error::os("setsockopt", place, error))
 }
 
 #[allow(unsafe_code)]

@@ -14,15 +14,20 @@ use super::{
 use crate::{
     Result,
     link::{
-        local::Limits,
-        tcp::{self, handshake::Handshake as Caller},
+        local::{Limits, Us},
+        tcp::{
+            self,
+            handshake::{self, Call, Handshake as Caller},
+        },
     },
     wire::tcp::{greeting::Refusal, offer::Offer},
 };
 
 impl Links {
-    fn offer(&self, granted: Limits) -> Result<Offer> {
-        greetings::offer(self.us.endpoint_id, &self.us.label, granted, self.us.paths)
+    /// What this endpoint says of itself. `away_max`: how long it waits for a peer to come back.
+    pub(super) fn offer(&self, granted: Limits, away_max: Duration) -> Result<Offer> {
+        let Us { endpoint_id, label, paths, .. } = &self.us;
+        greetings::offer(*endpoint_id, label, granted, *paths, !away_max.is_zero())
     }
 }
 
@@ -38,9 +43,11 @@ impl Engine {
         self.room_for_peer()?;
         let auth = tcp::listener::auth(to.ip(), self.links.key.as_ref(), address)?;
         let granted = self.grant();
-        let us = self.links.offer(granted);
-        let now = clock::now_ns();
-        let handshake = us.and_then(|us| Caller::connect(address, to, auth, us, now, patience));
+        let away_max = self.config.away_max;
+        let us = self.links.offer(granted, away_max);
+        let silence = handshake::silence(away_max);
+        let call = Call { address, to, auth, ticket: None, patience, silence };
+        let handshake = us.and_then(|us| Caller::connect(call, us, clock::now_ns()));
         let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
         self.greet_by(Handshake::Wire(Box::new(handshake)), granted)
     }
@@ -73,9 +80,11 @@ impl Engine {
         let full = Refusal::Full { peers_max: self.config.peers_max as u64 };
         let full = self.room_for_peer().is_err().then_some(full);
         let granted = self.grant();
-        let us = self.links.offer(granted);
-        let now = clock::now_ns();
-        let handshake = us.and_then(|us| Caller::accepted(socket, from, auth, us, full, now));
+        let away_max = self.config.away_max;
+        let us = self.links.offer(granted, away_max);
+        let (now, silence) = (clock::now_ns(), handshake::silence(away_max));
+        let handshake =
+            us.and_then(|us| Caller::accepted(socket, from, auth, us, full, now, silence));
         let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
         self.answer(Handshake::Wire(Box::new(handshake)), granted);
         Ok(())
