@@ -19,8 +19,13 @@ pub enum Gone {
     Disconnected,
     /// It broke the protocol and was cut off.
     Misbehaved(&'static str),
-    /// The connection with its host broke: the `errno` that said so (`ETIMEDOUT`, `ECONNRESET`, ...).
+    /// The connection with its host broke, and there was no other in time
+    /// ([`Builder::away_max`](crate::Builder::away_max)): the `errno` that said so last (`ETIMEDOUT`,
+    /// `ECONNRESET`, `ECONNREFUSED`, ...).
     Lost(i32),
+    /// The connection with its host broke, and when there was another it did not know this endpoint any
+    /// more: it had waited for less long, or had disconnected.
+    Forgot,
 }
 
 /// Why an active message was not seen to, or a request not answered.
@@ -63,6 +68,10 @@ impl std::fmt::Display for Gone {
                 let how = io::Error::from_raw_os_error(*errno);
                 write!(f, "the connection with its host broke: {how}")
             }
+            Gone::Forgot => f.write_str(
+                "the connection with its host broke, and it did not wait for another; \
+                 give both sides the same Builder::away_max",
+            ),
         }
     }
 }

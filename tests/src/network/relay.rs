@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -29,6 +29,9 @@ pub enum Way {
     /// From who is connected to.
     Back,
 }
+
+/// What begins a relay: where it listens, and the thread that does.
+type Start = Box<dyn FnOnce() -> (SocketAddr, JoinHandle<()>) + Send>;
 
 /// Listens in a namespace and passes what comes on to one address, and back. Ends, with all its
 /// connections, on drop.
@@ -73,6 +76,23 @@ impl Relay {
     /// # Panics
     /// If it cannot.
     pub fn new(namespace: &Namespace, at: IpAddr, to: SocketAddr) -> Relay {
+        Relay::begin(at, to, |start| namespace.run(start).expect("to enter a namespace"))
+    }
+
+    /// Listens on this host, which takes no rights, at a port that is free.
+    ///
+    /// # Panics
+    /// If it cannot.
+    pub fn here(to: SocketAddr) -> Relay {
+        Relay::begin(Ipv4Addr::LOCALHOST.into(), to, |start| start())
+    }
+
+    /// `begin` runs what it is given where the relay is to be.
+    fn begin(
+        at: IpAddr,
+        to: SocketAddr,
+        begin: impl FnOnce(Start) -> (SocketAddr, JoinHandle<()>),
+    ) -> Relay {
         let state = Mutex::new(State::default());
         let shared = Arc::new(Shared { to, state, changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
@@ -83,7 +103,7 @@ impl Relay {
             let address = listener.local_addr().expect("an address");
             (address, thread::spawn(move || listen(&listener, &of_thread)))
         };
-        let (address, thread) = namespace.run(start).expect("to enter a namespace");
+        let (address, thread) = begin(Box::new(start));
         Relay { address, shared, thread: Some(thread) }
     }
 

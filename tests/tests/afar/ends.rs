@@ -12,7 +12,8 @@ fn who_is_killed_is_gone() {
     let stage = Stage::new(60);
     let mut echo = stage.role("echo").spawn();
     let address = echo.hear();
-    let endpoint = builder(Progress::Inline).build().unwrap();
+    // A process that is started anew would not know this one.
+    let endpoint = builder(Progress::Inline).away_max(Duration::from_secs(1)).build().unwrap();
     let peer = endpoint.connect(&address).unwrap();
     assert_eq!(endpoint.peer(peer).unwrap().name, format!("echo ({address})"));
     for tag in 0..50 {

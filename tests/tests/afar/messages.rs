@@ -1,6 +1,6 @@
 //! Peers on other hosts: messages of all lengths over connections, through the API.
 
-use std::{io::IoSliceMut, thread, time::Duration};
+use std::{io::IoSliceMut, sync::mpsc, thread, time::Duration};
 
 use pinfold::{Error, Gone, Path, Progress, Refusal, Source, TagMatch};
 use pinfold_tests::stamp;
@@ -91,6 +91,21 @@ fn long_messages_go_past_the_lanes() {
         assert_eq!(parts.concat(), bytes(8 << 20, 4));
         assert_eq!(&*two.recv(to_one, 5).unwrap(), b"last");
     });
+}
+
+/// A long send ends although its receiver, which has the message, does not call any more.
+#[test]
+fn who_has_a_message_need_not_call_again() {
+    for len in [20_000, 1 << 20, 3 << 20] {
+        let ((one, to_two), (two, to_one)) =
+            pair(builder(Progress::Dedicated), builder(Progress::Inline));
+        let send = one.send_owned(to_two, 1, bytes(len, 1));
+        assert_eq!(&*two.recv(to_one, 1).unwrap(), bytes(len, 1));
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || tell.send(send.wait().0));
+        let done = told.recv_timeout(Duration::from_secs(20));
+        done.expect("it ends").expect("it ends well");
+    }
 }
 
 #[test]

@@ -124,6 +124,26 @@ impl Builder {
         self
     }
 
+    /// How long a peer on another host may be without a connection. If one breaks, the side that had
+    /// connected calls again, as often as need be, and both go on where they were: every message comes once
+    /// and in order. Operations wait meanwhile. A peer that does not come back in time is
+    /// [`Gone::Lost`](crate::Gone::Lost); one that was started anew is a new peer. The shorter of both
+    /// sides' times counts. Default: 10 s.
+    ///
+    /// A connection without a word is probed after half of this time, in whole seconds, 1 to 5 of them. It breaks
+    /// at the latest when for three times as long again nothing has come back, or nothing was taken of what
+    /// waits to be sent.
+    ///
+    /// Zero: no connection is made anew, and a long send ends when the network has its bytes, not when
+    /// the peer has.
+    ///
+    /// Who calls its endpoint less often than this cannot take a peer back, unless it has
+    /// [a thread](Progress::Dedicated).
+    pub fn away_max(mut self, limit: Duration) -> Builder {
+        self.config.away_max = limit;
+        self
+    }
+
     /// Bytes that all lanes to peers may grow by together, beyond the 16 KiB an idle peer takes.
     /// At the limit lanes stay small and messages go slower. Default: 64 MiB.
     pub fn lane_bytes_max(mut self, bytes: usize) -> Builder {

@@ -39,6 +39,8 @@ pub(crate) struct Config {
     pub strict: bool,
     pub progress: Progress,
     pub connect_timeout: Duration,
+    /// How long a peer on another host may be without a connection; zero: not at all.
+    pub away_max: Duration,
     /// Memory that lanes to peers may grow by, beyond what each always has.
     pub lane_bytes_max: usize,
     /// Memory for messages nobody has asked for yet, over all peers.
@@ -72,6 +74,7 @@ impl Default for Config {
             strict: false,
             progress: Progress::Inline,
             connect_timeout: Duration::from_secs(30),
+            away_max: Duration::from_secs(10),
             lane_bytes_max: 64 << 20,
             unexpected_bytes_max: 64 << 20,
             peers_max: 1 << 20,

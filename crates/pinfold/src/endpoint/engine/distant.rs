@@ -5,7 +5,7 @@
 //! receives them, or into the library's own pages.
 //!
 //! **Invariant.** What a bridge has of a message's memory is of an operation that has not ended: it ends when
-//! the bridge names it as sent, or together with the connection, on which nothing is sent any more then.
+//! the bridge names it as sent, or together with the peer, to which nothing is sent any more then.
 
 use super::{
     core::Core,
@@ -26,7 +26,7 @@ use crate::{
 /// own takes.
 const DIRECT_FROM: u64 = 16 << 10;
 /// Messages that may be on their way past the lane.
-const DIRECT_MAX: usize = 16;
+const DIRECT_MAX: usize = 64;
 /// Long messages, and bytes of one, that are taken from one peer before others get their turn.
 const MESSAGES_A_TURN: u32 = 8;
 const BYTES_A_TURN: u64 = 1 << 20;
@@ -35,7 +35,7 @@ impl Core {
     /// Takes what has come over a peer's connection, and what is there for it to the connection. Whether
     /// anything came.
     pub(super) fn turn(&mut self, peer: &mut Peer, waits: bool) -> Result<bool, Ended> {
-        let mut moved = false;
+        let (mut moved, mut took_long) = (false, false);
         for _ in 0..MESSAGES_A_TURN {
             let Some(bridge) = peer.line.wire() else { break };
             moved |= bridge.turn(waits, &mut self.lane_budget)?;
@@ -45,9 +45,14 @@ impl Core {
             }
             let took = self.take_long(peer)?;
             moved |= took > 0;
+            took_long |= took > 0;
             if took == 0 || took >= BYTES_A_TURN {
                 break;
             }
+        }
+        if took_long && let Some(bridge) = peer.line.wire() {
+            // The sender of a message that has come may wait to hear of it, and this side may not turn again.
+            bridge.hand_on();
         }
         self.end_sent(peer);
         Ok(moved)

@@ -21,9 +21,12 @@ impl Engine {
         self.remove_peer(id, Gone::Misbehaved(violation.0));
     }
 
-    /// The connection with a peer on another host has ended.
+    /// The connection with a peer on another host has ended, and with it the peer, unless it may come back.
     #[cold]
     pub(crate) fn connection_ended(&mut self, id: PeerId, ended: Ended) {
+        if self.may_return(id, ended) {
+            return;
+        }
         let how = match ended {
             Ended::Closed => Gone::Closed,
             Ended::Gone => Gone::Died,

@@ -8,17 +8,20 @@ use pinfold_sys::poll::{Epoll, Interest};
 
 pub(super) use self::beside::Beside;
 use self::beside::Tried;
-use super::joining::{Joining, Stranger};
+use super::joining::{Back, Joining, Outcome, Session, Stranger};
 use crate::{
-    Error, PathSet, Result,
+    Error, PathSet, PeerId, Result,
     blockmem::Tally,
     link::{
         local::{self, Limits},
-        tcp::{self, handshake::Here},
+        tcp::{self, greeting::Ticket, handshake::Here},
     },
     wire::{
         hello,
-        tcp::offer::{HostIdentity, LocalName, ModeSet, Offer},
+        tcp::{
+            greeting::Refusal,
+            offer::{HostIdentity, LocalName, ModeSet, Offer},
+        },
     },
 };
 
@@ -30,6 +33,8 @@ pub(super) struct Greeting {
     pub call: Option<u64>,
     /// Whether the peer must have been [admitted](Handshake::admitted) over a connection.
     pub beside: bool,
+    /// The peer that it is to lead back.
+    pub resumes: Option<PeerId>,
 }
 
 /// What a greeting goes over.
@@ -44,7 +49,7 @@ pub(super) enum Step {
     More,
     /// The peer is on this host, and is to be tried there.
     Here(Here),
-    Joining(Joining),
+    Done(Outcome),
 }
 
 impl Handshake {
@@ -91,18 +96,36 @@ impl Handshake {
         }
     }
 
-    /// Goes as far as it can now.
+    /// The session that a peer was just let in to go on with.
+    pub(super) fn take_readmitted(&mut self) -> Option<[u8; 16]> {
+        match self {
+            Handshake::Host(_) => None,
+            Handshake::Wire(wire, _) => wire.take_readmitted(),
+        }
+    }
+
+    /// Why a peer has refused to go on, if it has.
+    pub(super) fn refused(&self) -> Option<Refusal> {
+        match self {
+            Handshake::Host(_) => None,
+            Handshake::Wire(wire, _) => wire.refused(),
+        }
+    }
+
+    /// Goes as far as it can now. `sessions` knows those that peers may go on with.
     pub(super) fn step(
         &mut self,
         now_ns: u64,
         paths: PathSet,
         tally: &Arc<Tally>,
         epoll: &Epoll,
+        sessions: &dyn Fn(&[u8; 16]) -> Option<Ticket>,
     ) -> Result<Step> {
+        let joins = |joining| Step::Done(Outcome::Joins(Box::new(joining)));
         match self {
             Handshake::Host(handshake) => {
                 let established = handshake.step(now_ns)?;
-                Ok(established.map_or(Step::More, |it| Step::Joining(Joining::from(*it))))
+                Ok(established.map_or(Step::More, |it| joins(Joining::from(*it))))
             }
             Handshake::Wire(wire, beside) => {
                 match beside.as_mut().map(|beside| beside.step(now_ns, epoll)) {
@@ -111,7 +134,7 @@ impl Handshake {
                         joining.address = wire.address().map(str::to_owned);
                         // The peer learns by its end that nobody will come over it.
                         let _ = wire.fd().map_or(Ok(()), |fd| epoll.remove(fd));
-                        return Ok(Step::Joining(*joining));
+                        return Ok(joins(*joining));
                     }
                     Some(Tried::Not(why)) => {
                         *beside = None;
@@ -119,15 +142,23 @@ impl Handshake {
                     }
                     None => {}
                 }
-                let met = match wire.step(now_ns)? {
+                let met = match wire.step(now_ns, sessions)? {
                     tcp::handshake::Step::More => return Ok(Step::More),
                     tcp::handshake::Step::Here(here) => return Ok(Step::Here(here)),
                     tcp::handshake::Step::Met(met) => met,
                 };
+                let (socket, rest) = (met.socket, met.rest);
+                if let Some(received) = met.agreed.peer_received {
+                    return Ok(Step::Done(Outcome::Returns(Back { socket, rest, received })));
+                }
+                let resumes = met.agreed.modes.contains(ModeSet::RESUMES);
+                let home = met.address.clone().zip(met.to);
+                let session = Session { ticket: met.agreed.ticket, home };
                 let peer = met.agreed.peer;
                 let stranger = Stranger {
-                    socket: met.socket,
-                    rest: met.rest,
+                    socket,
+                    rest,
+                    session: resumes.then_some(session),
                     label: peer.label,
                     endpoint_id: peer.endpoint_id,
                     address: met.address,
@@ -137,7 +168,8 @@ impl Handshake {
                     granted: peer.limits,
                 };
                 let lanes = |error| Error::os("memfd_create", "the lanes of a peer", error);
-                Joining::from_afar(stranger, paths, tally).map(Step::Joining).map_err(lanes)
+                let joining = Joining::from_afar(stranger, paths, tally).map_err(lanes)?;
+                Ok(joins(joining))
             }
         }
     }
@@ -149,9 +181,10 @@ pub(super) fn offer(
     label: &str,
     limits: Limits,
     paths: PathSet,
-    shortcut: bool,
-    local: Option<LocalName>,
+    (shortcut, local): (bool, Option<LocalName>),
+    resumes: bool,
 ) -> Result<Offer> {
+    let modes = ModeSet::none().with(ModeSet::RENDEZVOUS).with(ModeSet::ACTIVE);
     Ok(Offer {
         endpoint_id,
         incarnation: incarnation()?,
@@ -160,7 +193,7 @@ pub(super) fn offer(
         label: hello::fit_label(label),
         limits,
         paths,
-        modes: ModeSet::none().with(ModeSet::RENDEZVOUS).with(ModeSet::ACTIVE),
+        modes: if resumes { modes.with(ModeSet::RESUMES) } else { modes },
         tls: false,
     })
 }

@@ -1,6 +1,6 @@
 //! Who is about to be a peer, whatever link it came by.
 
-use std::{io, os::fd::OwnedFd, sync::Arc};
+use std::{io, net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 
 use pinfold_sys::mapping::SharedMapping;
 
@@ -9,16 +9,40 @@ use crate::{
     blockmem::Tally,
     link::{
         local::{Established, Limits, Side},
-        tcp::bridge::Bridge,
+        tcp::{bridge::Bridge, greeting::Ticket},
     },
     route::{Path, PathSet, Refusal},
+    wire::tcp::offer::Reached,
 };
+
+/// What a greeting has come to.
+pub(crate) enum Outcome {
+    Joins(Box<Joining>),
+    Returns(Back),
+}
+
+/// Another connection of a pair that had lost one.
+pub(crate) struct Back {
+    pub socket: OwnedFd,
+    /// What has come of its frames.
+    pub rest: Vec<u8>,
+    /// How much has come to the peer.
+    pub received: Reached,
+}
+
+/// With what a pair goes on if its connection breaks.
+pub(crate) struct Session {
+    pub ticket: Ticket,
+    /// Where this side called; `None` if it was called, and will be again.
+    pub home: Option<(String, SocketAddr)>,
+}
 
 /// A pair that is ready to exchange messages.
 pub(crate) struct Joining {
     pub side: Side,
     pub mapping: SharedMapping,
     pub line: Line,
+    pub session: Option<Session>,
     /// Readable once the peer's process has exited, if that is on this host.
     pub pidfd: Option<OwnedFd>,
     pub pid: u32,
@@ -46,6 +70,7 @@ impl From<Established> for Joining {
             side: established.side,
             mapping: established.mapping,
             line: Line::Host(established.socket),
+            session: None,
             pidfd: Some(established.pidfd),
             pid: established.pid,
             uid: established.uid,
@@ -70,6 +95,7 @@ pub(crate) struct Stranger {
     pub socket: OwnedFd,
     /// What has come of its frames.
     pub rest: Vec<u8>,
+    pub session: Option<Session>,
     pub label: String,
     pub endpoint_id: [u8; 16],
     /// Where this side connected to.
@@ -92,16 +118,17 @@ impl Joining {
         our_paths: PathSet,
         tally: &Arc<Tally>,
     ) -> io::Result<Joining> {
-        let Stranger { socket, rest, label, endpoint_id, address, place, apart, paths, granted } =
-            stranger;
-        let (bridge, mapping) = Bridge::new(socket, rest, tally)?;
-        let away = Err(apart);
+        let Stranger { socket, rest, session, label, endpoint_id, address, place, .. } = stranger;
+        let (paths, granted) = (stranger.paths, stranger.granted);
+        let (bridge, mapping) = Bridge::new(socket, rest, session.is_some(), tally)?;
+        let away = Err(stranger.apart);
         let common = paths.iter().filter(|&path| our_paths.contains(path));
         let common = common.filter(|path| matches!(path, Path::Inline | Path::Eager));
         Ok(Joining {
             side: Side::Accepting,
             mapping,
             line: Line::Wire(Box::new(bridge)),
+            session,
             pidfd: None,
             pid: 0,
             uid: u32::MAX,

@@ -31,11 +31,19 @@ impl Line {
         }
     }
 
+    /// The same to look at.
+    pub(crate) fn as_wire(&self) -> Option<&Bridge> {
+        match self {
+            Line::Host(_) => None,
+            Line::Wire(bridge) => Some(bridge),
+        }
+    }
+
     /// Has the epoll tell nothing of it any more.
     pub(super) fn unwatch(&self, epoll: &Epoll) {
         let _ = match self {
             Line::Host(socket) => epoll.remove(socket),
-            Line::Wire(bridge) => epoll.remove(bridge.socket()),
+            Line::Wire(bridge) => bridge.socket().map_or(Ok(()), |socket| epoll.remove(socket)),
         };
     }
 

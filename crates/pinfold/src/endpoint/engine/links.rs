@@ -1,6 +1,7 @@
 //! The engine's descriptors: the listener, greetings under way, peers' sockets and processes.
 
 mod afar;
+mod away;
 mod beside;
 
 use std::{net::SocketAddr, os::fd::AsFd, sync::Arc, time::Duration};
@@ -9,11 +10,12 @@ use pinfold_sys::{
     barrier, clock,
     poll::{Epoll, EventFd, Events, Interest},
 };
+use rustc_hash::FxHashMap;
 
 use super::{
     Engine,
     greetings::{Greeting, Handshake, Step},
-    joining::Joining,
+    joining::{Joining, Outcome},
     line::Line,
     mail::Mail,
     peer::Peer,
@@ -24,7 +26,7 @@ use crate::{
     failpoint::{self, Point},
     link::{
         local::{self, Address, Limits, Listener, Us},
-        tcp::{self, key::Key},
+        tcp::{self, absence::Absence, key::Key},
     },
     status::Tally,
 };
@@ -69,6 +71,10 @@ pub(crate) struct Links {
     key: Option<Arc<Key>>,
     us: Us,
     greetings: Vec<Option<Greeting>>,
+    /// Peers whose connections may break, by their sessions.
+    sessions: FxHashMap<[u8; 16], PeerId>,
+    /// Peers without a connection.
+    absent: Vec<(PeerId, Absence)>,
     /// Results of connecting that nobody has fetched.
     connected: Vec<(u64, Result<PeerId>)>,
     calls: u64,
@@ -118,6 +124,8 @@ impl Links {
             key: config.key.clone(),
             us,
             greetings: Vec::new(),
+            sessions: FxHashMap::default(),
+            absent: Vec::new(),
             connected: Vec::new(),
             calls: 0,
             listen_again_ns: None,
@@ -147,15 +155,21 @@ impl Links {
     /// When the next greeting runs out of time.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         let greetings = self.greetings.iter().flatten();
-        greetings.map(|greeting| greeting.handshake.deadline_ns()).chain(self.listen_again_ns).min()
+        let greetings = greetings.map(|greeting| greeting.handshake.deadline_ns());
+        let absent = self.absent.iter().map(|(_, absence)| absence.due_ns());
+        greetings.chain(absent).chain(self.listen_again_ns).min()
     }
 
     /// Stops watching a peer.
-    pub(crate) fn forget(&self, peer: &Peer) {
+    pub(crate) fn forget(&mut self, peer: &Peer) {
         // Closing would do, were it not for copies of the descriptors in forked children.
         peer.line.unwatch(&self.epoll);
         if let Some(pidfd) = &peer.reach.pidfd {
             let _ = self.epoll.remove(pidfd);
+        }
+        if let Some(session) = &peer.session {
+            self.sessions.remove(&session.ticket.id);
+            self.end_absence(peer.id);
         }
     }
 
@@ -176,6 +190,7 @@ impl Links {
             let _ = self.epoll.remove(listener.fd());
         }
         self.greetings.clear();
+        self.absent.clear();
     }
 
     /// Leaves everything to the process this one was forked from.
@@ -226,7 +241,8 @@ impl Engine {
     fn greet_by(&mut self, handshake: Handshake, granted: Limits) -> Result<u64> {
         self.links.calls += 1;
         let call = self.links.calls;
-        let greeting = Greeting { handshake, granted, call: Some(call), beside: false };
+        let greeting =
+            Greeting { handshake, granted, call: Some(call), beside: false, resumes: None };
         let at = self.links.add_greeting(greeting)?;
         self.kick = true;
         self.greet(at);
@@ -364,7 +380,8 @@ impl Engine {
     }
 
     fn answer(&mut self, handshake: Handshake, granted: Limits, beside: bool) {
-        match self.links.add_greeting(Greeting { handshake, granted, call: None, beside }) {
+        let greeting = Greeting { handshake, granted, call: None, beside, resumes: None };
+        match self.links.add_greeting(greeting) {
             Ok(at) => self.greet(at),
             Err(error) => {
                 tracing::warn!(%error, "a caller was turned away");
@@ -375,20 +392,29 @@ impl Engine {
 
     /// Takes a greeting as far as it goes.
     fn greet(&mut self, at: usize) {
-        let Some(greeting) = self.links.greetings.get_mut(at).and_then(Option::as_mut) else {
+        let Links { greetings, sessions, epoll, .. } = &mut self.links;
+        let Some(greeting) = greetings.get_mut(at).and_then(Option::as_mut) else {
             return;
         };
-        let (paths, tally) = (self.config.paths, &self.core.copies);
-        let (now, epoll) = (clock::now_ns(), &self.links.epoll);
-        let result = match greeting.handshake.step(now, paths, tally, epoll) {
+        let (paths, tally, peers) = (self.config.paths, &self.core.copies, &self.peers);
+        let now = clock::now_ns();
+        let ticket = |session: &[u8; 16]| peers.get(*sessions.get(session)?)?.ticket();
+        let step = greeting.handshake.step(now, paths, tally, epoll, &ticket);
+        if let Some(session) = greeting.handshake.take_readmitted() {
+            self.replaced(at, &session);
+        }
+        let result = match step {
             Ok(Step::More) => return,
             Ok(Step::Here(here)) => {
-                let (us, granted) = (&self.links.us, greeting.granted);
-                let about = token(GREETING, at as u32, 0);
-                greeting.handshake.go_beside(&here, us, granted, now, epoll, about);
+                let links = &mut self.links;
+                if let Some(greeting) = &mut links.greetings[at] {
+                    let about = token(GREETING, at as u32, 0);
+                    let Greeting { handshake, granted, .. } = greeting;
+                    handshake.go_beside(&here, &links.us, *granted, now, &links.epoll, about);
+                }
                 return self.greet(at);
             }
-            Ok(Step::Joining(joining)) => Ok(joining),
+            Ok(Step::Done(outcome)) => Ok(outcome),
             Err(error) => Err(error),
         };
         let Some(greeting) = self.links.greetings[at].take() else { return };
@@ -396,14 +422,25 @@ impl Engine {
         if result.is_err() {
             greeting.handshake.unwatch(&self.links.epoll);
         }
-        drop(greeting);
-        let joined = result.and_then(|joining| {
-            joining.line.unwatch(&self.links.epoll);
-            if beside {
-                self.links.check_admitted(&joining)?;
+        let joined = match (result, greeting.resumes) {
+            (Ok(Outcome::Joins(joining)), None) => {
+                joining.line.unwatch(&self.links.epoll);
+                let admitted = if beside { self.links.check_admitted(&joining) } else { Ok(()) };
+                admitted.and_then(|()| self.join(*joining, granted))
             }
-            self.join(joining, granted)
-        });
+            (Ok(Outcome::Returns(back)), Some(id)) => {
+                self.ungrant(granted);
+                return self.returns(id, back);
+            }
+            (Err(error), Some(id)) => {
+                self.ungrant(granted);
+                return self.call_failed(id, &error, greeting.handshake.refused());
+            }
+            (Err(error), None) => Err(error),
+            // Neither side of a greeting takes the one for the other.
+            (Ok(_), _) => Err(Error::Closed),
+        };
+        drop(greeting);
         if let Err(error) = &joined {
             tracing::debug!(%error, "a greeting failed");
             self.ungrant(granted);
@@ -432,9 +469,14 @@ impl Engine {
         match &peer.line {
             Line::Host(socket) => watch(&self.links.epoll, socket, about)?,
             Line::Wire(bridge) => {
-                let watched = self.links.epoll.add(bridge.socket(), about, Interest::Changes);
+                let watched = bridge.socket().map_or(Ok(()), |socket| {
+                    self.links.epoll.add(socket, about, Interest::Changes)
+                });
                 watched.map_err(|error| Error::os("epoll_ctl", "the endpoint", error))?;
             }
+        }
+        if let Some(session) = &peer.session {
+            self.links.sessions.insert(session.ticket.id, id);
         }
         if let Some(pidfd) = &peer.reach.pidfd {
             watch(&self.links.epoll, pidfd, token(PROCESS, index, generation))?;
@@ -464,6 +506,7 @@ impl Engine {
                 let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, BESIDE, 0));
             }
         }
+        self.see_to_absent(now);
         for at in 0..self.links.greetings.len() {
             if let Some(greeting) = &self.links.greetings[at]
                 && now >= greeting.handshake.deadline_ns()

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::{
     exports::Exports,
     gifts::Fate,
-    joining::Joining,
+    joining::{Joining, Session},
     line::Line,
     op::OpKey,
     reach::Reach,
@@ -52,6 +52,8 @@ pub struct PeerInfo {
     /// The address that was connected to; `None` for a peer that connected to this endpoint. One of the form
     /// `tcp:HOST:PORT` may have led to a peer on this host.
     pub address: Option<String>,
+    /// How often a connection with another host broke and another took its place.
+    pub reconnections: u64,
     /// The paths on which messages to it can go.
     pub paths: PathSet,
     /// Why messages to it cannot go by `cma`; `None` if they can.
@@ -114,6 +116,8 @@ pub(crate) struct Peer {
     pub tx: LaneTx,
     pub rx: LaneRx,
     pub line: Line,
+    /// With what the pair goes on if its connection breaks, if it does.
+    pub session: Option<Session>,
     pub reach: Arc<Reach>,
 
     pub tag_high_tx: u32,
@@ -190,7 +194,8 @@ impl Peer {
         copies: &Arc<Tally>,
         record: PeerRecord,
     ) -> Peer {
-        let Joining { side, mapping, line, pidfd, pid, uid, label, address, place, .. } = joining;
+        let Joining { side, mapping, line, session, pidfd, pid, uid, .. } = joining;
+        let Joining { label, address, place, .. } = joining;
         let (send_way, fence) = (
             match side {
                 Side::Accepting => Direction::ToConnecting,
@@ -236,12 +241,22 @@ impl Peer {
         Peer {
             id,
             record,
-            info: PeerInfo { id, name, pid, uid, address, paths, cma_refused: cma.err() },
+            info: PeerInfo {
+                id,
+                name,
+                pid,
+                uid,
+                address,
+                reconnections: 0,
+                paths,
+                cma_refused: cma.err(),
+            },
             tx,
             rx: LaneRx::new(&segment, send_way.reverse(), fence, copies),
             copies_in: Copier::new(Reader::Me, copies),
             copies_out: Copier::new(Reader::OtherCore, copies),
             line,
+            session,
             reach,
             tag_high_tx: 0,
             tag_high_rx: 0,

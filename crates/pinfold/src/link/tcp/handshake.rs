@@ -9,7 +9,7 @@ use std::{
 use pinfold_sys::{process::Segment, stream};
 use rustix::io::Errno;
 
-use super::greeting::{self, Agreed, Auth, Failure, Greeting, Nonce};
+use super::greeting::{self, Agreed, Auth, Failure, Greeting, Nonce, Ticket};
 use crate::{
     Error, Refusal, Result,
     link::local::Address,
@@ -21,8 +21,9 @@ use crate::{
 
 /// How long a caller has for all of its greeting, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
-/// A connection without a word for so long is probed.
-const SILENCE: Duration = Duration::from_secs(5);
+/// A connection without a word for so long is probed, at most and at least.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+const SILENCE_MIN: Duration = Duration::from_secs(1);
 /// Bytes taken at a time: no packet of a greeting is longer.
 const AT_ONCE: usize = 512;
 
@@ -52,8 +53,28 @@ pub(crate) struct Met {
     pub rest: Vec<u8>,
     /// Where this side connected to.
     pub address: Option<String>,
+    /// What that stood for.
+    pub to: Option<SocketAddr>,
     /// Where the peer is.
     pub place: String,
+}
+
+/// Who is called, and how.
+pub(crate) struct Call<'a> {
+    pub address: &'a str,
+    /// What it stands for.
+    pub to: SocketAddr,
+    pub auth: Auth,
+    /// Of the session to go on with.
+    pub ticket: Option<Ticket>,
+    pub patience: Duration,
+    /// How long the connection may be silent.
+    pub silence: Duration,
+}
+
+/// How long a connection may be silent until it is probed, if a peer that is away is waited for so long.
+pub(crate) fn silence(away_max: Duration) -> Duration {
+    if away_max.is_zero() { SILENCE_MAX } else { (away_max / 2).clamp(SILENCE_MIN, SILENCE_MAX) }
 }
 
 /// One side of a greeting under way.
@@ -67,8 +88,14 @@ pub(crate) struct Handshake {
     /// Whether the connection is still coming about.
     is_dialling: bool,
     address: Option<String>,
+    to: Option<SocketAddr>,
     place: String,
     patience: Duration,
+    silence: Duration,
+    /// The session that the peer was let in to go on with, until somebody asks.
+    readmitted: Option<[u8; 16]>,
+    /// Why the peer has refused to go on.
+    refused: Option<wire::Refusal>,
     agreed: Option<Box<Agreed>>,
     rest: Vec<u8>,
     /// Whether the way by the local socket is being tried.
@@ -78,23 +105,17 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// Begins to connect to `to`, which is what `address` stands for.
+    /// Begins to connect.
     ///
     /// # Errors
     /// [`Error::Os`].
-    pub(crate) fn connect(
-        address: &str,
-        to: SocketAddr,
-        auth: Auth,
-        us: Offer,
-        now_ns: u64,
-        patience: Duration,
-    ) -> Result<Handshake> {
+    pub(crate) fn connect(call: Call<'_>, us: Offer, now_ns: u64) -> Result<Handshake> {
+        let Call { address, to, auth, ticket, patience, silence } = call;
         let socket = stream::connect(to).map_err(|error| refused("connect", address, error))?;
         let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 4);
         let deadline_ns = now_ns.saturating_add(patience_ns);
         let nonce = Nonce::fresh()?;
-        let greeting = Greeting::connect(auth, nonce, address, us.clone(), None, deadline_ns);
+        let greeting = Greeting::connect(auth, nonce, address, us.clone(), ticket, deadline_ns);
         Ok(Handshake {
             socket: Some(socket),
             greeting,
@@ -102,8 +123,12 @@ impl Handshake {
             full: None,
             is_dialling: true,
             address: Some(address.to_owned()),
+            to: Some(to),
             place: format!("tcp:{to}"),
             patience,
+            silence,
+            readmitted: None,
+            refused: None,
             agreed: None,
             rest: Vec::new(),
             waits: false,
@@ -122,9 +147,10 @@ impl Handshake {
         us: Offer,
         full: Option<wire::Refusal>,
         now_ns: u64,
+        silence: Duration,
     ) -> Result<Handshake> {
         let place = format!("tcp:{from}");
-        tune(&socket, &place)?;
+        tune(&socket, silence, &place)?;
         let greeting =
             Greeting::accept(auth, Nonce::fresh()?, &place, now_ns.saturating_add(PATIENCE_NS));
         Ok(Handshake {
@@ -134,8 +160,12 @@ impl Handshake {
             full,
             is_dialling: false,
             address: None,
+            to: None,
             place,
             patience: Duration::from_nanos(PATIENCE_NS),
+            silence,
+            readmitted: None,
+            refused: None,
             agreed: None,
             rest: Vec::new(),
             waits: false,
@@ -170,25 +200,40 @@ impl Handshake {
         self.out_of_reach = Some(why);
     }
 
-    /// Goes as far as it can now.
+    /// The session that a peer was just let in to go on with. From here on nothing may come for it but by
+    /// this greeting's connection: it was told how much had come.
+    pub(crate) fn take_readmitted(&mut self) -> Option<[u8; 16]> {
+        self.readmitted.take()
+    }
+
+    /// Why the peer has refused to go on, if it has.
+    pub(crate) fn refused(&self) -> Option<wire::Refusal> {
+        self.refused
+    }
+
+    /// Goes as far as it can now. `sessions` knows those that peers may go on with.
     ///
     /// # Errors
     /// Why there is no pair. The other side has been told what it may know.
-    pub(crate) fn step(&mut self, now_ns: u64) -> Result<Step> {
+    pub(crate) fn step(
+        &mut self,
+        now_ns: u64,
+        sessions: &dyn Fn(&[u8; 16]) -> Option<Ticket>,
+    ) -> Result<Step> {
         if self.waits {
             return Ok(Step::More);
         }
         let Some(socket) = self.socket.take() else { return Err(Error::Closed) };
-        let done = self.talk(&socket);
+        let done = self.talk(&socket, sessions);
         if done.is_err() {
             // Its last word. If that does not go, the other side sees the end.
             let _ = self.send(&socket);
         }
         if done? && let Some(agreed) = self.agreed.take() {
             let rest = std::mem::take(&mut self.rest);
-            let (address, place) = (self.address.take(), self.place.clone());
+            let (address, to, place) = (self.address.take(), self.to, self.place.clone());
             let apart = self.out_of_reach.unwrap_or_else(|| apart(&self.us, &agreed));
-            return Ok(Step::Met(Met { socket, agreed, apart, rest, address, place }));
+            return Ok(Step::Met(Met { socket, agreed, apart, rest, address, to, place }));
         }
         if let Some(here) = self.here() {
             self.waits = true;
@@ -204,19 +249,25 @@ impl Handshake {
 
     /// Connecting: where the peer is to be found on this host, if that is still to be tried.
     fn here(&self) -> Option<Here> {
-        let agreed = self.agreed.as_ref().filter(|_| self.address.is_some())?;
+        // Who goes on over a connection stays with it.
+        let stays = |agreed: &&Box<Agreed>| agreed.peer_received.is_some();
+        let agreed = self.agreed.as_ref().filter(|it| self.address.is_some() && !stays(it))?;
         let at = agreed.local_address().filter(|_| self.out_of_reach.is_none())?;
         Some(Here { at, endpoint_id: agreed.peer.endpoint_id })
     }
 
     /// Whether all is said.
-    fn talk(&mut self, socket: &OwnedFd) -> Result<bool> {
+    fn talk(
+        &mut self,
+        socket: &OwnedFd,
+        sessions: &dyn Fn(&[u8; 16]) -> Option<Ticket>,
+    ) -> Result<bool> {
         if self.is_dialling {
             let there = stream::is_connected(socket);
             if !there.map_err(|error| refused("connect", &self.place, error))? {
                 return Ok(false);
             }
-            tune(socket, &self.place)?;
+            tune(socket, self.silence, &self.place)?;
             self.is_dialling = false;
         }
         loop {
@@ -233,13 +284,17 @@ impl Handshake {
                     let failure = self.greeting.closed();
                     return Err(failure.map_or(Error::Closed, |failure| self.failed(failure)));
                 }
-                stream::Received::Bytes(len) => self.hear(&bytes[..len])?,
+                stream::Received::Bytes(len) => self.hear(&bytes[..len], sessions)?,
             }
         }
     }
 
     /// Takes what has come.
-    fn hear(&mut self, mut bytes: &[u8]) -> Result<()> {
+    fn hear(
+        &mut self,
+        mut bytes: &[u8],
+        sessions: &dyn Fn(&[u8; 16]) -> Option<Ticket>,
+    ) -> Result<()> {
         while !bytes.is_empty() {
             if self.agreed.is_some() {
                 self.rest.extend_from_slice(bytes);
@@ -251,19 +306,22 @@ impl Handshake {
                 greeting::Step::More => {}
                 greeting::Step::Agreed(agreed) => self.agreed = Some(agreed),
                 greeting::Step::Decide(asked) => {
+                    let ticket = asked.resumes.and_then(|id| sessions(&id));
                     let why = if asked.peer.endpoint_id == self.us.endpoint_id {
                         Some(wire::Refusal::Itself)
-                    } else if asked.resumes.is_some() {
+                    } else if asked.resumes.is_some() && ticket.is_none() {
                         Some(wire::Refusal::UnknownSession { incarnation: self.us.incarnation })
                     } else {
-                        self.full
+                        // Who goes on has its place.
+                        self.full.filter(|_| ticket.is_none())
                     };
                     if let Some(why) = why {
                         let failure = self.greeting.decline(why);
                         return Err(self.failed(failure));
                     }
-                    let admitted = self.greeting.admit(&self.us, None);
+                    let admitted = self.greeting.admit(&self.us, ticket);
                     admitted.map_err(|failure| self.failed(failure))?;
+                    self.readmitted = asked.resumes;
                 }
             }
         }
@@ -282,7 +340,10 @@ impl Handshake {
         Ok(true)
     }
 
-    fn failed(&self, failure: Failure) -> Error {
+    fn failed(&mut self, failure: Failure) -> Error {
+        if let Failure::Refused { why, .. } | Failure::Declined { why, .. } = failure {
+            self.refused = Some(why);
+        }
         let peer = self.address.clone().unwrap_or_else(|| self.place.clone());
         match failure {
             Failure::TooLate { .. } => Error::NoAnswer { name: peer, patience: self.patience },
@@ -301,8 +362,8 @@ fn apart(us: &Offer, agreed: &Agreed) -> Refusal {
     }
 }
 
-fn tune(socket: &OwnedFd, place: &str) -> Result<()> {
-    stream::tune(socket, SILENCE).map_err(|error| Error::os("setsockopt", place, error))
+fn tune(socket: &OwnedFd, silence: Duration, place: &str) -> Result<()> {
+    stream::tune(socket, silence).map_err(|error| Error::os("setsockopt", place, error))
 }
 
 #[allow(unsafe_code)]

@@ -151,8 +151,8 @@ struct RawVerdict {
 // Both sides may be built by different compilers: the layout is the protocol.
 const _: () = {
     assert!(KNOCK_BYTES == 48);
-    assert!(CLAIM_BYTES == 256);
-    assert!(REPLY_BYTES == 268);
+    assert!(CLAIM_BYTES == 264);
+    assert!(REPLY_BYTES == 276);
     assert!(CONFIRM_BYTES == 44);
     assert!(PACKET_BYTES_MAX >= CLAIM_BYTES);
 };

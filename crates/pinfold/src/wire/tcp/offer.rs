@@ -13,7 +13,7 @@ type Decoded<T> = Result<T, Malformed>;
 /// The longest name of a local endpoint, bytes.
 const NAME_MAX: usize = 64;
 
-/// The highest sequence number.
+/// The highest number of a frame, and of a byte of one.
 pub(crate) const SEQ_MAX: u64 = i64::MAX as u64;
 
 /// Who is there and what it offers.
@@ -102,13 +102,22 @@ pub(crate) enum Wanted {
     Resume(Resume),
 }
 
+/// How much of what the other side sends has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// Frames, all of each.
+    pub frames: u64,
+    /// Bytes that follow the words of the next one.
+    pub bytes: u64,
+}
+
 /// Which session goes on, and from where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resume {
     /// Never all zero.
     pub id: [u8; 16],
-    /// The last sequence number that its sender has received.
-    pub received: u64,
+    /// How far its sender has received.
+    pub received: Reached,
     /// That its sender knows the session's secret.
     pub proof: [u8; 32],
 }
@@ -137,10 +146,11 @@ pub(super) struct RawOffer {
     name: [u8; NAME_MAX],
     session: [u8; 16],
     received: U64,
+    received_bytes: U64,
     proof: [u8; 32],
 }
 
-const _: () = assert!(size_of::<RawOffer>() == 224);
+const _: () = assert!(size_of::<RawOffer>() == 232);
 
 impl RawOffer {
     /// What is sent where there is no offer.
@@ -178,7 +188,8 @@ impl RawOffer {
         if let Wanted::Resume(resume) = wanted {
             raw.flags |= FLAG_RESUME;
             raw.session = resume.id;
-            raw.received = resume.received.into();
+            raw.received = resume.received.frames.into();
+            raw.received_bytes = resume.received.bytes.into();
             raw.proof = resume.proof;
         }
         raw
@@ -232,17 +243,19 @@ impl RawOffer {
 
     fn wanted(&self) -> Decoded<Wanted> {
         if self.flags & FLAG_RESUME == 0 {
-            let none = is_zero(&self.session) && self.received == 0 && is_zero(&self.proof);
+            let nothing = self.received == 0 && self.received_bytes == 0;
+            let none = is_zero(&self.session) && nothing && is_zero(&self.proof);
             return if none {
                 Ok(Wanted::New)
             } else {
                 Err(Malformed("it half resumes a session"))
             };
         }
-        if is_zero(&self.session) || self.received > SEQ_MAX {
+        if is_zero(&self.session) || self.received > SEQ_MAX || self.received_bytes > SEQ_MAX {
             return Err(Malformed("the session it resumes cannot be one"));
         }
-        let (id, received) = (self.session, self.received.get());
+        let id = self.session;
+        let received = Reached { frames: self.received.get(), bytes: self.received_bytes.get() };
         Ok(Wanted::Resume(Resume { id, received, proof: self.proof }))
     }
 }
@@ -293,7 +306,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn offers_survive(offer in offers(), id in 1u8.., received in 0..=SEQ_MAX, proof: [u8; 32]) {
+        fn offers_survive(offer in offers(), id in 1u8.., frames in 0..=SEQ_MAX, bytes in 0..=SEQ_MAX, proof: [u8; 32]) {
+            let received = Reached { frames, bytes };
             for wanted in [Wanted::New, Wanted::Resume(Resume { id: [id; 16], received, proof })] {
                 let raw = RawOffer::new(&offer, &wanted);
                 prop_assert_eq!(raw.check(), Ok((offer.clone(), wanted)));
@@ -304,9 +318,9 @@ mod tests {
         /// No byte is without meaning: what is accepted is what would be sent.
         #[test]
         fn what_is_accepted_is_what_would_be_sent(
-            offer in offers(), at in 0usize..224, byte: u8, resume: bool
+            offer in offers(), at in 0usize..232, byte: u8, resume: bool
         ) {
-            let resume = Resume { id: [7; 16], received: 9, proof: [8; 32] };
+            let resume = Resume { id: [7; 16], received: Reached { frames: 9, bytes: 3 }, proof: [8; 32] };
             let wanted = if byte & 1 == 0 { Wanted::New } else { Wanted::Resume(resume) };
             let mut bytes = RawOffer::new(&offer, &wanted).as_bytes().to_vec();
             bytes[at] = byte;
@@ -317,7 +331,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_checked_without_panic(bytes in proptest::collection::vec(any::<u8>(), 224)) {
+        fn any_bytes_are_checked_without_panic(bytes in proptest::collection::vec(any::<u8>(), 232)) {
             let _ = RawOffer::read_from_bytes(&bytes).unwrap().check();
         }
     }
@@ -357,12 +371,18 @@ mod tests {
         assert!(why(&|raw| raw.name[0] = b'/').contains("local name"));
         assert!(why(&|raw| raw.flags &= !FLAG_LOCAL).contains("local name"));
         assert!(why(&|raw| raw.received = 1.into()).contains("half"));
+        assert!(why(&|raw| raw.received_bytes = 1.into()).contains("half"));
         assert!(why(&|raw| raw.session[3] = 1).contains("half"));
         assert!(why(&|raw| raw.proof[3] = 1).contains("half"));
         assert!(why(&|raw| raw.flags |= FLAG_RESUME).contains("resumes"));
         let resumes = |raw: &mut RawOffer| {
             (raw.flags, raw.session) = (raw.flags | FLAG_RESUME, [1; 16]);
             raw.received = (SEQ_MAX + 1).into();
+        };
+        assert!(why(&resumes).contains("resumes"));
+        let resumes = |raw: &mut RawOffer| {
+            (raw.flags, raw.session) = (raw.flags | FLAG_RESUME, [1; 16]);
+            raw.received_bytes = (SEQ_MAX + 1).into();
         };
         assert!(why(&resumes).contains("resumes"));
         assert!(ModeSet::all().contains(ModeSet::ATOMICS.with(ModeSet::RESUMES)));

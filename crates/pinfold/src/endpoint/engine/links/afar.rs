@@ -14,17 +14,21 @@ use super::{
 use crate::{
     Result,
     link::{
-        local::Limits,
-        tcp::{self, handshake::Handshake as Caller},
+        local::{Limits, Us},
+        tcp::{
+            self,
+            handshake::{self, Call, Handshake as Caller},
+        },
     },
     wire::tcp::{greeting::Refusal, offer::Offer},
 };
 
 impl Links {
-    fn offer(&self, granted: Limits) -> Result<Offer> {
-        let us = &self.us;
-        let (shortcut, local) = (self.shortcut, self.local_name());
-        greetings::offer(us.endpoint_id, &us.label, granted, us.paths, shortcut, local)
+    /// What this endpoint says of itself. `away_max`: how long it waits for a peer to come back.
+    pub(super) fn offer(&self, granted: Limits, away_max: Duration) -> Result<Offer> {
+        let Us { endpoint_id, label, paths, .. } = &self.us;
+        let here = (self.shortcut, self.local_name());
+        greetings::offer(*endpoint_id, label, granted, *paths, here, !away_max.is_zero())
     }
 }
 
@@ -40,9 +44,11 @@ impl Engine {
         self.room_for_peer()?;
         let auth = tcp::listener::auth(to.ip(), self.links.key.as_ref(), address)?;
         let granted = self.grant();
-        let us = self.links.offer(granted);
-        let now = clock::now_ns();
-        let handshake = us.and_then(|us| Caller::connect(address, to, auth, us, now, patience));
+        let away_max = self.config.away_max;
+        let us = self.links.offer(granted, away_max);
+        let silence = handshake::silence(away_max);
+        let call = Call { address, to, auth, ticket: None, patience, silence };
+        let handshake = us.and_then(|us| Caller::connect(call, us, clock::now_ns()));
         let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
         self.greet_by(Handshake::Wire(Box::new(handshake), None), granted)
     }
@@ -75,9 +81,11 @@ impl Engine {
         let full = Refusal::Full { peers_max: self.config.peers_max as u64 };
         let full = self.room_for_peer().is_err().then_some(full);
         let granted = self.grant();
-        let us = self.links.offer(granted);
-        let now = clock::now_ns();
-        let handshake = us.and_then(|us| Caller::accepted(socket, from, auth, us, full, now));
+        let away_max = self.config.away_max;
+        let us = self.links.offer(granted, away_max);
+        let (now, silence) = (clock::now_ns(), handshake::silence(away_max));
+        let handshake =
+            us.and_then(|us| Caller::accepted(socket, from, auth, us, full, now, silence));
         let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
         self.answer(Handshake::Wire(Box::new(handshake), None), granted, false);
         Ok(())

@@ -13,8 +13,10 @@
 //!
 //! **Invariant.** None of its own: `sending` and `receiving` have theirs.
 //!
-//! - `sending`: from the lane to the connection. `receiving`: the other way round.
+//! - `sending`: from the lane to the connection; `outbox`: what of that may have to be sent again.
+//!   `receiving`: the other way round.
 
+mod outbox;
 mod receiving;
 mod sending;
 #[cfg(test)]
@@ -38,6 +40,7 @@ use crate::{
     wire::{
         descriptor::Header,
         layout::{Direction, SEGMENT_BYTES},
+        tcp::offer::Reached,
     },
 };
 
@@ -71,22 +74,26 @@ impl From<io::Error> for Ended {
 
 /// The far end of a peer's lanes, and the connection.
 pub(crate) struct Bridge {
-    socket: OwnedFd,
+    /// `None` while the pair has none.
+    socket: Option<OwnedFd>,
     sending: Sending,
     receiving: Receiving,
+    /// Why nothing more can be sent. What has come is taken all the same.
+    mute: Option<Ended>,
     /// How the connection ended; nothing is sent or taken after that.
     ended: Option<Ended>,
 }
 
 impl Bridge {
     /// A bridge, and the mapping whose lanes it serves: the endpoint sends in the direction [`WAY`]. `rest`
-    /// has come already.
+    /// has come already. `resumes`: it may [go on](Bridge::resume) over another connection.
     ///
     /// # Errors
     /// There is no memory for the lanes.
     pub(crate) fn new(
         socket: OwnedFd,
         rest: Vec<u8>,
+        resumes: bool,
         tally: &Arc<Tally>,
     ) -> io::Result<(Bridge, SharedMapping)> {
         let file = memfd::create_sealed("pinfold-tcp", SEGMENT_BYTES)?;
@@ -95,17 +102,52 @@ impl Bridge {
         // Both ends are moved by the thread that holds the engine.
         let fence = LightFence::Compiler;
         let bridge = Bridge {
-            socket,
-            sending: Sending::new(&segment, WAY, fence, tally),
-            receiving: Receiving::new(&segment, WAY.reverse(), fence, tally, rest),
+            socket: Some(socket),
+            sending: Sending::new(&segment, WAY, fence, tally, resumes),
+            receiving: Receiving::new(&segment, WAY.reverse(), fence, tally, resumes, rest),
+            mute: None,
             ended: None,
         };
         Ok((bridge, map()?))
     }
 
     /// The connection, to be watched for [changes](pinfold_sys::poll::Interest::Changes).
-    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The connection has broken, or is to be replaced: it is given back. Until
+    /// [another](Bridge::resume) is there, nothing is sent and nothing comes.
+    pub(crate) fn break_off(&mut self) -> Option<OwnedFd> {
+        (self.mute, self.ended) = (None, None);
+        self.sending.break_off();
+        self.receiving.break_off();
+        self.socket.take()
+    }
+
+    /// How much has come from the peer.
+    pub(crate) fn reached(&self) -> Reached {
+        self.receiving.reached()
+    }
+
+    /// Goes on over another connection, of which `rest` has come already. So much has come to the peer,
+    /// as it says.
+    ///
+    /// # Errors
+    /// That cannot be.
+    pub(crate) fn resume(
+        &mut self,
+        socket: OwnedFd,
+        rest: Vec<u8>,
+        received: Reached,
+    ) -> Result<(), Ended> {
+        self.break_off();
+        self.socket = Some(socket);
+        self.unless_ended(|bridge| {
+            bridge.receiving.resume(received.frames, rest);
+            let word = bridge.receiving.word(false);
+            Ok(bridge.sending.resume(received, &word)?)
+        })
     }
 
     /// Takes what is in the lane to the connection, and what has come from there to the lane. Whether
@@ -115,13 +157,19 @@ impl Bridge {
     /// The connection has ended. What came before that is in the lane.
     pub(crate) fn turn(&mut self, waits: bool, budget: &mut Budget) -> Result<bool, Ended> {
         self.unless_ended(|bridge| {
-            let came = bridge.receiving.take(&bridge.socket, budget);
+            let Some(socket) = &bridge.socket else { return Ok(()) };
+            let came = bridge.receiving.take(socket, budget);
             let done = bridge.sending.heard(bridge.receiving.heard())?;
             bridge.receiving.acknowledge(done);
-            bridge.send(waits)?;
-            came
+            match (came, bridge.mute) {
+                (Ok(()), None) => bridge.send(waits),
+                // Why it broke has been said to who sent.
+                (Err(Ended::Gone), Some(why)) => Err(why),
+                (came, _) => came,
+            }
         })?;
-        Ok(self.receiving.has_moved())
+        // What has come before it broke is taken to the end.
+        Ok(self.receiving.has_moved() || self.mute.is_some())
     }
 
     /// Does something that may find that the connection has ended, if it has not.
@@ -138,14 +186,20 @@ impl Bridge {
     /// Takes what is in the lane to the connection, as far as there is room. What goes wrong is said by the
     /// next turn.
     pub(crate) fn hand_on(&mut self) {
-        let _ = self.unless_ended(|bridge| bridge.send(false));
+        let _ = self.unless_ended(|bridge| match bridge.mute {
+            None => bridge.send(false),
+            Some(_) => Ok(()),
+        });
     }
 
     fn send(&mut self, waits: bool) -> Result<(), Ended> {
+        let Some(socket) = &self.socket else { return Ok(()) };
         let word = self.receiving.word(waits);
-        self.sending.send(&self.socket, &word, waits)?;
-        if self.sending.has_told(&word) {
-            self.receiving.told(&word);
+        match self.sending.send(socket, &word, waits) {
+            Ok(()) if self.sending.has_told(&word) => self.receiving.told(&word),
+            Ok(()) => {}
+            Err(ended @ Ended::Broken(_)) => self.mute = Some(ended),
+            Err(ended) => return Err(ended),
         }
         Ok(())
     }
@@ -196,8 +250,9 @@ impl Bridge {
     /// `to` can be written.
     pub(crate) unsafe fn take_directly(&mut self, to: Part) -> Result<usize, Ended> {
         self.unless_ended(|bridge| {
+            let Some(socket) = &bridge.socket else { return Ok(0) };
             // SAFETY: by contract.
-            unsafe { bridge.receiving.take_directly(&bridge.socket, to) }
+            unsafe { bridge.receiving.take_directly(socket, to) }
         })
     }
 
@@ -205,15 +260,25 @@ impl Bridge {
     pub(crate) fn say_goodbye(&mut self) {
         self.sending.end();
         // If it is broken, there is nobody to say it to.
-        let sent = self.unless_ended(|bridge| bridge.send(true));
-        if sent.is_ok() && self.sending.is_empty() {
-            let _ = stream::end(&self.socket);
+        let sent = self.unless_ended(|bridge| match bridge.mute {
+            None => bridge.send(true),
+            Some(why) => Err(why),
+        });
+        if let Some(socket) = &self.socket
+            && sent.is_ok()
+            && self.sending.is_empty()
+        {
+            let _ = stream::end(socket);
         }
     }
 
-    /// Whether the kernel has got all that was put into the lane, or nothing takes it any more.
+    /// Whether the kernel has got all that was put into the lane, or nothing takes it any more. Without a
+    /// connection: whether it has come to the peer.
     pub(crate) fn is_sent(&self) -> bool {
-        self.sending.is_empty() || self.ended.is_some()
+        match self.socket {
+            Some(_) => self.sending.is_empty() || self.ended.or(self.mute).is_some(),
+            None => self.sending.is_flushed(),
+        }
     }
 
     /// Whether all that was put into the lane has come to the peer.

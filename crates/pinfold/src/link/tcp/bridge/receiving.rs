@@ -22,7 +22,10 @@ use crate::{
     wire::{
         descriptor::{Body, Eager, Header, Kind, Piece},
         layout::{BULK_BYTES_MAX, Direction},
-        tcp::frame::{self, Brings, Follows, HEAD_BYTES, Head, Signal},
+        tcp::{
+            frame::{self, Brings, Follows, HEAD_BYTES, Head, Signal},
+            offer::Reached,
+        },
     },
 };
 
@@ -52,8 +55,14 @@ enum Stage {
 
 /// A piece that is coming, or a long message.
 struct Filling {
+    /// That of its frame.
+    frame: Header,
+    /// That of the next descriptor of it.
     header: Header,
     body: Body,
+    /// Bytes that the frame has behind its words.
+    len: u64,
+    is_long: bool,
     /// Bytes of it that are not in the lane yet, nor in `range`, nor in their place.
     left: u64,
     /// Whether they go to their place without the lane.
@@ -61,6 +70,19 @@ struct Filling {
     range: Option<Piece>,
     /// Bytes of the range that are there.
     filled: u32,
+}
+
+impl Filling {
+    /// Nothing of it has come.
+    fn new(frame: Header, header: Header, body: Body, len: u64, is_long: bool) -> Filling {
+        let (left, direct, range, filled) = (len, is_long, None, 0);
+        Filling { frame, header, body, len, is_long, left, direct, range, filled }
+    }
+
+    /// Bytes that have come.
+    fn reached(&self) -> u64 {
+        self.len - self.left - self.range.map_or(0, |range| u64::from(range.len - self.filled))
+    }
 }
 
 /// Why the bytes that are there do not make a frame.
@@ -77,6 +99,8 @@ enum Pause {
 /// The receiving half.
 pub(super) struct Receiving {
     lane: LaneTx,
+    /// Whether the senders of long messages wait until they have come.
+    resumes: bool,
     received: u64,
     /// Whether bytes have come since somebody asked.
     moved: bool,
@@ -86,6 +110,8 @@ pub(super) struct Receiving {
     asked: bool,
     heard: Word,
     stage: Stage,
+    /// What was coming when the connection broke. It goes on when its frame comes again.
+    parted: Option<Filling>,
     buffer: Vec<u8>,
     /// What of it has come and is not used up.
     start: usize,
@@ -98,10 +124,12 @@ impl Receiving {
         way: Direction,
         fence: LightFence,
         tally: &Arc<Tally>,
+        resumes: bool,
         rest: Vec<u8>,
     ) -> Receiving {
         Receiving {
             lane: LaneTx::new(segment, way, fence, tally).without_waiting(),
+            resumes,
             received: 0,
             moved: false,
             bytes: 0,
@@ -109,6 +137,7 @@ impl Receiving {
             asked: false,
             heard: Word::default(),
             stage: Stage::Head,
+            parted: None,
             start: 0,
             end: rest.len(),
             buffer: rest,
@@ -121,10 +150,31 @@ impl Receiving {
         std::mem::take(&mut self.moved)
     }
 
-    /// Frames that have come.
-    #[cfg(test)]
-    pub(super) fn received(&self) -> u64 {
-        self.received
+    /// The connection has broken. What has come of a frame stays where it is; bytes that nobody has looked at
+    /// come again.
+    pub(super) fn break_off(&mut self) {
+        if let Stage::Bulk(filling) = std::mem::replace(&mut self.stage, Stage::Head) {
+            self.parted = Some(filling);
+        }
+        (self.start, self.end) = (0, 0);
+    }
+
+    /// How much has come.
+    pub(super) fn reached(&self) -> Reached {
+        let coming = match &self.stage {
+            Stage::Bulk(filling) => Some(filling),
+            _ => self.parted.as_ref(),
+        };
+        Reached { frames: self.received, bytes: coming.map_or(0, Filling::reached) }
+    }
+
+    /// Goes on over another connection, of which `rest` has come already. The peer has got `received` frames.
+    pub(super) fn resume(&mut self, received: u64, rest: Vec<u8>) {
+        self.break_off();
+        self.heard.received = self.heard.received.max(received);
+        (self.end, self.buffer) = (rest.len(), rest);
+        // What has come, its greeting was told; what credit it has, it was not.
+        self.told = Word { received: self.received, ..Word::default() };
     }
 
     /// What the peer has said last.
@@ -240,6 +290,13 @@ impl Receiving {
                     let mut body = Body::default();
                     frame::read_words(&there[..len], &mut body);
                     self.start += len;
+                    if let Some(filling) = self.parted.take() {
+                        if filling.frame.bare() != header.bare() {
+                            return Err(Violation("it sent another frame in the place of one"));
+                        }
+                        self.stage = Stage::Bulk(filling);
+                        continue;
+                    }
                     let (body, follows) = frame::arrived(header, &body)
                         .ok_or(Violation("it sent a descriptor that makes no sense"))?;
                     self.follow(header, body, follows);
@@ -279,27 +336,24 @@ impl Receiving {
 
     /// What follows the words of a frame is to come next.
     fn follow(&mut self, header: Header, mut body: Body, follows: Follows) {
-        let (range, filled) = (None, 0);
         match follows {
             Follows::Nothing => {
                 self.push(header, &body);
                 self.came();
             }
             Follows::Piece(len) => {
-                let (left, direct) = (len.into(), false);
-                self.stage = Stage::Bulk(Filling { header, body, left, direct, range, filled });
+                self.stage = Stage::Bulk(Filling::new(header, header, body, len.into(), false));
             }
-            Follows::Long(left) => {
+            Follows::Long(len) => {
                 if header.kind() == Some(Kind::Eager) {
                     // So that it is known where it goes.
                     let eager = Eager { piece: NO_PIECE, ..Eager::read(&body) };
                     body[..3].copy_from_slice(&eager.body());
                     self.push(header, &body);
                 }
-                let header = Header::new(Kind::Data, 0, header.aux());
-                self.stage =
-                    Stage::Bulk(Filling { header, body, left, direct: true, range, filled });
-                if left == 0 {
+                let next = Header::new(Kind::Data, 0, header.aux());
+                self.stage = Stage::Bulk(Filling::new(header, next, body, len, true));
+                if len == 0 {
                     self.came();
                 }
             }
@@ -434,6 +488,9 @@ impl Receiving {
     /// A descriptor has come, and all that belongs to it.
     fn came(&mut self) {
         self.received += 1;
+        // Its sender may wait for nothing else.
+        self.asked |=
+            self.resumes && matches!(&self.stage, Stage::Bulk(filling) if filling.is_long);
         self.stage = Stage::Head;
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! **Invariant.** A run of bulk bytes is of a piece that was not given back: the descriptors of all runs
 //! are beyond those that the peer has acknowledged. A part of a message is read until the message is named as
-//! sent, and not after.
+//! sent, and not after: if the pair outlives its connections, that is when the peer has acknowledged it,
+//! else when the kernel has got it.
 
 use std::{collections::VecDeque, io, os::fd::AsFd, sync::Arc};
 
@@ -16,15 +17,21 @@ use pinfold_sys::{
 };
 use smallvec::SmallVec;
 
-use super::Word;
+use super::{
+    Word,
+    outbox::{Bytes, Frame, Outbox, Parts, Stretch},
+};
 use crate::{
     blockmem::Tally,
     link::shm::{lane::LaneRx, ring::Violation, segment::Segment},
     sync::LightFence,
     wire::{
-        descriptor::{Header, Piece},
+        descriptor::{Body, Header, Piece},
         layout::Direction,
-        tcp::frame::{self, Brings, Head, Signal},
+        tcp::{
+            frame::{self, Brings, Head, Signal},
+            offer::Reached,
+        },
     },
 };
 
@@ -65,17 +72,12 @@ pub(super) struct Sending {
     done: usize,
     /// What was said last, in a frame that is gathered.
     said: Word,
-    /// Frames that brought something, ever.
-    frames: u64,
-    /// The numbers of those among them that brought long messages, as far as they are not acknowledged;
-    /// all others are descriptors of the lane.
-    longs: VecDeque<u64>,
-    /// How many were acknowledged.
-    longs_acknowledged: u64,
+    /// Frames that brought something and are not acknowledged.
+    kept: Outbox,
+    /// Whether they may have to be sent again.
+    resumes: bool,
     /// Long messages that are sent, until somebody asks.
     sent: Vec<u64>,
-    /// Frames that the peer has acknowledged.
-    acknowledged: u64,
     /// Frames up to which an acknowledgement was asked for.
     asked: u64,
     ending: Ending,
@@ -96,6 +98,7 @@ impl Sending {
         way: Direction,
         fence: LightFence,
         tally: &Arc<Tally>,
+        resumes: bool,
     ) -> Sending {
         let lane = LaneRx::new(segment, way, fence, tally);
         lane.ask();
@@ -106,11 +109,9 @@ impl Sending {
             runs: VecDeque::new(),
             done: 0,
             said: Word::default(),
-            frames: 0,
-            longs: VecDeque::new(),
-            longs_acknowledged: 0,
+            kept: Outbox::default(),
+            resumes,
             sent: Vec::new(),
-            acknowledged: 0,
             asked: 0,
             ending: Ending::No,
         }
@@ -118,25 +119,51 @@ impl Sending {
 
     /// The peer has said what it has got, and what credit it gives back. Descriptors that are done with.
     pub(super) fn heard(&mut self, word: Word) -> Result<u64, Violation> {
-        if word.received > self.frames {
-            return Err(Violation("it acknowledged what was not sent"));
-        }
-        if word.received > self.acknowledged || word.released > self.lane.released() {
-            self.acknowledged = word.received.max(self.acknowledged);
-            while self.longs.front().is_some_and(|number| *number <= self.acknowledged) {
-                self.longs.pop_front();
-                self.longs_acknowledged += 1;
-            }
+        if word.received != self.kept.acknowledged() || word.released > self.lane.released() {
+            let (sent, resumes) = (&mut self.sent, self.resumes);
+            // Without sessions they were named before.
+            let each = |name| {
+                if resumes {
+                    sent.push(name)
+                }
+            };
+            self.kept.acknowledge(word.received, each)?;
             self.lane.release(word.released.saturating_sub(self.lane.released()));
             // The endpoint looks at its lane at each turn; nobody sleeps while this runs.
-            let _ = self.lane.publish_first(self.lane_acknowledged());
+            let _ = self.lane.publish_first(self.kept.lane_acknowledged());
         }
-        Ok(self.lane_acknowledged())
+        Ok(self.kept.lane_acknowledged())
     }
 
-    /// Descriptors of the lane that the peer has acknowledged.
-    fn lane_acknowledged(&self) -> u64 {
-        self.acknowledged - self.longs_acknowledged
+    /// The connection has broken. What is to be sent again, the next one's beginning says.
+    pub(super) fn break_off(&mut self) {
+        self.runs.clear();
+        self.scratch.clear();
+        (self.scratch_at, self.done) = (0, 0);
+    }
+
+    /// Goes on over another connection, with what the peer has not received.
+    ///
+    /// # Errors
+    /// It cannot have received what it says.
+    pub(super) fn resume(&mut self, received: Reached, word: &Word) -> Result<(), Violation> {
+        self.break_off();
+        let released = self.lane.released();
+        self.heard(Word { received: received.frames, released, is_due: false })?;
+        if received.frames != self.kept.acknowledged() {
+            return Err(Violation("it took back what it had acknowledged"));
+        }
+        self.asked = received.frames;
+        let kept = std::mem::take(&mut self.kept);
+        let mut skip = received.bytes;
+        if skip > 0 && received.frames == kept.last() {
+            return Err(Violation("it has got more of a frame than there is"));
+        }
+        for (number, frame) in kept.again() {
+            self.put_frame(word, false, number, frame, std::mem::take(&mut skip))?;
+        }
+        self.kept = kept;
+        Ok(())
     }
 
     /// Sends a message straight from its memory, after all that is in the lane. It is one of those that
@@ -155,21 +182,53 @@ impl Sending {
         while self.lane.head().is_some() {
             self.gather(word, false, usize::MAX)?;
         }
-        self.frames += 1;
-        self.longs.push_back(self.frames);
-        let brings = Brings::Descriptor { number: self.frames, header, words: words.len() };
-        self.put(word, false, brings);
-        for word in words {
-            self.put_bytes(&word.to_le_bytes());
-        }
-        self.runs.extend(parts.filter(|part| part.len > 0).map(Run::Direct));
-        self.runs.push_back(Run::Sent(name));
+        let mut body = Body::default();
+        body[..words.len()].copy_from_slice(words);
+        let parts: Parts = parts.filter(|part| part.len > 0).collect();
+        let follows = Bytes::Message { name, parts };
+        self.add(word, false, Frame { header, body, words: words.len(), follows })
+    }
+
+    /// Keeps a frame, and makes it ready to be sent.
+    fn add(&mut self, word: &Word, wants_word: bool, frame: Frame) -> Result<(), Violation> {
+        let number = self.kept.last() + 1;
+        self.put_frame(word, wants_word, number, &frame, 0)?;
+        self.kept.push(frame);
         Ok(())
     }
 
-    /// Long messages that are on their way, or not named as sent yet.
+    /// Makes a frame ready to be sent, without the first `skip` bytes behind its words.
+    fn put_frame(
+        &mut self,
+        word: &Word,
+        wants_word: bool,
+        number: u64,
+        frame: &Frame,
+        skip: u64,
+    ) -> Result<(), Violation> {
+        let (header, words) = (frame.header, frame.words);
+        if wants_word {
+            self.asked = number;
+        }
+        self.put(word, wants_word, Brings::Descriptor { number, header, words });
+        for word in &frame.body[..words] {
+            self.put_bytes(&word.to_le_bytes());
+        }
+        let runs = &mut self.runs;
+        frame.bytes_from(skip, |stretch| match stretch {
+            Stretch::Bulk(piece) if piece.len > 0 => runs.push_back(Run::Bulk(piece)),
+            Stretch::Part(part) if part.len > 0 => runs.push_back(Run::Direct(part)),
+            _ => {}
+        })?;
+        if let Bytes::Message { name, .. } = frame.follows {
+            self.runs.push_back(Run::Sent(name));
+        }
+        Ok(())
+    }
+
+    /// Long messages that the peer has not acknowledged, or that are not named as sent yet.
     pub(super) fn direct_ones(&self) -> usize {
-        self.runs.iter().filter(|run| matches!(run, Run::Sent(_))).count() + self.sent.len()
+        self.kept.messages() + self.sent.len()
     }
 
     /// The long messages whose memory is read no more.
@@ -190,9 +249,8 @@ impl Sending {
     }
 
     /// Whether the peer has got everything.
-    #[cfg(test)]
     pub(super) fn is_flushed(&self) -> bool {
-        self.is_empty() && self.acknowledged == self.frames
+        self.is_empty() && self.kept.acknowledged() == self.kept.last()
     }
 
     /// Whether the peer is told that, or is about to be.
@@ -235,23 +293,18 @@ impl Sending {
             let (words, piece) = frame::crossing(header, &mut body)
                 .ok_or(Violation("what it is told does not go to other hosts"))?;
             self.lane.advance(header)?;
-            self.frames += 1;
-            let number = self.frames;
             // Whoever waits for room hears of it no later than the last of these has come.
             let wants_word = waits && self.lane.head().is_none();
-            let brings = Brings::Descriptor { number, header, words };
-            self.put(word, wants_word, brings);
-            for word in &body[..words] {
-                self.put_bytes(&word.to_le_bytes());
-            }
-            if let Some(piece) = piece.filter(|piece| piece.len > 0) {
-                self.runs.push_back(Run::Bulk(piece));
-            }
+            let follows = piece.map_or(Bytes::Nothing, Bytes::Bulk);
+            self.add(word, wants_word, Frame { header, body, words, follows })?;
             frames += 1;
         }
         if frames == 0 {
-            let wants_word = waits && self.frames > self.acknowledged.max(self.asked);
+            let wants_word = waits && self.kept.last() > self.kept.acknowledged().max(self.asked);
             if wants_word || word.is_due && !self.has_told(word) {
+                if wants_word {
+                    self.asked = self.kept.last();
+                }
                 self.put(word, wants_word, Brings::Signal(Signal::Word));
             }
         }
@@ -263,9 +316,6 @@ impl Sending {
     }
 
     fn put(&mut self, word: &Word, wants_word: bool, brings: Brings) {
-        if wants_word {
-            self.asked = self.frames;
-        }
         let Word { received, released, .. } = *word;
         self.put_bytes(&Head { received, released, wants_word, brings }.bytes());
         self.said = *word;
@@ -318,7 +368,7 @@ impl Sending {
             self.done = 0;
             match self.runs.pop_front() {
                 Some(Run::Scratch(len)) => self.scratch_at += len,
-                Some(Run::Sent(name)) => self.sent.push(name),
+                Some(Run::Sent(name)) if !self.resumes => self.sent.push(name),
                 _ => {}
             }
         }

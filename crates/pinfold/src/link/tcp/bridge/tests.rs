@@ -9,6 +9,8 @@ use std::{
 
 use proptest::prelude::*;
 
+mod breaks;
+
 use super::*;
 use crate::{
     link::shm::lane::{LaneRx, LaneTx},
@@ -39,8 +41,12 @@ impl Side {
         stream.set_nodelay(true).unwrap();
         // So that little is taken at a time.
         rustix::net::sockopt::set_socket_send_buffer_size(&stream, 4096).unwrap();
+        Side::over(stream.into(), budget)
+    }
+
+    fn over(socket: OwnedFd, budget: usize) -> Side {
         let tally = Arc::default();
-        let (bridge, mapping) = Bridge::new(OwnedFd::from(stream), Vec::new(), &tally).unwrap();
+        let (bridge, mapping) = Bridge::new(socket, Vec::new(), true, &tally).unwrap();
         let segment = Segment::new(mapping);
         let fence = LightFence::Compiler;
         Side {
@@ -368,7 +374,7 @@ fn frames_come_byte_by_byte() {
     bytes.extend(frame(2, Header::new(Kind::Eager, 0, 9), &eager));
     bytes.extend(*b"abc");
     let side = judged(&bytes, 1).unwrap();
-    assert_eq!(side.bridge.receiving.received(), 2);
+    assert_eq!(side.bridge.reached().frames, 2);
 }
 
 #[test]

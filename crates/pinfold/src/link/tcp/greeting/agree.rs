@@ -5,7 +5,7 @@ use crate::{
     route::PathSet,
     wire::tcp::{
         greeting::{Refusal, Role},
-        offer::{Offer, Resume, Wanted},
+        offer::{Offer, Reached, Resume, Wanted},
     },
 };
 
@@ -19,7 +19,7 @@ impl Greeting {
         ticket: Option<&Ticket>,
         wanted: &Wanted,
         knocks: &[u8; 32],
-    ) -> Result<Option<u64>, Refusal> {
+    ) -> Result<Option<Reached>, Refusal> {
         if peer.endpoint_id == us.endpoint_id {
             return Err(Refusal::Itself);
         }
@@ -59,7 +59,7 @@ impl Greeting {
         us: &Offer,
         peer: Offer,
         ticket: Option<Ticket>,
-        peer_received: Option<u64>,
+        peer_received: Option<Reached>,
     ) -> Box<Agreed> {
         let derive = |purpose| self.auth.prove(purpose, &self.transcript);
         // A session keeps its name and its secret: Confirm may be lost, and then the two sides would
@@ -72,7 +72,7 @@ impl Greeting {
                 secret: SessionSecret::new(derive(Purpose::SessionSecret)),
                 endpoint_id: peer.endpoint_id,
                 incarnation: peer.incarnation,
-                received: 0,
+                received: Reached::default(),
             }
         });
         let common = peer.paths.iter().filter(|&path| us.paths.contains(path));

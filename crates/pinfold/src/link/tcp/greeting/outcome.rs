@@ -6,7 +6,7 @@ use crate::{
     route::PathSet,
     wire::tcp::{
         greeting::Role,
-        offer::{ModeSet, Offer},
+        offer::{ModeSet, Offer, Reached},
     },
 };
 
@@ -45,8 +45,8 @@ pub(crate) struct Agreed {
     /// was lost, it refuses to go on with it, and says which process it is: if that is still the same,
     /// nothing of the session has got there, and the connecting side may begin a new one with all of it.
     pub ticket: Ticket,
-    /// The last sequence number that the peer has received, if this goes on with a session.
-    pub peer_received: Option<u64>,
+    /// How far the peer has received, if this goes on with a session.
+    pub peer_received: Option<Reached>,
 }
 
 impl Agreed {
@@ -65,8 +65,8 @@ pub(crate) struct Ticket {
     /// The peer's endpoint and process: another one has not got this session.
     pub endpoint_id: [u8; 16],
     pub incarnation: u64,
-    /// The last sequence number that this side has received: to be set before it is used.
-    pub received: u64,
+    /// How far this side has received: to be set before it is used.
+    pub received: Reached,
 }
 
 impl Ticket {

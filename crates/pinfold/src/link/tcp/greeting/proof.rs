@@ -9,7 +9,10 @@ pub(super) use super::super::key::is_same;
 use super::super::key::{Key, MAC_BYTES, mac};
 use crate::{
     Error, Result,
-    wire::tcp::greeting::{AuthKind, NONCE_BYTES, Role},
+    wire::tcp::{
+        greeting::{AuthKind, NONCE_BYTES, Role},
+        offer::Reached,
+    },
 };
 
 /// How a side proves that it may connect.
@@ -167,9 +170,11 @@ impl SessionSecret {
         role: Role,
         knocks: &[u8; 32],
         id: &[u8; 16],
-        received: u64,
+        received: Reached,
     ) -> [u8; MAC_BYTES] {
-        mac(&self.0, &[&Purpose::Resuming(role).domain(), knocks, id, &received.to_le_bytes()])
+        let Reached { frames, bytes } = received;
+        let (frames, bytes) = (frames.to_le_bytes(), bytes.to_le_bytes());
+        mac(&self.0, &[&Purpose::Resuming(role).domain(), knocks, id, &frames, &bytes])
     }
 }
 

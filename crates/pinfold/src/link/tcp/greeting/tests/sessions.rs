@@ -1,13 +1,17 @@
 //! Sessions that go on over another connection.
 
 use super::*;
-use crate::wire::tcp::offer::Resume;
+use crate::wire::tcp::offer::{Reached, Resume};
+
+const fn reached(frames: u64) -> Reached {
+    Reached { frames, bytes: 7 }
+}
 
 /// The tickets of a pair that has been connected.
 fn tickets() -> (Ticket, Ticket) {
     let (c, a) = Scene::between(key(1), key(1)).play().both();
     let with = |ticket: &Ticket, received| Ticket { received, ..ticket.clone() };
-    (with(&c.ticket, 40), with(&a.ticket, 50))
+    (with(&c.ticket, reached(40)), with(&a.ticket, reached(50)))
 }
 
 /// Goes on with a session: the connecting side by this ticket, the accepting side by that.
@@ -27,7 +31,7 @@ fn a_session_goes_on() {
     let (ours, theirs) = tickets();
     let (outcome, _) = resume(Some(ours.clone()), Some(theirs.clone()), offer(2));
     let (c, a) = outcome.both();
-    assert_eq!((c.peer_received, a.peer_received), (Some(50), Some(40)));
+    assert_eq!((c.peer_received, a.peer_received), (Some(reached(50)), Some(reached(40))));
     // Its name and its secret stay, since the last packet of a greeting may be lost.
     for ticket in [&c.ticket, &a.ticket] {
         assert_eq!(ticket.id, ours.id);
@@ -86,14 +90,16 @@ fn the_accepting_side_shows_the_secret_too() {
         Wanted::Resume(Resume { id: ticket.id, received: ticket.received, proof })
     };
     let fits = |wanted: &Wanted| greeting.fits(&offer(1), &offer(2), Some(&ours), wanted, &knocks);
-    assert_eq!(fits(&wanted(Role::Accepting, &theirs)), Ok(Some(50)));
+    assert_eq!(fits(&wanted(Role::Accepting, &theirs)), Ok(Some(reached(50))));
     let unknown = Err(Refusal::UnknownSession { incarnation: 101 });
     // Another secret, the proof of the other role, of another number, of another greeting, none at all.
     assert_eq!(fits(&wanted(Role::Accepting, &ours_wrong)), unknown);
     assert_eq!(fits(&wanted(Role::Connecting, &theirs)), unknown);
     let Wanted::Resume(good) = wanted(Role::Accepting, &theirs) else { panic!() };
-    assert_eq!(fits(&Wanted::Resume(Resume { received: 51, ..good })), unknown);
-    let proof = theirs.secret.prove_resuming(Role::Accepting, &[6; 32], &theirs.id, 50);
+    for received in [reached(51), Reached { frames: 50, bytes: 8 }] {
+        assert_eq!(fits(&Wanted::Resume(Resume { received, ..good })), unknown);
+    }
+    let proof = theirs.secret.prove_resuming(Role::Accepting, &[6; 32], &theirs.id, reached(50));
     assert_eq!(fits(&Wanted::Resume(Resume { proof, ..good })), unknown);
     for at in 0..32 {
         let mut proof = good.proof;

@@ -1,0 +1,214 @@
+//! Peers on other hosts whose connections broke: they are called again, or call, and go on.
+
+use std::time::Duration;
+
+use pinfold_sys::{clock, poll::Interest};
+use rustix::io::Errno;
+
+use super::{
+    super::{
+        Engine,
+        greetings::{Greeting, Handshake},
+        joining::Back,
+        peer::Peer,
+    },
+    Links, SOCKET, token,
+};
+use crate::{
+    Error, Gone, PeerId, Result,
+    link::{
+        local::Limits,
+        tcp::{
+            self,
+            absence::{Absence, Due},
+            bridge::Ended,
+            greeting::Ticket,
+            handshake::{self, Call, Handshake as Caller},
+        },
+    },
+    wire::tcp::greeting::Refusal,
+};
+
+/// What a peer is granted that has all it was granted when it joined.
+const NOTHING_MORE: Limits = Limits { unexpected_bytes: 0, rendezvous_max: 1 };
+
+impl Peer {
+    /// With what its session goes on now.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        let (session, bridge) = (self.session.as_ref()?, self.line.as_wire()?);
+        let stays = self.leaving.is_none();
+        stays.then(|| Ticket { received: bridge.reached(), ..session.ticket.clone() })
+    }
+}
+
+impl Links {
+    /// A peer is not waited for any more, nor called.
+    pub(super) fn end_absence(&mut self, id: PeerId) {
+        self.absent.retain(|(peer, _)| *peer != id);
+        self.end_greetings(id, None);
+    }
+
+    /// Gives up all greetings that are to lead a peer back, but for one.
+    fn end_greetings(&mut self, id: PeerId, but: Option<usize>) {
+        for (at, greeting) in self.greetings.iter_mut().enumerate() {
+            if Some(at) != but
+                && let Some(given_up) = greeting.take_if(|it| it.resumes == Some(id))
+            {
+                given_up.handshake.unwatch(&self.epoll);
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Whether a peer whose connection has ended is waited for.
+    pub(in super::super) fn may_return(&mut self, id: PeerId, ended: Ended) -> bool {
+        let why = match ended {
+            Ended::Gone => Errno::CONNRESET.raw_os_error(),
+            Ended::Broken(errno) => errno,
+            Ended::Closed | Ended::Violation(_) => return false,
+        };
+        let Some(peer) = self.peers.get_mut(id) else { return false };
+        if self.closed || peer.leaving.is_some() || peer.session.is_none() {
+            return false;
+        }
+        self.go_without(id, why);
+        self.see_to_absent(clock::now_ns());
+        true
+    }
+
+    /// A peer is without a connection from here on.
+    fn go_without(&mut self, id: PeerId, why: i32) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        let Some(socket) = peer.line.wire().and_then(|bridge| bridge.break_off()) else { return };
+        let _ = self.links.epoll.remove(&socket);
+        let calls = peer.session.as_ref().is_some_and(|session| session.home.is_some());
+        tracing::debug!(peer = peer.info.name, why, calls, "a connection broke");
+        self.links.end_absence(id);
+        let absence = Absence::new(clock::now_ns(), self.config.away_max, calls, why);
+        self.links.absent.push((id, absence));
+        // Whoever sleeps does so for less long now.
+        self.kick = true;
+        self.core.wakes.any = true;
+    }
+
+    /// Calls those that are to be called, and gives up those that stayed away for too long.
+    pub(super) fn see_to_absent(&mut self, now_ns: u64) {
+        let mut at = 0;
+        while let Some((id, absence)) = self.links.absent.get_mut(at) {
+            let id = *id;
+            at += 1;
+            match absence.due(now_ns) {
+                Due::Nothing => {}
+                Due::Call(patience) => {
+                    if let Err(error) = self.call_again(id, patience) {
+                        self.call_failed(id, &error, None);
+                    }
+                }
+                Due::GiveUp(why) => {
+                    at -= 1;
+                    self.links.end_absence(id);
+                    self.remove_peer(id, Gone::Lost(why));
+                }
+            }
+        }
+    }
+
+    /// Begins to call a peer again. Nothing here waits.
+    fn call_again(&mut self, id: PeerId, patience: Duration) -> Result<()> {
+        let Some(peer) = self.peers.get(id) else { return Ok(()) };
+        let home = peer.session.as_ref().and_then(|session| session.home.as_ref());
+        let (Some((address, to)), Some(ticket)) = (home, peer.ticket()) else { return Ok(()) };
+        let (to, ticket) = (*to, Some(ticket));
+        let auth = tcp::listener::auth(to.ip(), self.links.key.as_ref(), address)?;
+        let away_max = self.config.away_max;
+        let us = self.links.offer(NOTHING_MORE, away_max)?;
+        let silence = handshake::silence(away_max);
+        let call = Call { address, to, auth, ticket, patience, silence };
+        let handshake = Caller::connect(call, us, clock::now_ns())?;
+        let handshake = Handshake::Wire(Box::new(handshake), None);
+        let (granted, resumes) = (NOTHING_MORE, Some(id));
+        let greeting = Greeting { handshake, granted, call: None, beside: false, resumes };
+        let at = self.links.add_greeting(greeting)?;
+        self.greet(at);
+        Ok(())
+    }
+
+    /// A greeting that was to lead a peer back has failed.
+    pub(super) fn call_failed(&mut self, id: PeerId, error: &Error, refused: Option<Refusal>) {
+        tracing::debug!(%error, ?id, "a peer did not come back");
+        let Some(peer) = self.peers.get(id) else { return };
+        let Some(session) = peer.session.as_ref().filter(|session| session.home.is_some()) else {
+            // It is the peer that calls, and may once more.
+            return;
+        };
+        let gone = match refused {
+            Some(Refusal::UnknownSession { incarnation })
+                if incarnation == session.ticket.incarnation =>
+            {
+                Some(Gone::Forgot)
+            }
+            Some(Refusal::UnknownSession { .. } | Refusal::OtherEndpoint) => Some(Gone::Died),
+            _ => None,
+        };
+        if let Some(how) = gone {
+            self.links.end_absence(id);
+            return self.remove_peer(id, how);
+        }
+        let absence = self.links.absent.iter_mut().find(|(peer, _)| *peer == id);
+        if let Some((_, absence)) = absence {
+            absence.failed(clock::now_ns(), errno_of(error));
+        }
+        self.kick = true;
+        self.core.wakes.any = true;
+    }
+
+    /// A peer calls that has a session here: what it has of connections is over, for it was told in this
+    /// greeting how much has come.
+    pub(super) fn replaced(&mut self, at: usize, session: &[u8; 16]) {
+        let Some(&id) = self.links.sessions.get(session) else { return };
+        self.go_without(id, Errno::CONNRESET.raw_os_error());
+        self.links.end_greetings(id, Some(at));
+        if let Some(greeting) = &mut self.links.greetings[at] {
+            greeting.resumes = Some(id);
+        }
+    }
+
+    /// A peer is back.
+    pub(super) fn returns(&mut self, id: PeerId, back: Back) {
+        let _ = self.links.epoll.remove(&back.socket);
+        self.links.end_absence(id);
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        let Some(bridge) = peer.line.wire() else { return };
+        let resumed = bridge.resume(back.socket, back.rest, back.received);
+        let about = token(SOCKET, id.index, id.generation);
+        let watched = match bridge.socket() {
+            Some(socket) => self.links.epoll.add(socket, about, Interest::Changes),
+            None => Ok(()),
+        };
+        peer.info.reconnections += 1;
+        tracing::debug!(peer = peer.info.name, times = peer.info.reconnections, "a peer is back");
+        self.heat(id.index);
+        self.kick = true;
+        self.core.wakes.any = true;
+        let watched = watched.map_err(Ended::from);
+        let turned = resumed.and(watched).and_then(|()| {
+            let peer = self.peers.get_mut(id);
+            peer.map_or(Ok(false), |peer| self.core.turn(peer, false))
+        });
+        if let Err(ended) = turned {
+            self.connection_ended(id, ended);
+        }
+    }
+}
+
+/// What the system said, as far as it is known.
+fn errno_of(error: &Error) -> i32 {
+    let errno = match error {
+        Error::Os { source, .. } => source.raw_os_error(),
+        Error::NameGone { .. } => Some(Errno::CONNREFUSED.raw_os_error()),
+        Error::NoAnswer { .. } => Some(Errno::TIMEDOUT.raw_os_error()),
+        _ => None,
+    };
+    errno.unwrap_or(Errno::CONNRESET.raw_os_error())
+}

@@ -1,0 +1,122 @@
+//! When to call a peer again whose connection broke, and when to give it up. No I/O.
+
+use std::time::Duration;
+
+/// Between the first calls, ns; then twice as long each time.
+const PAUSE_NS: u64 = 5_000_000;
+const PAUSE_NS_MAX: u64 = 1_000_000_000;
+/// How long the first call is waited for, ns; then twice as long each time.
+const PATIENCE_NS: u64 = 1_000_000_000;
+const PATIENCE_NS_MAX: u64 = 8_000_000_000;
+
+/// A pair without a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Absence {
+    /// When it is given up.
+    until_ns: u64,
+    /// When to call; `None` while a call is under way, or if it is the peer that calls.
+    call_ns: Option<u64>,
+    pause_ns: u64,
+    patience_ns: u64,
+    /// What was said last of why there is no connection: an `errno`.
+    why: i32,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Nothing,
+    /// Call it, and wait so long for an answer.
+    Call(Duration),
+    /// It is gone, because of this `errno`.
+    GiveUp(i32),
+}
+
+impl Absence {
+    /// One that begins now, because of the `errno` `why`. `calls`: it is this side that calls.
+    pub(crate) fn new(now_ns: u64, limit: Duration, calls: bool, why: i32) -> Absence {
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        Absence {
+            until_ns: now_ns.saturating_add(limit_ns),
+            call_ns: calls.then_some(now_ns),
+            pause_ns: PAUSE_NS,
+            patience_ns: PATIENCE_NS,
+            why,
+        }
+    }
+
+    /// When to [look](Absence::due) again.
+    pub(crate) fn due_ns(&self) -> u64 {
+        self.call_ns.map_or(self.until_ns, |at| at.min(self.until_ns))
+    }
+
+    /// What is to be done now. A call has then begun.
+    pub(crate) fn due(&mut self, now_ns: u64) -> Due {
+        if now_ns >= self.until_ns {
+            return Due::GiveUp(self.why);
+        }
+        if self.call_ns.is_none_or(|at| now_ns < at) {
+            return Due::Nothing;
+        }
+        self.call_ns = None;
+        let patience = self.patience_ns.min(self.until_ns - now_ns);
+        self.patience_ns = (2 * self.patience_ns).min(PATIENCE_NS_MAX);
+        Due::Call(Duration::from_nanos(patience))
+    }
+
+    /// A call came to nothing, because of the `errno` `why`.
+    pub(crate) fn failed(&mut self, now_ns: u64, why: i32) {
+        self.call_ns = Some(now_ns.saturating_add(self.pause_ns));
+        self.pause_ns = (2 * self.pause_ns).min(PAUSE_NS_MAX);
+        self.why = why;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn who_calls_calls_at_once_and_then_less_often() {
+        let mut absence = Absence::new(7 * S, Duration::from_secs(10), true, 104);
+        let mut now = 7 * S;
+        let (mut pauses, mut patiences) = (Vec::new(), Vec::new());
+        loop {
+            assert!(absence.due_ns() >= now && absence.due_ns() <= 17 * S);
+            now = absence.due_ns();
+            match absence.due(now) {
+                Due::Call(patience) => patiences.push(patience.as_nanos() as u64),
+                Due::GiveUp(why) => {
+                    assert_eq!((now, why), (17 * S, 111));
+                    break;
+                }
+                Due::Nothing => panic!(),
+            }
+            // One at a time.
+            assert_eq!((absence.due(now), absence.due_ns()), (Due::Nothing, 17 * S));
+            absence.failed(now, 111);
+            pauses.push(absence.due_ns() - now);
+        }
+        assert_eq!(pauses[..3], [PAUSE_NS, 2 * PAUSE_NS, 4 * PAUSE_NS]);
+        assert!(pauses.iter().all(|&pause| pause <= S));
+        assert_eq!(patiences[..4], [S, 2 * S, 4 * S, 8 * S]);
+        assert!(pauses.len() > 12 && pauses.len() < 30, "{}", pauses.len());
+    }
+
+    #[test]
+    fn who_is_called_waits() {
+        let mut absence = Absence::new(S, Duration::from_secs(3), false, 104);
+        assert_eq!((absence.due(S), absence.due_ns()), (Due::Nothing, 4 * S));
+        assert_eq!(absence.due(4 * S - 1), Due::Nothing);
+        assert_eq!(absence.due(4 * S), Due::GiveUp(104));
+    }
+
+    #[test]
+    fn a_limit_without_end_is_none() {
+        let mut absence = Absence::new(S, Duration::MAX, true, 104);
+        assert_eq!(absence.due(S), Due::Call(Duration::from_secs(1)));
+        assert_eq!(absence.due(u64::MAX - 1), Due::Nothing);
+    }
+}

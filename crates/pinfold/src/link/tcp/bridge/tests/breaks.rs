@@ -1,0 +1,491 @@
+//! Connections that break anywhere: all comes once, in order and whole, and no message is named as sent
+//! before the peer has it.
+
+use std::os::unix::net::UnixStream;
+
+use super::*;
+
+/// A message, `len` bytes that follow from its number.
+#[derive(Clone, Copy, Debug)]
+enum Message {
+    Inline(u8),
+    /// In pieces of up to so many bytes.
+    Pieces(usize, usize),
+    /// Past the lane.
+    Direct(usize),
+}
+
+impl Message {
+    fn len(self) -> usize {
+        match self {
+            Message::Inline(len) => len.into(),
+            Message::Pieces(len, _) | Message::Direct(len) => len,
+        }
+    }
+
+    fn bytes(self, number: usize) -> Vec<u8> {
+        (0..self.len()).map(|at| (number * 31 + at + at / 251) as u8).collect()
+    }
+}
+
+/// One side: what it sends, and what has come.
+struct End {
+    side: Side,
+    plan: Vec<Message>,
+    /// The memory of each message. It is another's once the message is named as sent.
+    memory: Vec<Box<[u8]>>,
+    /// The message that goes next, and how many bytes of it are in the lane.
+    next: (usize, usize),
+    named: Vec<u64>,
+    came: Vec<Vec<u8>>,
+    /// What is coming, and how long it is.
+    coming: Option<(Vec<u8>, usize)>,
+}
+
+impl End {
+    fn new(socket: UnixStream, plan: &[Message], budget: usize) -> End {
+        let memory = plan.iter().enumerate().map(|(number, message)| message.bytes(number).into());
+        End {
+            side: Side::over(socket.into(), budget),
+            plan: plan.to_vec(),
+            memory: memory.collect(),
+            next: (0, 0),
+            named: Vec::new(),
+            came: Vec::new(),
+            coming: None,
+        }
+    }
+
+    /// Puts in what there is room for.
+    fn feed(&mut self) {
+        let side = &mut self.side;
+        while let Some(&message) = self.plan.get(self.next.0)
+            && side.tx.has_room(&mut side.budget).unwrap()
+        {
+            let (number, at) = self.next;
+            let memory = &mut self.memory[number];
+            match message {
+                Message::Inline(len) => {
+                    let mut words = [0u8; 56];
+                    words[..memory.len()].copy_from_slice(memory);
+                    let words =
+                        words.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+                    let words: Vec<u64> = words.take(usize::from(len).div_ceil(8)).collect();
+                    side.tx.push(Header::new(Kind::Inline, len, number as u32), &words);
+                }
+                Message::Pieces(len, most) => {
+                    let want = most.min(len - at) as u32;
+                    let Some(mut piece) = side.tx.lend(want, 1, &mut side.budget).unwrap() else {
+                        return;
+                    };
+                    // SAFETY: there are so many bytes from there on.
+                    unsafe { side.tx.fill(&mut piece, memory[at..].as_ptr()) }.unwrap();
+                    if at == 0 {
+                        let body = Eager { tag: 1, len: len as u64, piece }.body();
+                        side.tx.push(Header::new(Kind::Eager, 0, number as u32), &body);
+                    } else {
+                        side.tx.push(Header::new(Kind::Data, 0, number as u32), &piece.body());
+                    }
+                    let at = at + piece.len as usize;
+                    if at < len {
+                        self.next.1 = at;
+                        continue;
+                    }
+                }
+                Message::Direct(len) => {
+                    if side.bridge.direct_ones() >= 3 {
+                        return;
+                    }
+                    let (first, second) = memory.split_at_mut(len / 3);
+                    let parts = [first, second]
+                        .map(|part| Part { ptr: part.as_mut_ptr(), len: part.len() });
+                    let header = Header::new(Kind::Eager, 0, number as u32);
+                    let words = crate::wire::tcp::frame::long_eager(1, len as u64);
+                    // SAFETY: the memory stays where it is, and is written once the message is named.
+                    let handed = unsafe {
+                        side.bridge.send_directly(number as u64, header, &words, parts.into_iter())
+                    };
+                    handed.unwrap();
+                }
+            }
+            self.next = (number + 1, 0);
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let (coming, len) = self.coming.as_mut().expect("a message");
+        coming.extend_from_slice(bytes);
+        assert!(coming.len() <= *len);
+        if coming.len() == *len {
+            self.came.extend(self.coming.take().map(|(message, _)| message));
+        }
+    }
+
+    /// Takes what has come.
+    fn take(&mut self) {
+        while let Some(header) = self.side.rx.head() {
+            let body = self.side.rx.body();
+            let piece = match header.kind().unwrap() {
+                Kind::Inline => {
+                    let len = header.inline_len(56).unwrap();
+                    let bytes: Vec<u8> = body.iter().flat_map(|word| word.to_le_bytes()).collect();
+                    assert!(self.coming.is_none());
+                    self.came.push(bytes[..len].to_vec());
+                    None
+                }
+                Kind::Eager => {
+                    let Eager { len, piece, .. } = Eager::read(&body);
+                    assert!(self.coming.is_none(), "one message within another");
+                    self.coming = Some((Vec::new(), len as usize));
+                    Some(piece)
+                }
+                Kind::Data => Some(Piece::read(&body)),
+                other => panic!("{other:?}"),
+            };
+            if let Some(piece) = piece {
+                let mut bytes = vec![0; piece.len as usize];
+                // SAFETY: it has room for so many bytes.
+                unsafe { self.side.rx.drain(piece, bytes.as_mut_ptr()) }.unwrap();
+                self.add(&bytes);
+            }
+            self.side.rx.advance(header).unwrap();
+            self.side.tx.passed(header, self.side.rx.consumed());
+        }
+        let _ = self.side.rx.publish();
+    }
+
+    /// One turn, as the engine does it.
+    fn turn(&mut self) -> Result<(), Ended> {
+        loop {
+            let turned = self.side.bridge.turn(true, &mut self.side.budget);
+            while let Some(name) = self.side.bridge.take_sent() {
+                self.named.push(name);
+                self.memory[name as usize].fill(0xee);
+            }
+            self.take();
+            turned?;
+            let Some((_, left)) = self.side.bridge.direct() else { return Ok(()) };
+            let mut bytes = vec![0; left.min(77) as usize];
+            let part = Part { ptr: bytes.as_mut_ptr(), len: bytes.len() };
+            // SAFETY: it has room for so many bytes.
+            let took = unsafe { self.side.bridge.take_directly(part) }?;
+            if took == 0 {
+                return Ok(());
+            }
+            self.add(&bytes[..took]);
+        }
+    }
+}
+
+/// A connection that passes so many bytes on, each way.
+struct Wire {
+    middles: [UnixStream; 2],
+    left: [usize; 2],
+}
+
+impl Wire {
+    fn new(left: [usize; 2]) -> (Wire, [UnixStream; 2]) {
+        let (one, middle_one) = UnixStream::pair().unwrap();
+        let (two, middle_two) = UnixStream::pair().unwrap();
+        let middles = [middle_one, middle_two];
+        middles.iter().for_each(|middle| middle.set_nonblocking(true).unwrap());
+        (Wire { middles, left }, [one, two])
+    }
+
+    /// Passes on what there is. Whether it holds.
+    fn pass(&mut self) -> bool {
+        for way in [0, 1] {
+            let mut bytes = [0; 4096];
+            let most = self.left[way].min(bytes.len());
+            if let Ok(len) = (&self.middles[way]).read(&mut bytes[..most]) {
+                (&self.middles[1 - way]).write_all(&bytes[..len]).unwrap();
+                self.left[way] -= len;
+            }
+        }
+        self.left.iter().all(|left| *left > 0)
+    }
+}
+
+/// Sends both plans over connections of which each breaks after so many bytes; the last one holds.
+/// `told`: whether each side hears of a break before there is another connection.
+fn play(plans: [&[Message]; 2], breaks: &[[usize; 2]], budget: usize, told: bool) {
+    let mut breaks = breaks.iter().copied();
+    let mut next = || Wire::new(breaks.next().unwrap_or([usize::MAX; 2]));
+    let (mut wire, [one, two]) = next();
+    let mut ends = [End::new(one, plans[0], budget), End::new(two, plans[1], budget)];
+    let end = Instant::now() + Duration::from_secs(30);
+    let is_over = |ends: &[End; 2]| {
+        ends[0].came.len() == plans[1].len()
+            && ends[1].came.len() == plans[0].len()
+            && ends.iter().all(|end| end.side.bridge.is_flushed())
+    };
+    while !is_over(&ends) {
+        assert!(Instant::now() < end, "stuck: {} and {}", ends[0].came.len(), ends[1].came.len());
+        for way in [0, 1] {
+            ends[way].feed();
+            ends[way].turn().expect("it holds");
+            let other = ends[1 - way].came.len() as u64;
+            for &name in &ends[way].named {
+                assert!(name < other, "message {name} is named, and {other} have come");
+            }
+        }
+        if wire.pass() {
+            continue;
+        }
+        drop(wire);
+        for (way, end) in ends.iter_mut().enumerate() {
+            if told || way == 0 {
+                // All that was passed on comes first.
+                while end.turn().is_ok() {}
+            }
+            end.side.bridge.break_off();
+            // Without a connection it goes on as far as that is possible.
+            end.feed();
+            end.turn().unwrap();
+        }
+        let sockets;
+        (wire, sockets) = next();
+        let reached = [ends[0].side.bridge.reached(), ends[1].side.bridge.reached()];
+        for (way, socket) in sockets.into_iter().enumerate() {
+            ends[way].side.bridge.resume(socket.into(), Vec::new(), reached[1 - way]).unwrap();
+        }
+    }
+    for way in [0, 1] {
+        let expected = plans[1 - way].iter().enumerate();
+        let expected: Vec<_> = expected.map(|(number, message)| message.bytes(number)).collect();
+        assert!(ends[way].came == expected, "other bytes than were sent");
+        let direct = |number: &usize| matches!(plans[way][*number], Message::Direct(_));
+        let mut names: Vec<usize> = ends[way].named.iter().map(|name| *name as usize).collect();
+        names.sort_unstable();
+        assert!(names.into_iter().eq((0..plans[way].len()).filter(direct)), "named otherwise");
+    }
+}
+
+const PLAN: &[Message] = &[
+    Message::Inline(8),
+    Message::Pieces(300, 300),
+    Message::Direct(200),
+    Message::Direct(9),
+    Message::Inline(0),
+    Message::Pieces(90, 40),
+    Message::Direct(0),
+    Message::Inline(56),
+];
+/// What [`PLAN`] takes at least.
+const PLAN_BYTES: usize = 8 + 300 + 200 + 9 + 90 + 56 + 9 * 32;
+
+#[test]
+fn a_connection_may_break_at_every_byte() {
+    for told in [true, false] {
+        for at in 1..PLAN_BYTES {
+            play([PLAN, PLAN], &[[at, usize::MAX]], 1 << 20, told);
+            play([PLAN, PLAN], &[[usize::MAX, at]], 0, told);
+        }
+    }
+}
+
+#[test]
+fn it_may_break_again_and_again() {
+    for at in 1..PLAN_BYTES {
+        // The next one also within what is sent again, or before any of it.
+        let breaks =
+            [[at, PLAN_BYTES - at], [at % 97 + 1, at % 53 + 1], [usize::MAX, at % 400 + 1]];
+        play([PLAN, PLAN], &breaks, 1 << 20, at % 2 == 0);
+    }
+}
+
+/// What the lane has no room for in one piece is cut, and goes on in its middle.
+#[test]
+fn pieces_that_are_cut_go_on() {
+    let plan = [Message::Pieces(200_000, 100_000), Message::Direct(3000), Message::Inline(3)];
+    for at in (1..200_000).step_by(1777) {
+        play([&plan, &plan], &[[at, usize::MAX], [at / 3 + 1, usize::MAX]], 0, true);
+        play([&plan, &[]], &[[at, usize::MAX]], 4 << 20, false);
+    }
+}
+
+fn messages() -> impl Strategy<Value = Vec<Message>> {
+    let message = prop_oneof![
+        4 => (0..=56u8).prop_map(Message::Inline),
+        2 => (1..40_000usize, 1..30_000usize).prop_map(|(len, most)| Message::Pieces(len, most)),
+        2 => (0..60_000usize).prop_map(Message::Direct),
+    ];
+    prop::collection::vec(message, 0..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn everything_comes_once_however_often_it_breaks(
+        there in messages(),
+        back in messages(),
+        breaks in prop::collection::vec((1..150_000usize, 1..150_000usize), 0..12),
+        ample: bool,
+        told: bool,
+    ) {
+        let breaks: Vec<_> = breaks.into_iter().map(|(there, back)| [there, back]).collect();
+        play([&there, &back], &breaks, if ample { 4 << 20 } else { 0 }, told);
+    }
+}
+
+#[test]
+fn lies_about_what_has_come_are_noticed() {
+    let reached = |frames, bytes| Reached { frames, bytes };
+    for (lie, ok) in [
+        (reached(2, 0), true),
+        (reached(2, 200), true),
+        (reached(2, 201), false),
+        (reached(3, 0), true),
+        (reached(3, 1), false),
+        (reached(4, 0), false),
+        (reached(u64::MAX, 0), false),
+        // It had acknowledged the first.
+        (reached(0, 0), false),
+    ] {
+        let (mut wire, [one, two]) = Wire::new([usize::MAX; 2]);
+        let mut one = End::new(one, &PLAN[..1], 0);
+        let mut two = End::new(two, &[], 0);
+        one.feed();
+        while !one.side.bridge.is_flushed() {
+            one.turn().unwrap();
+            wire.pass();
+            two.turn().unwrap();
+        }
+        one.plan = vec![PLAN[0], PLAN[0], Message::Direct(200)];
+        one.memory = vec![Box::default(), PLAN[0].bytes(1).into(), PLAN[2].bytes(2).into()];
+        one.feed();
+        one.turn().unwrap();
+        let (_wire, [again, _]) = Wire::new([usize::MAX; 2]);
+        let resumed = one.side.bridge.resume(again.into(), Vec::new(), lie);
+        assert_eq!(resumed.is_ok(), ok, "{lie:?}");
+        assert_eq!(one.turn().is_ok(), ok, "{lie:?}");
+    }
+}
+
+/// Who sends another frame again than it had begun to.
+#[test]
+fn another_frame_in_the_place_of_one_ends_it() {
+    let data = Piece { offset: 0, len: 10, sample: 0 };
+    let eager = Eager { tag: 1, len: 10, piece: data }.body();
+    let begun = [frame(1, Header::new(Kind::Eager, 0, 9), &eager), vec![7; 4]].concat();
+    for (what, again, ok) in [
+        ("the same", [frame(1, Header::new(Kind::Eager, 0, 9), &eager), vec![7; 6]].concat(), true),
+        ("another", frame(1, Header::new(Kind::Eager, 0, 8), &eager), false),
+        ("a short one", frame(1, Header::new(Kind::Inline, 8, 9), &[1]), false),
+        ("the next one", frame(2, Header::new(Kind::Eager, 0, 9), &eager), false),
+    ] {
+        let (mut stranger, socket) = UnixStream::pair().unwrap();
+        let mut end = End::new(socket, &[], 0);
+        stranger.write_all(&begun).unwrap();
+        end.turn().unwrap();
+        assert_eq!(end.side.bridge.reached(), Reached { frames: 0, bytes: 4 });
+        end.side.bridge.break_off();
+        assert_eq!(end.side.bridge.reached(), Reached { frames: 0, bytes: 4 });
+        let (mut stranger, socket) = UnixStream::pair().unwrap();
+        end.side.bridge.resume(socket.into(), again, Reached::default()).unwrap();
+        stranger.set_nonblocking(true).unwrap();
+        let _ = stranger.flush();
+        let turned = end.turn();
+        assert_eq!(turned.is_ok(), ok, "{what}: {turned:?}");
+        assert_eq!(end.came, if ok { vec![vec![7; 10]] } else { vec![] }, "{what}");
+    }
+}
+
+#[test]
+fn without_sessions_the_kernel_is_enough() {
+    let (near, _far) = UnixStream::pair().unwrap();
+    let (mut bridge, _mapping) =
+        Bridge::new(near.into(), Vec::new(), false, &Arc::default()).unwrap();
+    let mut memory = vec![1u8; 100];
+    let part = Part { ptr: memory.as_mut_ptr(), len: memory.len() };
+    let words = crate::wire::tcp::frame::long_eager(1, 100);
+    // SAFETY: it is there until the end of the test.
+    let handed = unsafe {
+        bridge.send_directly(5, Header::new(Kind::Eager, 0, 1), &words, [part].into_iter())
+    };
+    handed.unwrap();
+    bridge.turn(false, &mut Budget::new(0)).unwrap();
+    assert_eq!(bridge.take_sent(), Some(5));
+}
+
+/// Turns of a side that does not wait for anything.
+fn turns(end: &mut End) {
+    for _ in 0..20 {
+        end.side.bridge.turn(false, &mut end.side.budget).unwrap();
+        end.take();
+        while let Some((_, left)) = end.side.bridge.direct() {
+            let mut bytes = vec![0; left as usize];
+            let part = Part { ptr: bytes.as_mut_ptr(), len: bytes.len() };
+            // SAFETY: it has room for so many bytes.
+            let took = unsafe { end.side.bridge.take_directly(part) }.unwrap();
+            if took == 0 {
+                break;
+            }
+            end.add(&bytes[..took]);
+        }
+        end.side.bridge.hand_on();
+    }
+}
+
+/// Its sender may wait for nothing else, and ask for nothing.
+#[test]
+fn a_long_message_is_acknowledged_at_once() {
+    let (mut wire, [one, two]) = Wire::new([usize::MAX; 2]);
+    let mut one = End::new(one, &[Message::Direct(100)], 0);
+    let mut two = End::new(two, &[], 0);
+    one.feed();
+    for _ in 0..5 {
+        turns(&mut one);
+        wire.pass();
+        turns(&mut two);
+    }
+    assert!(one.side.bridge.is_flushed());
+    assert_eq!(one.side.bridge.take_sent(), Some(0));
+}
+
+/// What it had asked for before the connection broke, it asks for again.
+#[test]
+fn who_waits_asks_again() {
+    let (mut wire, [one, two]) = Wire::new([usize::MAX; 2]);
+    let mut one = End::new(one, &[Message::Inline(8)], 0);
+    let mut two = End::new(two, &[], 0);
+    one.feed();
+    one.turn().unwrap();
+    // It is on its way, and with it the question.
+    drop(wire);
+    let sockets;
+    (wire, sockets) = Wire::new([usize::MAX; 2]);
+    for (end, socket) in [&mut one, &mut two].into_iter().zip(sockets) {
+        end.side.bridge.break_off();
+        end.side.bridge.resume(socket.into(), Vec::new(), Reached::default()).unwrap();
+    }
+    for _ in 0..5 {
+        one.turn().unwrap();
+        wire.pass();
+        turns(&mut two);
+        wire.pass();
+    }
+    assert_eq!(two.came.len(), 1);
+    assert!(one.side.bridge.is_flushed());
+}
+
+/// Who sends hears first that the connection is over; what has come by it is taken nevertheless.
+#[test]
+fn what_came_before_the_end_is_taken() {
+    let (mut stranger, socket) = UnixStream::pair().unwrap();
+    let mut end = End::new(socket, &[Message::Inline(8)], 0);
+    stranger.write_all(&frame(1, Header::new(Kind::Inline, 8, 9), &[1])).unwrap();
+    let brings = Brings::Signal(Signal::Goodbye);
+    let goodbye = Head { received: 0, released: 0, wants_word: false, brings };
+    stranger.write_all(&goodbye.bytes()).unwrap();
+    drop(stranger);
+    end.feed();
+    end.side.bridge.hand_on();
+    let ended = loop {
+        if let Err(ended) = end.turn() {
+            break ended;
+        }
+    };
+    assert_eq!((ended, end.came.len()), (Ended::Closed, 1));
+}
