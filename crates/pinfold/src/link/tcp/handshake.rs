@@ -236,7 +236,7 @@ fn tune(socket: &OwnedFd, place: &str) -> Result<()> {
 fn send(socket: &OwnedFd, bytes: &[u8]) -> std::io::Result<usize> {
     let part = Segment { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() };
     // SAFETY: it is this slice, which is only read.
-    unsafe { stream::send(socket, &[part]) }
+    unsafe { stream::send(socket, &[part], false) }
 }
 
 #[allow(unsafe_code)]

@@ -12,3 +12,4 @@ pub(crate) mod greeting;
 pub(crate) mod handshake;
 pub(crate) mod key;
 pub(crate) mod listener;
+pub(crate) mod outlet;

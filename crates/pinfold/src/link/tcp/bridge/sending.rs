@@ -6,11 +6,17 @@
 //!
 //! **Invariant.** A run of bulk bytes is of a piece that was not given back: the descriptors of all runs
 //! are beyond those that the peer has acknowledged. A part of a message is read until the message is named as
-//! sent, and not after.
+//! sent, and not after; or until the outlet has settled.
 
-use std::{collections::VecDeque, io, os::fd::AsFd, sync::Arc};
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+};
 
 use pinfold_sys::{
+    clock,
     process::Segment as Part,
     stream::{self, PARTS_MAX},
 };
@@ -18,8 +24,12 @@ use smallvec::SmallVec;
 
 use super::Word;
 use crate::{
+    SendMode,
     blockmem::Tally,
-    link::shm::{lane::LaneRx, ring::Violation, segment::Segment},
+    link::{
+        shm::{lane::LaneRx, ring::Violation, segment::Segment},
+        tcp::outlet::{Gone, Outlet},
+    },
     sync::LightFence,
     wire::{
         descriptor::{Header, Piece},
@@ -37,8 +47,8 @@ enum Run {
     Scratch(usize),
     /// Those of a piece.
     Bulk(Piece),
-    /// A part of a message in its sender's memory.
-    Direct(Part),
+    /// A part of a message in its sender's memory, and how it is to be sent.
+    Direct(Part, SendMode),
     /// No bytes: all those of this message are sent.
     Sent(u64),
 }
@@ -48,7 +58,7 @@ impl Run {
         match self {
             Run::Scratch(len) => *len,
             Run::Bulk(piece) => piece.len as usize,
-            Run::Direct(part) => part.len,
+            Run::Direct(part, _) => part.len,
             Run::Sent(_) => 0,
         }
     }
@@ -72,8 +82,8 @@ pub(super) struct Sending {
     longs: VecDeque<u64>,
     /// How many were acknowledged.
     longs_acknowledged: u64,
-    /// Long messages that are sent, until somebody asks.
-    sent: Vec<u64>,
+    /// How long messages leave, and which have left.
+    outlet: Outlet,
     /// Frames that the peer has acknowledged.
     acknowledged: u64,
     /// Frames up to which an acknowledgement was asked for.
@@ -109,7 +119,7 @@ impl Sending {
             frames: 0,
             longs: VecDeque::new(),
             longs_acknowledged: 0,
-            sent: Vec::new(),
+            outlet: Outlet::plain(),
             acknowledged: 0,
             asked: 0,
             ending: Ending::No,
@@ -162,19 +172,40 @@ impl Sending {
         for word in words {
             self.put_bytes(&word.to_le_bytes());
         }
-        self.runs.extend(parts.filter(|part| part.len > 0).map(Run::Direct));
+        let parts: SmallVec<[Part; 4]> = parts.filter(|part| part.len > 0).collect();
+        let mode = self.outlet.choose(&parts);
+        self.runs.extend(parts.into_iter().map(|part| Run::Direct(part, mode)));
         self.runs.push_back(Run::Sent(name));
         Ok(())
     }
 
     /// Long messages that are on their way, or not named as sent yet.
     pub(super) fn direct_ones(&self) -> usize {
-        self.runs.iter().filter(|run| matches!(run, Run::Sent(_))).count() + self.sent.len()
+        self.runs.iter().filter(|run| matches!(run, Run::Sent(_))).count()
+            + self.outlet.unnamed()
     }
 
     /// The long messages whose memory is read no more.
-    pub(super) fn take_sent(&mut self) -> Option<u64> {
-        self.sent.pop()
+    pub(super) fn take_sent(&mut self) -> Option<Gone> {
+        if self.outlet.is_airborne() {
+            self.outlet.land();
+        }
+        self.outlet.take_gone()
+    }
+
+    /// From here on long messages leave by this.
+    pub(super) fn leave_by(&mut self, outlet: Outlet) {
+        self.outlet = outlet;
+    }
+
+    /// Whether memory of messages is read that are sent as far as this is concerned.
+    pub(super) fn is_airborne(&self) -> bool {
+        self.outlet.is_airborne()
+    }
+
+    /// Has the memory of no message read any more; see [`Outlet::settle`].
+    pub(super) fn settle(&mut self, socket: BorrowedFd<'_>) {
+        self.outlet.settle(socket);
     }
 
     /// A goodbye is to follow all else.
@@ -281,12 +312,64 @@ impl Sending {
 
     /// Sends the runs. `false`: the connection takes no more.
     fn send_some(&mut self, socket: impl AsFd) -> io::Result<bool> {
-        let mut parts: SmallVec<[Part; 4]> = SmallVec::new();
+        let socket = socket.as_fd();
+        // What is not copied goes by itself: what comes before and behind it is copied, and used again at once.
+        let sent = match self.runs.front() {
+            Some(&Run::Direct(_, mode)) if mode != SendMode::Plain => {
+                let parts = self.parts(|run| matches!(run, Run::Direct(..)))?.0;
+                // SAFETY: the parts are those of a message that is not named as sent; all up to the next
+                // that is not, which is its end.
+                unsafe { self.outlet.send(socket, mode, &parts) }
+            }
+            _ => None,
+        };
+        let sent = match sent {
+            Some(sent) => sent,
+            None => self.send_plainly(socket)?,
+        };
+        if sent > 0 {
+            self.advance(sent);
+        }
+        Ok(sent > 0)
+    }
+
+    /// Sends by a call what is next and may be copied, and as much as there is room for of it: how many bytes.
+    fn send_plainly(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        let mut long = false;
+        let mut first = true;
+        let (parts, more) = self.parts(|run| {
+            let direct = match run {
+                Run::Direct(_, mode) => Some(*mode),
+                _ => None,
+            };
+            long |= direct.is_some();
+            // What is next is sent whatever was chosen for it.
+            std::mem::take(&mut first) || direct.is_none_or(|mode| mode == SendMode::Plain)
+        })?;
+        let started = if long { clock::ticks() } else { 0 };
+        // SAFETY: the parts are in `scratch`, or bulk bytes of pieces that were not given back, or those of
+        // messages that are not named as sent.
+        let sent = unsafe { stream::send(socket, &parts, more) }?;
+        if long && sent > 0 {
+            self.outlet.took(sent, started);
+        }
+        Ok(sent)
+    }
+
+    /// The bytes of the first runs that `may` go; whether others follow.
+    fn parts(
+        &self,
+        mut may: impl FnMut(&Run) -> bool,
+    ) -> io::Result<(SmallVec<[Part; 4]>, bool)> {
+        let mut parts = SmallVec::new();
         let (mut at, mut done) = (self.scratch_at, self.done);
         for run in self.runs.iter().take(PARTS_MAX) {
+            if run.len() > 0 && !may(run) {
+                return Ok((parts, true));
+            }
             let start = match run {
                 Run::Scratch(len) => {
-                    let start = self.scratch[at..].as_mut_ptr();
+                    let start = self.scratch[at..].as_ptr().cast_mut();
                     at += len;
                     start
                 }
@@ -295,19 +378,18 @@ impl Sending {
                     // It was asked for before.
                     Err(_) => return Err(io::ErrorKind::InvalidInput.into()),
                 },
-                Run::Direct(part) => part.ptr,
+                Run::Direct(part, _) => part.ptr,
                 Run::Sent(_) => continue,
             };
             // `done` is less than the first run's length, and 0 for the others.
             parts.push(Part { ptr: start.wrapping_add(done), len: run.len() - done });
             done = 0;
         }
-        // SAFETY: the parts are in `scratch`, or bulk bytes of pieces that were not given back, or those of
-        // messages that are not named as sent.
-        let mut sent = unsafe { stream::send(socket, &parts) }?;
-        if sent == 0 {
-            return Ok(false);
-        }
+        Ok((parts, false))
+    }
+
+    /// So many bytes are sent.
+    fn advance(&mut self, mut sent: usize) {
         while let Some(run) = self.runs.front() {
             let left = run.len() - self.done;
             if sent < left {
@@ -318,10 +400,9 @@ impl Sending {
             self.done = 0;
             match self.runs.pop_front() {
                 Some(Run::Scratch(len)) => self.scratch_at += len,
-                Some(Run::Sent(name)) => self.sent.push(name),
+                Some(Run::Sent(name)) => self.outlet.handed(name),
                 _ => {}
             }
         }
-        Ok(true)
     }
 }
