@@ -5,13 +5,16 @@ mod ends;
 mod keys;
 mod memory;
 mod messages;
+mod modes;
 
 use std::thread;
 
 use pinfold::{Builder, Endpoint, PeerId, Progress};
 use pinfold_tests::{Args, role, roles};
 
-roles!(echo);
+use self::modes::restricted;
+
+roles!(echo, restricted);
 
 fn builder(progress: Progress) -> Builder {
     Endpoint::builder().progress(progress)

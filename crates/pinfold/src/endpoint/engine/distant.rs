@@ -72,13 +72,13 @@ impl Core {
 
     /// Ends the operations whose messages are sent.
     pub(super) fn end_sent(&mut self, peer: &mut Peer) {
-        while let Some(gone) = peer.line.wire().and_then(|bridge| bridge.take_sent()) {
-            let key = OpKey::of_word(gone.name);
+        while let Some(departed) = peer.line.wire().and_then(|bridge| bridge.take_sent()) {
+            let key = OpKey::of_word(departed.name);
             let Some(op) = self.ops.send_mut(key) else { continue };
             let SendStage::Handed { bytes } = op.stage else { continue };
             let mut receipt = op.receipt;
-            receipt.copied_kernel = bytes.saturating_sub(gone.spared);
-            receipt.note_sent(gone.mode);
+            receipt.copied_kernel = bytes.saturating_sub(departed.spared);
+            receipt.note_sent(departed.mode);
             let len = op.memory.len();
             peer.record.count_sent(Path::Eager, len);
             self.status.copied_kernel.add(receipt.copied_kernel);

@@ -35,7 +35,7 @@ use crate::{
     blockmem::Tally,
     link::{
         shm::{budget::Budget, ring::Violation, segment::Segment},
-        tcp::outlet::{Gone, Outlet},
+        tcp::outlet::{Departed, Outlet},
     },
     sync::LightFence,
     wire::{
@@ -176,7 +176,7 @@ impl Bridge {
     }
 
     /// A message whose memory is read no more.
-    pub(crate) fn take_sent(&mut self) -> Option<Gone> {
+    pub(crate) fn take_sent(&mut self) -> Option<Departed> {
         self.sending.take_sent()
     }
 

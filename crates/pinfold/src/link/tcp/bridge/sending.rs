@@ -28,7 +28,7 @@ use crate::{
     blockmem::Tally,
     link::{
         shm::{lane::LaneRx, ring::Violation, segment::Segment},
-        tcp::outlet::{Gone, Outlet},
+        tcp::outlet::{Departed, Outlet},
     },
     sync::LightFence,
     wire::{
@@ -186,11 +186,11 @@ impl Sending {
     }
 
     /// The long messages whose memory is read no more.
-    pub(super) fn take_sent(&mut self) -> Option<Gone> {
+    pub(super) fn take_sent(&mut self) -> Option<Departed> {
         if self.outlet.is_airborne() {
             self.outlet.land();
         }
-        self.outlet.take_gone()
+        self.outlet.take_departed()
     }
 
     /// From here on long messages leave by this.

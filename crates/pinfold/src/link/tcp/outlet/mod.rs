@@ -14,5 +14,5 @@ mod tests;
 
 pub(crate) use self::{
     driver::{Driver, Settings},
-    outlet::{Gone, Outlet},
+    outlet::{Departed, Outlet},
 };

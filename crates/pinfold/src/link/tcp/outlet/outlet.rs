@@ -28,7 +28,7 @@ const LAST: Duration = Duration::from_secs(1);
 
 /// A message that has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub(crate) struct Departed {
     /// What it was called.
     pub name: u64,
     /// How it was sent: all of it, or where that was refused in the middle, what came before.
@@ -76,7 +76,7 @@ pub(crate) struct Outlet {
     now: Journey,
     /// Messages that are handed over, and not over.
     landing: VecDeque<(u64, Journey)>,
-    gone: Vec<Gone>,
+    gone: Vec<Departed>,
 }
 
 impl Outlet {
@@ -120,7 +120,7 @@ impl Outlet {
     /// is no room. `None`: it has to be sent by calls, from here on.
     ///
     /// # Safety
-    /// The parts can be read until the message is [named](Outlet::take_gone), or until what was
+    /// The parts can be read until the message is [named](Outlet::take_departed), or until what was
     /// [severed](Outlet::settle) does not matter any more.
     pub(crate) unsafe fn send(
         &mut self,
@@ -170,7 +170,7 @@ impl Outlet {
     /// Finds out which messages the kernel no longer looks at.
     pub(crate) fn land(&mut self) {
         let Some(driver) = &self.driver else {
-            let plain = |(name, _)| Gone { name, mode: SendMode::Plain, spared: 0 };
+            let plain = |(name, _)| Departed { name, mode: SendMode::Plain, spared: 0 };
             return self.gone.extend(self.landing.drain(..).map(plain));
         };
         self.now.land(driver);
@@ -185,7 +185,7 @@ impl Outlet {
             if copied + spared > 0 && !refused {
                 self.route.landed(copied > 0);
             }
-            self.gone.push(Gone { name, mode, spared });
+            self.gone.push(Departed { name, mode, spared });
         }
     }
 
@@ -200,7 +200,7 @@ impl Outlet {
     }
 
     /// A message that is gone.
-    pub(crate) fn take_gone(&mut self) -> Option<Gone> {
+    pub(crate) fn take_departed(&mut self) -> Option<Departed> {
         self.gone.pop()
     }
 
