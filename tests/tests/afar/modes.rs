@@ -75,6 +75,7 @@ fn exchange(
     mode: SendMode,
     ring: bool,
 ) {
+    let mut receipts = Vec::new();
     thread::scope(|scope| {
         scope.spawn(|| {
             for (tag, &len) in LENGTHS.iter().enumerate() {
@@ -89,7 +90,7 @@ fn exchange(
         });
         for (tag, &len) in LENGTHS.iter().enumerate() {
             let receipt = one.send(to_two, tag as u64, &stamp::bytes(len, len as u64)).unwrap();
-            check(&receipt, len, mode, ring);
+            receipts.push((receipt, len));
             // Pieces of all lengths, none of them next to another.
             let all = stamp::bytes(len, 7);
             let mut left = &all[..];
@@ -101,10 +102,13 @@ fn exchange(
             }
             let parts: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
             let receipt = one.send_vectored(to_two, 100 + tag as u64, &parts).unwrap();
-            check(&receipt, len, mode, ring);
+            receipts.push((receipt, len));
         }
         assert_eq!(&*one.recv(to_two, 1).unwrap(), b"all");
     });
+    for (receipt, len) in receipts {
+        check(&receipt, len, mode, ring);
+    }
 }
 
 #[test]
@@ -127,8 +131,8 @@ fn every_mode_crosses_a_network() {
         let network = Network::new(2);
         for mode in SendMode::ALL {
             let make = |builder: Builder| builder.key(&[3; 32]);
-            let one = network.run(0, || make(by(mode, true)).listen("tcp:0.0.0.0:0").build());
-            let one = one.unwrap();
+            let one =
+                network.run(0, || make(by(mode, true)).listen("tcp:0.0.0.0:0").build()).unwrap();
             let at = one.listens_at().unwrap();
             let port = at.rsplit_once(':').unwrap().1.to_owned();
             let address = format!("tcp:{}:{port}", network.address(0));
@@ -155,7 +159,7 @@ fn a_route_that_copies_is_given_up() {
     let sending = builder(Progress::Inline).io_uring(true);
     let ((one, to_two), (two, to_one)) = pair(sending, builder(Progress::Inline));
     let message = stamp::bytes(1 << 20, 1);
-    let modes: Vec<SendMode> = thread::scope(|scope| {
+    let modes = thread::scope(|scope| {
         scope.spawn(|| {
             let mut into = vec![0; 1 << 20];
             for tag in 0..MESSAGES {
@@ -166,13 +170,19 @@ fn a_route_that_copies_is_given_up() {
         });
         let modes = (0..MESSAGES).map(|tag| {
             let receipt = one.send(to_two, tag, &message).unwrap();
-            assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, 1 << 20), "{receipt}");
-            receipt.sent_by().unwrap()
+            (receipt.copied_user, receipt.copied_kernel, receipt.sent_by())
         });
-        let modes = modes.collect();
+        let modes: Vec<_> = modes.collect();
         one.recv(to_two, 1).unwrap();
         modes
     });
+    let modes: Vec<SendMode> = modes
+        .into_iter()
+        .map(|(user, kernel, mode)| {
+            assert_eq!((user, kernel), (0, 1 << 20), "{mode:?}");
+            mode.unwrap()
+        })
+        .collect();
     let tried = modes.iter().filter(|mode| **mode != SendMode::Plain).count();
     if !may_pin(1 << 20) {
         return assert_eq!(tried, 0);

@@ -235,7 +235,9 @@ impl SendRing {
             match submitted {
                 Ok(_) => {}
                 Err(error) if errno(&error) == Errno::INTR => {}
-                Err(error) if matches!(errno(&error), Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => {
+                Err(error)
+                    if matches!(errno(&error), Errno::AGAIN | Errno::BUSY | Errno::NOMEM) =>
+                {
                     tries += 1;
                     if tries > TRIES {
                         return Err(errno(&error));

@@ -4,7 +4,7 @@
 //! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect, which
 //! both sides prove before anything else ([`greeting`], which has no I/O; [`handshake`] drives it over a
 //! connection, [`listener`] takes callers). From then on a pair has a lane whose other end is in this
-//! process, and goes on over the connection ([`bridge`]).
+//! process, and goes on over the connection ([`bridge`]). Long messages leave by an [`outlet`].
 
 pub(crate) mod address;
 pub(crate) mod bridge;

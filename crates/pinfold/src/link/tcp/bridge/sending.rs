@@ -181,8 +181,7 @@ impl Sending {
 
     /// Long messages that are on their way, or not named as sent yet.
     pub(super) fn direct_ones(&self) -> usize {
-        self.runs.iter().filter(|run| matches!(run, Run::Sent(_))).count()
-            + self.outlet.unnamed()
+        self.runs.iter().filter(|run| matches!(run, Run::Sent(_))).count() + self.outlet.unnamed()
     }
 
     /// The long messages whose memory is read no more.
@@ -357,10 +356,7 @@ impl Sending {
     }
 
     /// The bytes of the first runs that `may` go; whether others follow.
-    fn parts(
-        &self,
-        mut may: impl FnMut(&Run) -> bool,
-    ) -> io::Result<(SmallVec<[Part; 4]>, bool)> {
+    fn parts(&self, mut may: impl FnMut(&Run) -> bool) -> io::Result<(SmallVec<[Part; 4]>, bool)> {
         let mut parts = SmallVec::new();
         let (mut at, mut done) = (self.scratch_at, self.done);
         for run in self.runs.iter().take(PARTS_MAX) {

@@ -264,9 +264,9 @@ impl Rings {
 
     fn plain(&mut self, driver: &Driver) -> Option<&mut SendRing> {
         if matches!(self.plain, Facility::Unasked) {
-            let made = self.may(driver).then(|| {
-                Registered::new(1).and_then(|ring| SendRing::new(Arc::new(ring)))
-            });
+            let made = self
+                .may(driver)
+                .then(|| Registered::new(1).and_then(|ring| SendRing::new(Arc::new(ring))));
             self.plain = match made {
                 Some(Ok(ring)) if driver.watch(&ring) => Facility::There(ring),
                 Some(Err(error)) => {

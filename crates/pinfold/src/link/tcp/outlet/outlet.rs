@@ -45,14 +45,25 @@ struct Journey {
     /// Bytes that landed copied, and not.
     copied: u64,
     spared: u64,
-    /// Whether some of it was not taken by that mode.
+    /// Whether it was not to be copied by calls.
+    tried: bool,
+    /// Whether the cache had no room for some of it.
+    uncached: bool,
+    /// Whether some of it was not taken by its mode.
     refused: bool,
 }
 
 impl Journey {
     fn new() -> Journey {
-        let mode = SendMode::Plain;
-        Journey { mode, airborne: Vec::new(), copied: 0, spared: 0, refused: false }
+        Journey {
+            mode: SendMode::Plain,
+            airborne: Vec::new(),
+            copied: 0,
+            spared: 0,
+            tried: false,
+            uncached: false,
+            refused: false,
+        }
     }
 
     /// Finds out what has landed.
@@ -129,6 +140,9 @@ impl Outlet {
         parts: &[Part],
     ) -> Option<usize> {
         let driver = self.driver.as_ref().filter(|_| !self.now.refused)?;
+        self.now.tried = true;
+        let cached = matches!(mode, SendMode::Cached | SendMode::Aligned);
+        let mode = if cached && self.now.uncached { SendMode::PerSend } else { mode };
         let started = clock::ticks();
         // SAFETY: by contract.
         match unsafe { driver.send(socket, mode, parts) } {
@@ -142,6 +156,12 @@ impl Outlet {
             }
             // So many are in the air that there is no place for another: not the route's fault.
             Err(Errno::NOBUFS) => None,
+            Err(errno) if cached && !self.now.uncached => {
+                tracing::debug!(%errno, "a message is not sent out of the cache");
+                self.now.uncached = true;
+                // SAFETY: by contract.
+                unsafe { self.send(socket, mode, parts) }
+            }
             Err(errno) => {
                 tracing::debug!(?mode, %errno, "a message is copied");
                 self.now.refused = true;
@@ -181,9 +201,9 @@ impl Outlet {
                 self.landing.push_back((name, journey));
                 continue;
             }
-            let Journey { mode, copied, spared, refused, .. } = journey;
-            if copied + spared > 0 && !refused {
-                self.route.landed(copied > 0);
+            let Journey { mode, copied, spared, tried, refused, .. } = journey;
+            if tried && !refused {
+                self.route.landed(copied > 0 || spared == 0);
             }
             self.gone.push(Departed { name, mode, spared });
         }
