@@ -179,6 +179,30 @@ fn orders_are_a_chain() {
     assert!(got == all);
 }
 
+/// What stands behind an order that fails is not sent.
+#[test]
+fn an_order_that_fails_ends_the_chain() {
+    let Some(mut ring) = ring() else { return };
+    let (one, two) = pair();
+    let memory = bytes(1000, 1);
+    let slot = ring.registered().pin(memory.as_ptr().addr()..memory.as_ptr().addr() + 1).unwrap();
+    let mut launched = Vec::new();
+    let (beyond, fine) = ([part(&memory)], [part(b"not sent")]);
+    let registered = Order { parts: &beyond, way: Way::Registered(slot.id()) };
+    let copied = Order { parts: &fine, way: Way::Copied };
+    // SAFETY: nothing of the memory is sent.
+    let sent = unsafe { ring.send(&one, &[registered, copied], &mut launched) };
+    assert!(sent.is_err() && launched.is_empty(), "{sent:?} {launched:?}");
+    // SAFETY: it is copied.
+    let sent = unsafe { ring.send(&one, &[copied], &mut launched) };
+    assert_eq!((sent, launched.len()), (Ok(8), 1));
+    wait(&two, Interest::Read);
+    let mut got = Vec::new();
+    take(&two, &mut got);
+    assert_eq!(got, b"not sent");
+    ring.registered().unpin(slot).unwrap();
+}
+
 /// What nobody reads stays in flight, the ring says when it has landed, and to break the connection lands it.
 #[test]
 fn flights_land_when_the_connection_is_broken() {
