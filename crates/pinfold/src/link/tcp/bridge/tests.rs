@@ -19,6 +19,8 @@ use crate::{
     },
 };
 
+mod leaving;
+
 /// One side: its bridge, and the endpoint's ends of the lanes.
 struct Side {
     bridge: Bridge,
