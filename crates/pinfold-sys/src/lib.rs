@@ -10,7 +10,8 @@
 //! - [`userfault`]: noticing that memory of this process is taken away, and moving pages within it.
 //! - [`pin`]: keeping pages where they are.
 //! - [`datagram`]: sending from memory that stays where it is, and is not copied.
-//! - [`refused`]: what the three before this one say when they cannot.
+//! - [`send_ring`]: the same over connections, out of anybody's memory.
+//! - [`refused`]: what the four before this one say when they cannot.
 //! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
@@ -46,6 +47,7 @@ pub mod process;
 pub mod refused;
 pub mod reserved;
 mod resident;
+pub mod send_ring;
 pub mod socket;
 pub mod stream;
 pub mod threads;

@@ -134,17 +134,28 @@ pub fn end(socket: impl AsFd) -> io::Result<()> {
     Ok(net::shutdown(socket, net::Shutdown::Write)?)
 }
 
+/// Breaks a connection off: what was sent and has not arrived is thrown away, and the peer is told that there
+/// is no connection. The socket stays.
+///
+/// # Errors
+/// What `connect(2)` says of an address of no family.
+pub fn sever(socket: impl AsFd) -> io::Result<()> {
+    Ok(net::connect_unspec(socket)?)
+}
+
 /// Sends what is in these parts, one behind the other, as far as there is room: how many bytes, 0 if
-/// there is none. The kernel has copied them when this returns. At most [`PARTS_MAX`] parts.
+/// there is none. The kernel has copied them when this returns. At most [`PARTS_MAX`] parts. `more` follows at
+/// once: a packet that is not full may wait for it (`MSG_MORE`).
 ///
 /// # Errors
 /// `EPIPE`, `ECONNRESET`, `ETIMEDOUT`: the connection is broken.
 ///
 /// # Safety
 /// Each part can be read.
-pub unsafe fn send(socket: impl AsFd, parts: &[Segment]) -> io::Result<usize> {
+pub unsafe fn send(socket: impl AsFd, parts: &[Segment], more: bool) -> io::Result<usize> {
     let socket = socket.as_fd().as_raw_fd();
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let more = if more { libc::MSG_MORE } else { 0 };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | more;
     let done = restarted(|| match parts {
         // SAFETY: the part can be read, by contract.
         [part] => unsafe { libc::send(socket, part.ptr.cast(), part.len, flags) },
@@ -187,7 +198,7 @@ pub unsafe fn recv(socket: impl AsFd, parts: &[Segment]) -> io::Result<Received>
     }
 }
 
-fn message(parts: &[Segment]) -> libc::msghdr {
+pub(crate) fn message(parts: &[Segment]) -> libc::msghdr {
     // SAFETY: all zeros is a `msghdr` without anything.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_ptr().cast_mut().cast();
@@ -208,4 +219,4 @@ fn restarted(mut call: impl FnMut() -> isize) -> Result<usize, Errno> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

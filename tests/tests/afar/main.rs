@@ -5,13 +5,16 @@ mod ends;
 mod keys;
 mod memory;
 mod messages;
+mod modes;
 
 use std::thread;
 
 use pinfold::{Builder, Endpoint, PeerId, Progress};
 use pinfold_tests::{Args, role, roles};
 
-roles!(echo);
+use self::modes::restricted;
+
+roles!(echo, restricted);
 
 /// Of endpoints that stay on their connections, as on different hosts.
 fn builder(progress: Progress) -> Builder {

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use pinfold::{Endpoint, Progress, TagMatch};
+use pinfold::{Endpoint, Progress, SendMode, TagMatch};
 use pinfold_tests::{
     network::{Relay, Way},
     stamp,
@@ -88,7 +88,27 @@ fn messages_longer_than_any_connection_lasts() {
 #[test]
 fn resets_at_any_time() {
     let pair = Pair::new(builder(Progress::Dedicated), builder(Progress::Inline));
-    for round in 0..6 {
+    reset_at_random(&pair, 6);
+}
+
+/// The same while the kernel is asked to send long messages out of the memory they lie in: nothing of a connection
+/// that broke holds up what goes on over the next.
+#[test]
+fn resets_while_memory_is_in_flight() {
+    for mode in [SendMode::PerSend, SendMode::Cached] {
+        let sending = |progress| builder(progress).send_mode(mode).io_uring(true);
+        let pair = Pair::new(sending(Progress::Dedicated), sending(Progress::Inline));
+        reset_at_random(&pair, 4);
+        pair.talk(&LENGTHS);
+        for (endpoint, peer) in [(&pair.one, pair.to_two), (&pair.two, pair.to_one)] {
+            assert!(endpoint.peer(peer).unwrap().reconnections > 0, "{mode:?}");
+            assert_eq!(endpoint.counters().peers_gone, 0);
+        }
+    }
+}
+
+fn reset_at_random(pair: &Pair, rounds: u64) {
+    for round in 0..rounds {
         let mut random = stamp::Random::new(round);
         thread::scope(|scope| {
             let relay = &pair.relay;

@@ -27,6 +27,7 @@ mod transfer;
 
 use std::ops::Range;
 
+pub(crate) use self::registered::{ENTRIES, SAYS};
 pub use self::{
     counts::Counts,
     error::{Error, Reason},
@@ -127,7 +128,7 @@ pub struct Cost {
 }
 
 /// Tells owners apart, so that a slot cannot be given to the wrong one.
-fn next_owner() -> u32 {
+pub(crate) fn next_owner() -> u32 {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -10,13 +10,16 @@ use std::{
     ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     ptr,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use io_uring::IoUring;
 use rustix::io::Errno;
 
-use super::{Cost, Error, Pin, Reason, Slot, next_owner, slots::Slots};
+use super::{Cost, Error, Pin, Reason, Slot, SlotId, next_owner, slots::Slots};
 use crate::fork::ForkMark;
 
 /// Pins pages by registering them as buffers of a ring. See `io_uring_register(2)`; Linux 5.19.
@@ -25,21 +28,27 @@ use crate::fork::ForkMark;
 /// if this process dies instead, they last until the child has closed it.
 #[derive(Debug)]
 pub struct Registered {
-    pub(super) ring: ManuallyDrop<Ring>,
+    pub(crate) ring: ManuallyDrop<Ring>,
     slots: Mutex<Slots>,
     /// Held while the ring does something.
-    pub(super) transfer: Mutex<()>,
+    pub(crate) transfer: Mutex<()>,
+    /// Whether what the ring says is heard by a [`SendRing`](crate::send_ring::SendRing) alone.
+    sends: AtomicBool,
     pub(super) owner: u32,
     mark: ForkMark,
 }
 
-pub(super) struct Ring(pub(super) IoUring);
+pub(crate) struct Ring(pub(crate) IoUring);
 
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("IoUring").field(&self.0.as_raw_fd()).finish()
     }
 }
+
+/// What a ring can be asked for at a time, and what it can say before anybody listens.
+pub(crate) const ENTRIES: u32 = 32;
+pub(crate) const SAYS: u32 = 256;
 
 const UPDATE: &str = "io_uring_register (IORING_REGISTER_BUFFERS_UPDATE)";
 
@@ -61,15 +70,34 @@ impl Registered {
             return Err(Error::new(REGISTER, Errno::INVAL).because(Reason::Length));
         }
         let mark = ForkMark::new().map_err(|error| Error::new("mmap", errno(&error)))?;
-        let ring = IoUring::new(1).map_err(|error| Error::new("io_uring_setup", errno(&error)))?;
+        let ring = set_up().map_err(|error| Error::new("io_uring_setup", errno(&error)))?;
         ring.submitter().register_buffers_sparse(slots).map_err(|error| {
             let error = Error::new(REGISTER, errno(&error));
             if error.errno() == Errno::INVAL { error.because(Reason::Absent) } else { error }
         })?;
         let slots = Mutex::new(Slots::new(slots));
         let ring = ManuallyDrop::new(Ring(ring));
-        let transfer = Mutex::default();
-        Ok(Registered { ring, slots, transfer, owner: next_owner(), mark })
+        let (transfer, sends) = Default::default();
+        Ok(Registered { ring, slots, transfer, sends, owner: next_owner(), mark })
+    }
+
+    /// Has the ring send from here on, and do nothing else; `false` if it does already.
+    pub(crate) fn take_for_sends(&self) -> bool {
+        !self.sends.swap(true, Ordering::AcqRel)
+    }
+
+    /// It sends no more.
+    pub(crate) fn give_back(&self) {
+        self.sends.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn sends(&self) -> bool {
+        self.sends.load(Ordering::Acquire)
+    }
+
+    /// Whether a slot is one of these.
+    pub(crate) fn has(&self, slot: SlotId) -> bool {
+        slot.owner == self.owner && slot.index < Registered::SLOTS_MAX
     }
 
     /// Fills a slot, or with nothing empties it.
@@ -85,7 +113,7 @@ impl Registered {
         done.map_err(|error| errno(&error))
     }
 
-    pub(super) fn here(&self) -> Result<(), Error> {
+    pub(crate) fn here(&self) -> Result<(), Error> {
         if self.mark.is_child() {
             return Err(Error::new(UPDATE, Errno::SRCH).because(Reason::Child));
         }
@@ -94,6 +122,18 @@ impl Registered {
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A ring; what it has to say it says when its thread is in the kernel anyway, where that can be (Linux 5.19).
+fn set_up() -> io::Result<IoUring> {
+    let mut cheap = IoUring::builder();
+    cheap.dontfork().setup_cqsize(SAYS);
+    match cheap.setup_coop_taskrun().build(ENTRIES) {
+        Err(error) if errno(&error) == Errno::INVAL => {
+            IoUring::builder().dontfork().setup_cqsize(SAYS).build(ENTRIES)
+        }
+        made => made,
     }
 }
 

@@ -44,8 +44,8 @@ impl Registered {
     ///
     /// # Errors
     /// [`Reason::Stranger`] for a slot of another owner; [`Reason::Unmapped`] if the slot is free, or
-    /// does not have all of the bytes; [`Reason::Length`] for 4 GiB and more; [`Reason::Child`]; what the
-    /// file said.
+    /// does not have all of the bytes; [`Reason::Length`] for 4 GiB and more; [`Reason::Child`]; `EBUSY` while
+    /// the ring is a [`SendRing`](crate::send_ring::SendRing)'s; what the file said.
     pub fn write_out(
         &self,
         slot: SlotId,
@@ -113,6 +113,9 @@ impl Registered {
     /// What it does to memory is allowed.
     unsafe fn perform(&self, order: squeue::Entry) -> Result<usize, Errno> {
         let _alone = self.transfer.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.sends() {
+            return Err(Errno::BUSY);
+        }
         let ring = &self.ring.0;
         // SAFETY: both queues are used with the lock held alone, and what is put in lives until it is
         // done, by the caller's promise and since this waits for it.

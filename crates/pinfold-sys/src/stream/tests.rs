@@ -9,7 +9,7 @@ fn part(bytes: &mut [u8]) -> Segment {
 
 fn send_all(socket: &OwnedFd, bytes: &mut [u8]) -> usize {
     // SAFETY: it is this slice.
-    unsafe { send(socket, &[part(bytes)]) }.unwrap()
+    unsafe { send(socket, &[part(bytes)], false) }.unwrap()
 }
 
 fn recv_some(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<Received> {
@@ -17,14 +17,14 @@ fn recv_some(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<Received> {
     unsafe { recv(socket, &[part(bytes)]) }
 }
 
-fn wait(socket: &OwnedFd, interest: Interest) {
+pub(crate) fn wait(socket: &OwnedFd, interest: Interest) {
     let epoll = Epoll::new().unwrap();
     epoll.add(socket, 0, interest).unwrap();
     let mut events = Events::with_capacity(1);
     assert_eq!(epoll.wait(&mut events, Some(Duration::from_secs(20))).unwrap(), 1);
 }
 
-fn pair() -> (OwnedFd, OwnedFd) {
+pub(crate) fn pair() -> (OwnedFd, OwnedFd) {
     let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), 4).unwrap();
     assert!(accept(&listener).unwrap().is_none());
     let one = connect(local_address(&listener).unwrap()).unwrap();
@@ -45,7 +45,7 @@ fn bytes_come_in_parts_and_the_end_after_them() {
     let (one, two) = pair();
     let (mut first, mut second) = (*b"pin", *b"fold");
     // SAFETY: they are these arrays.
-    let sent = unsafe { send(&one, &[part(&mut first), part(&mut second)]) }.unwrap();
+    let sent = unsafe { send(&one, &[part(&mut first), part(&mut second)], false) }.unwrap();
     assert_eq!(sent, 7);
     end(&one).unwrap();
     let (mut left, mut right) = ([0; 5], [0; 9]);
@@ -118,6 +118,6 @@ fn a_connection_breaks() {
     let reset = Errno::from_io_error(&recv_some(&one, &mut byte).unwrap_err());
     assert_eq!(reset, Some(Errno::CONNRESET));
     // SAFETY: it is this array.
-    let broken = unsafe { send(&one, &[part(&mut byte)]) }.unwrap_err();
+    let broken = unsafe { send(&one, &[part(&mut byte)], false) }.unwrap_err();
     assert_eq!(Errno::from_io_error(&broken), Some(Errno::PIPE));
 }

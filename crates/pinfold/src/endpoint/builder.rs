@@ -9,7 +9,7 @@ use super::{
     config::{Config, Progress},
 };
 use crate::{
-    Error, PathSet, Result,
+    Error, PathSet, Result, SendMode,
     link::{
         local::{Access, Address},
         tcp::{self, key::Key},
@@ -181,6 +181,22 @@ impl Builder {
     /// [`Error::NotHandled`](crate::Error::NotHandled). Default: 256 MiB.
     pub fn active_bytes_max(mut self, bytes: usize) -> Builder {
         self.config.active_bytes_max = bytes;
+        self
+    }
+
+    /// How long messages (from 16 KiB on) to other hosts are sent, wherever it can be done; else by the
+    /// next mode above it in [`SendMode`]. Default: by whatever is expected to be cheapest for the message and
+    /// its connection. Receipts say what was done ([`Receipt::sent_by`](crate::Receipt::sent_by)).
+    pub fn send_mode(mut self, mode: SendMode) -> Builder {
+        self.config.sending.mode = Some(mode);
+        self
+    }
+
+    /// Whether an io_uring may be used to send to other hosts, as every [`SendMode`] but
+    /// [`SendMode::Plain`] takes. Where there can be none, messages are sent by calls. Default: if no filter on
+    /// system calls is in force, for that might end who asks for a ring.
+    pub fn io_uring(mut self, may: bool) -> Builder {
+        self.config.sending.ring = Some(may);
         self
     }
 

@@ -7,7 +7,7 @@ use crate::{
     endpoint::{engine::peer::MESSAGE_COST, handlers::Handlers},
     link::{
         local::{Access, Address, Limits},
-        tcp::{self, key::Key},
+        tcp::{self, key::Key, outlet::Settings},
     },
     wire::layout::{BULK_BYTES_MAX, RING_SLOTS_MAX},
 };
@@ -51,6 +51,8 @@ pub(crate) struct Config {
     /// Memory for active messages that were fetched for their handlers.
     pub active_bytes_max: usize,
     pub handlers: Handlers,
+    /// How long messages go to other hosts.
+    pub sending: Settings,
 }
 
 /// Credit for eager messages a peer is granted at most: more than a full lane holds, so that credit
@@ -81,6 +83,7 @@ impl Default for Config {
             mapped_bytes_max: 1 << 40,
             active_bytes_max: 256 << 20,
             handlers: Handlers::default(),
+            sending: Settings::default(),
         }
     }
 }

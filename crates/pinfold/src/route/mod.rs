@@ -13,6 +13,7 @@ mod path;
 mod receipt;
 mod refusal;
 mod send_modes;
+mod send_route;
 
 pub(crate) use asking::Asking;
 pub use choose::INLINE_MAX;
@@ -28,3 +29,4 @@ pub use send_modes::{
     CostCurve, Outgoing, PAGES_MAX, SendCost, SendMemory, SendMode, SendModes, SendPicker,
     SentFrom, SourceCost,
 };
+pub(crate) use send_route::SendRoute;

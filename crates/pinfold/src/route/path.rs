@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-/// One way for a message to reach a peer on this host.
+/// One way for a message to reach a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Path {
     /// In the descriptor itself; 0 to 56 bytes.
     Inline = 0,
-    /// Two copies by the processor through the pair's shared ring; any size, always possible.
+    /// Two copies by the processor through the pair's shared ring; any size, always possible. To another
+    /// host: over the connection, long messages from where they lie
+    /// ([`Receipt::sent_by`](crate::Receipt::sent_by)).
     Eager = 1,
     /// One copy by the kernel, `process_vm_readv(2)` or `process_vm_writev(2)`; any memory,
     /// where the pair of processes may.

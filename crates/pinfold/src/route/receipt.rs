@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Path, Refusal, refusal::Code};
+use super::{Path, Refusal, SendMode, refusal::Code};
 use crate::blockmem::{Algorithm, Largest};
 
 /// How one operation was done: the path, what was copied and by whom, and why each other path
@@ -20,10 +20,11 @@ pub struct Receipt {
     pub bytes: u64,
     /// Bytes copied by this process at user level.
     pub copied_user: u64,
-    /// Bytes copied by the kernel in calls of this process.
+    /// Bytes copied by the kernel in calls of this process, or although they were not to be.
     pub copied_kernel: u64,
     why: Why,
     by: Largest,
+    sent: Option<SendMode>,
 }
 
 // It is returned for every message: well within a cache line.
@@ -47,6 +48,7 @@ impl Receipt {
             copied_kernel: 0,
             why: Why::NOT_ASKED,
             by: Largest::NONE,
+            sent: None,
         }
     }
 
@@ -56,7 +58,7 @@ impl Receipt {
     /// for all stores before it, those to memory that the peer looks at among them.
     #[inline(always)]
     pub(crate) const fn copied(path: Path, bytes: u64, why: Why, by: Largest) -> Receipt {
-        Receipt { path, bytes, copied_user: bytes, copied_kernel: 0, why, by }
+        Receipt { path, bytes, copied_user: bytes, copied_kernel: 0, why, by, sent: None }
     }
 
     /// By what algorithm this process copied the bytes, or the largest part of them. `None`: it copied
@@ -65,6 +67,19 @@ impl Receipt {
     /// Parts of less than 2 KiB count as the C library's, [`Algorithm::LIBC`].
     pub const fn copied_by(&self) -> Option<Algorithm> {
         if self.copied_user > 0 { Some(self.by.algorithm()) } else { None }
+    }
+
+    /// How the message was sent to another host, if it was sent from the memory it lay in. `None`: it was not, or
+    /// this receipt is of a receive.
+    ///
+    /// Whether the kernel copied is another matter: [`Receipt::copied_kernel`].
+    pub const fn sent_by(&self) -> Option<SendMode> {
+        self.sent
+    }
+
+    /// Notes how it was sent.
+    pub(crate) const fn note_sent(&mut self, mode: SendMode) {
+        self.sent = Some(mode);
     }
 
     /// Takes note of how some more of its bytes were copied.
@@ -111,6 +126,9 @@ impl fmt::Display for Receipt {
             write!(f, " by {algorithm}")?;
         }
         write!(f, ", {} copied by the kernel", self.copied_kernel)?;
+        if let Some(mode) = self.sent_by() {
+            write!(f, ", sent {}", mode.name())?;
+        }
         for (path, why) in self.refusals() {
             write!(f, "; not {path}: {why}")?;
         }

@@ -1,4 +1,4 @@
-//! How a datagram's bytes leave: which of the ways to send is cheapest for it. No I/O.
+//! How bytes leave for another host: which of the ways to send is cheapest for them. No I/O.
 //!
 //! The ways are those of Bhikshesvaran, *Single Copy Device Driver for the IBM APE25*, sections 4.1 and
 //! 5.2, as Linux has them today. What each costs is measured when the program starts
@@ -80,7 +80,8 @@ pub struct Outgoing {
     pub bytes: usize,
     /// In so many pieces; 0 counts as 1.
     pub pieces: usize,
-    /// Which lie in so many pages, those that two pieces share counted twice.
+    /// Which lie in so many pages, those that two pieces share counted twice; 0 where that does not matter, since
+    /// they need not go as one packet.
     pub pages: usize,
     /// Where the bytes are.
     pub from: SentFrom,

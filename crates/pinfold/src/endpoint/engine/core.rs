@@ -16,7 +16,7 @@ use crate::{
     PeerId, Result,
     blockmem::{BULK, Copier, Largest},
     endpoint::{aside::Aside, matching::Matcher},
-    link::shm::budget::Budget,
+    link::{shm::budget::Budget, tcp::outlet::Driver},
     route::CostModel,
     status::{Status, Tally},
     wire::{
@@ -69,6 +69,8 @@ pub(crate) struct Core {
     pub aside: Arc<Aside>,
     /// Copies of messages that were stored until they were asked for.
     pub store: Copier,
+    /// What sends long messages to other hosts.
+    pub driver: Arc<Driver>,
     pub model: &'static CostModel,
     pub strict: bool,
 }

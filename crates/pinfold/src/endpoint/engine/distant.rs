@@ -5,9 +5,10 @@
 //! receives them, or into the library's own pages.
 //!
 //! **Invariant.** What a bridge has of a message's memory is of an operation that has not ended: it ends when
-//! the bridge names it as sent, or together with the peer, to which nothing is sent any more then.
+//! the bridge names it as sent, or together with the peer, when its connection has settled.
 
 use super::{
+    Engine,
     core::Core,
     op::{Done, OpKey, SendOp, SendStage},
     peer::{MESSAGE_COST, Peer, Sink},
@@ -30,6 +31,22 @@ const DIRECT_MAX: usize = 64;
 /// Long messages, and bytes of one, that are taken from one peer before others get their turn.
 const MESSAGES_A_TURN: u32 = 8;
 const BYTES_A_TURN: u64 = 1 << 20;
+
+impl Engine {
+    /// Ends the operations whose memory the kernel was at and no longer is, as far as it has said so. Whether
+    /// any ended.
+    pub(super) fn land(&mut self) -> bool {
+        if !self.core.driver.has_news() {
+            return false;
+        }
+        for id in self.peers.ids() {
+            if let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.line.is_airborne()) {
+                self.core.end_sent(peer);
+            }
+        }
+        true
+    }
+}
 
 impl Core {
     /// Takes what has come over a peer's connection, and what is there for it to the connection. Whether
@@ -60,15 +77,16 @@ impl Core {
 
     /// Ends the operations whose messages are sent.
     pub(super) fn end_sent(&mut self, peer: &mut Peer) {
-        while let Some(name) = peer.line.wire().and_then(|bridge| bridge.take_sent()) {
-            let key = OpKey::of_word(name);
+        while let Some(departed) = peer.line.wire().and_then(|bridge| bridge.take_sent()) {
+            let key = OpKey::of_word(departed.name);
             let Some(op) = self.ops.send_mut(key) else { continue };
             let SendStage::Handed { bytes } = op.stage else { continue };
             let mut receipt = op.receipt;
-            receipt.copied_kernel = bytes;
+            receipt.copied_kernel = bytes.saturating_sub(departed.spared);
+            receipt.note_sent(departed.mode);
             let len = op.memory.len();
             peer.record.count_sent(Path::Eager, len);
-            self.status.copied_kernel.add(bytes);
+            self.status.copied_kernel.add(receipt.copied_kernel);
             self.finish(key, Ok(Done::Sent(receipt)));
         }
     }

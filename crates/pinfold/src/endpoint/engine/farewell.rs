@@ -66,6 +66,11 @@ impl Engine {
                 bridge.say_goodbye();
             }
         }
+        // What was sent before it went has been sent; of the rest the memory goes back to its owners.
+        self.core.end_sent(peer);
+        if let Some(bridge) = peer.line.wire() {
+            bridge.settle();
+        }
         let may_write = self.core.stop_pulls(peer) && peer.reach.is_alive();
         let stays = may_write && !stopped;
         let name = peer.info.name.clone();
@@ -230,7 +235,7 @@ impl Engine {
     pub(crate) fn is_flushed(&self) -> bool {
         self.core.regions.parked.is_empty()
             && self.peers.iter().all(|peer| {
-                peer.control.is_empty() && peer.leaving.is_none() && peer.line.is_sent()
+                peer.control.is_empty() && peer.leaving.is_none() && peer.line.is_quiet()
             })
     }
 }

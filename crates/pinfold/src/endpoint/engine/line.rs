@@ -58,4 +58,17 @@ impl Line {
             Line::Wire(bridge) => bridge.is_sent(),
         }
     }
+
+    /// Whether that has left this host as well, as far as it has to: no memory of messages is read.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_sent() && !self.is_airborne()
+    }
+
+    /// Whether memory of messages is read that are handed on.
+    pub(crate) fn is_airborne(&self) -> bool {
+        match self {
+            Line::Host(_) => false,
+            Line::Wire(bridge) => bridge.is_airborne(),
+        }
+    }
 }

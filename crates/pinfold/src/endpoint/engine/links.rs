@@ -26,7 +26,12 @@ use crate::{
     failpoint::{self, Point},
     link::{
         local::{self, Address, Limits, Listener, Us},
-        tcp::{self, absence::Absence, key::Key},
+        tcp::{
+            self,
+            absence::Absence,
+            key::Key,
+            outlet::{Driver, Outlet},
+        },
     },
     status::Tally,
 };
@@ -46,6 +51,7 @@ const KICK: u64 = 1;
 const GREETING: u64 = 2;
 const SOCKET: u64 = 3;
 const PROCESS: u64 = 4;
+const RING: u64 = 5;
 /// The index of the listener for other hosts; that of this host has 0.
 const AFAR: u32 = 1;
 /// That of the listener for those who called by host and port and are on this host.
@@ -220,6 +226,11 @@ fn watch(epoll: &Epoll, fd: impl AsFd, token: u64) -> Result<()> {
     epoll.add(fd, token, readable).map_err(|error| Error::os("epoll_ctl", "the endpoint", error))
 }
 
+/// What sends long messages of an endpoint to other hosts.
+pub(super) fn driver(config: &Config, epoll: &Arc<Epoll>) -> Arc<Driver> {
+    Arc::new(Driver::new(config.sending, Arc::clone(epoll), token(RING, 0, 0)))
+}
+
 impl Engine {
     /// Begins to connect. The result comes under the number returned.
     pub(crate) fn call(&mut self, address: &Address, patience: Duration) -> Result<u64> {
@@ -303,6 +314,11 @@ impl Engine {
                     self.tell_of_gone_arenas();
                 }
                 (GREETING, _) => self.greet(index as usize),
+                (RING, _) => {
+                    if !self.land() {
+                        continue;
+                    }
+                }
                 (SOCKET, Some(peer)) => {
                     let id = peer.id;
                     if peer.line.is_wire() {
@@ -466,9 +482,10 @@ impl Engine {
         self.core.introduce(peer, endpoint, &label, place.as_deref());
         let (index, generation) = (id.index, id.generation);
         let about = token(SOCKET, index, generation);
-        match &peer.line {
+        match &mut peer.line {
             Line::Host(socket) => watch(&self.links.epoll, socket, about)?,
             Line::Wire(bridge) => {
+                bridge.leave_by(Outlet::new(Arc::clone(&self.core.driver)));
                 let watched = bridge.socket().map_or(Ok(()), |socket| {
                     self.links.epoll.add(socket, about, Interest::Changes)
                 });

@@ -139,6 +139,7 @@ fn random<const N: usize>() -> Result<[u8; N]> {
 impl Engine {
     pub(crate) fn new(mut config: Config, epoll: Arc<Epoll>) -> Result<Engine> {
         clock::ticks_per_us();
+        let driver = links::driver(&config, &epoll);
         let links = Links::open(&config, epoll)?;
         let copies = Arc::default();
         let status = note::status(&config, links.endpoint_id());
@@ -158,6 +159,7 @@ impl Engine {
             active: Queues::new(config.active_bytes_max, std::mem::take(&mut config.handlers)),
             store: Copier::new(Reader::Me, &copies),
             copies,
+            driver,
             aside: Arc::new(Aside::new(status.aside())),
             model: route::model(),
             strict: config.strict,

@@ -68,7 +68,7 @@ impl Engine {
         {
             return false;
         }
-        let (mut came_from_afar, mut to_poll) = (false, Vec::new());
+        let (mut came_from_afar, mut to_poll) = (self.land(), Vec::new());
         for &index in &self.hot {
             if let Some(peer) = self.peers.at_mut(index) {
                 if peer.rx.unpublished() > 0 {
@@ -107,6 +107,8 @@ impl Engine {
                 peer.tx.room_came().unwrap_or(true) || peer.released != released
             })
         });
+        // One peer's turn takes note of what the kernel says of all.
+        came_from_afar |= self.core.driver.has_news();
         if came || room || came_from_afar {
             self.unask_all();
             return false;

@@ -154,7 +154,7 @@ impl Endpoint {
     pub fn disconnect(&self, peer: PeerId) {
         let end = Instant::now() + HAND_ON;
         let _ = self.shared().wait_for(Some(end), |engine| {
-            engine.peers.get(peer).is_none_or(|peer| peer.line.is_sent()).then_some(())
+            engine.peers.get(peer).is_none_or(|peer| peer.line.is_quiet()).then_some(())
         });
         if let Ok(mut engine) = self.shared().enter() {
             engine.remove_peer(peer, Gone::Disconnected);

@@ -250,8 +250,8 @@ impl Handshake {
     /// Connecting: where the peer is to be found on this host, if that is still to be tried.
     fn here(&self) -> Option<Here> {
         // Who goes on over a connection stays with it.
-        let stays = |agreed: &&Box<Agreed>| agreed.peer_received.is_some();
-        let agreed = self.agreed.as_ref().filter(|it| self.address.is_some() && !stays(it))?;
+        let calls = self.address.is_some();
+        let agreed = self.agreed.as_ref().filter(|it| calls && it.peer_received.is_none())?;
         let at = agreed.local_address().filter(|_| self.out_of_reach.is_none())?;
         Some(Here { at, endpoint_id: agreed.peer.endpoint_id })
     }
@@ -370,7 +370,7 @@ fn tune(socket: &OwnedFd, silence: Duration, place: &str) -> Result<()> {
 fn send(socket: &OwnedFd, bytes: &[u8]) -> std::io::Result<usize> {
     let part = Segment { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() };
     // SAFETY: it is this slice, which is only read.
-    unsafe { stream::send(socket, &[part]) }
+    unsafe { stream::send(socket, &[part], false) }
 }
 
 #[allow(unsafe_code)]

@@ -163,6 +163,14 @@ impl<V: Validation> OwnMemory<V> {
         self.standing
     }
 
+    /// The ring whose slots [holds](OwnHold::slot) name. `None` where something else pins.
+    pub(crate) fn ring(&self) -> Option<Arc<pin::Registered>> {
+        match &self.by {
+            Some(By::Ring(ring)) => Some(Arc::clone(ring)),
+            _ => None,
+        }
+    }
+
     /// Pins the `len` bytes from `start` on for a transfer that begins; if they are pinned already, it
     /// takes no lock and no system call. What is not writable cannot be pinned by an io_uring.
     ///

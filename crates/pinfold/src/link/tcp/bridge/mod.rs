@@ -13,9 +13,11 @@
 //!
 //! **Invariant.** None of its own: `sending` and `receiving` have theirs.
 //!
-//! - `sending`: from the lane to the connection; `outbox`: what of that may have to be sent again.
+//! - `sending`: from the lane to the connection; `outbox`: what of that may have to be sent again; `departures`: whose
+//!   memory is read no more.
 //!   `receiving`: the other way round.
 
+mod departures;
 mod outbox;
 mod receiving;
 mod sending;
@@ -35,7 +37,10 @@ use rustix::io::Errno;
 use self::{receiving::Receiving, sending::Sending};
 use crate::{
     blockmem::Tally,
-    link::shm::{budget::Budget, ring::Violation, segment::Segment},
+    link::{
+        shm::{budget::Budget, ring::Violation, segment::Segment},
+        tcp::outlet::{Departed, Outlet},
+    },
     sync::LightFence,
     wire::{
         descriptor::Header,
@@ -120,7 +125,7 @@ impl Bridge {
     /// [another](Bridge::resume) is there, nothing is sent and nothing comes.
     pub(crate) fn break_off(&mut self) -> Option<OwnedFd> {
         (self.mute, self.ended) = (None, None);
-        self.sending.break_off();
+        self.sending.break_off(self.socket.as_ref().map(AsFd::as_fd));
         self.receiving.break_off();
         self.socket.take()
     }
@@ -208,7 +213,7 @@ impl Bridge {
     /// `name` is what [`take_sent`](Bridge::take_sent) calls it. It goes with the next turn.
     ///
     /// # Safety
-    /// The parts can be read until it is named there, or the bridge is gone.
+    /// The parts can be read until it is named there, or the bridge has [settled](Bridge::settle).
     pub(crate) unsafe fn send_directly(
         &mut self,
         name: u64,
@@ -227,8 +232,29 @@ impl Bridge {
     }
 
     /// A message whose memory is read no more.
-    pub(crate) fn take_sent(&mut self) -> Option<u64> {
+    pub(crate) fn take_sent(&mut self) -> Option<Departed> {
         self.sending.take_sent()
+    }
+
+    /// From here on long messages leave by this. None is on its way.
+    pub(crate) fn leave_by(&mut self, outlet: Outlet) {
+        self.sending.leave_by(outlet);
+    }
+
+    /// Whether memory of messages that are handed to the kernel is still read.
+    pub(crate) fn is_airborne(&self) -> bool {
+        self.sending.is_airborne()
+    }
+
+    /// Has the memory of no message read any more. If some of it is, that ends the connection.
+    pub(crate) fn settle(&mut self) {
+        if self.sending.is_airborne() {
+            self.ended.get_or_insert(Ended::Broken(Errno::CONNABORTED.raw_os_error()));
+            // Without a connection nothing is airborne.
+            if let Some(socket) = &self.socket {
+                self.sending.settle(socket.as_fd());
+            }
+        }
     }
 
     /// The message whose bytes come next, and how many there are, if they need not go through the lane.
@@ -290,6 +316,12 @@ impl Bridge {
     /// Bytes to give back to the budget when the bridge goes.
     pub(crate) fn budgeted(&self) -> usize {
         self.receiving.budgeted()
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.settle();
     }
 }
 

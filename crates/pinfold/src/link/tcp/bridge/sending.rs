@@ -6,12 +6,18 @@
 //!
 //! **Invariant.** A run of bulk bytes is of a piece that was not given back: the descriptors of all runs
 //! are beyond those that the peer has acknowledged. A part of a message is read until the message is named as
-//! sent, and not after: if the pair outlives its connections, that is when the peer has acknowledged it,
-//! else when the kernel has got it.
+//! sent, and not after: that is when the kernel looks at it no more and, if the pair outlives its connections, the
+//! peer has acknowledged it; or until the outlet has settled.
 
-use std::{collections::VecDeque, io, os::fd::AsFd, sync::Arc};
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+};
 
 use pinfold_sys::{
+    clock,
     process::Segment as Part,
     stream::{self, PARTS_MAX},
 };
@@ -19,11 +25,16 @@ use smallvec::SmallVec;
 
 use super::{
     Word,
+    departures::Departures,
     outbox::{Bytes, Frame, Outbox, Parts, Stretch},
 };
 use crate::{
+    SendMode,
     blockmem::Tally,
-    link::shm::{lane::LaneRx, ring::Violation, segment::Segment},
+    link::{
+        shm::{lane::LaneRx, ring::Violation, segment::Segment},
+        tcp::outlet::{Departed, Outlet},
+    },
     sync::LightFence,
     wire::{
         descriptor::{Body, Header, Piece},
@@ -44,8 +55,8 @@ enum Run {
     Scratch(usize),
     /// Those of a piece.
     Bulk(Piece),
-    /// A part of a message in its sender's memory.
-    Direct(Part),
+    /// A part of a message in its sender's memory, and how it is to be sent.
+    Direct(Part, SendMode),
     /// No bytes: all those of this message are sent.
     Sent(u64),
 }
@@ -55,7 +66,7 @@ impl Run {
         match self {
             Run::Scratch(len) => *len,
             Run::Bulk(piece) => piece.len as usize,
-            Run::Direct(part) => part.len,
+            Run::Direct(part, _) => part.len,
             Run::Sent(_) => 0,
         }
     }
@@ -74,10 +85,10 @@ pub(super) struct Sending {
     said: Word,
     /// Frames that brought something and are not acknowledged.
     kept: Outbox,
-    /// Whether they may have to be sent again.
-    resumes: bool,
-    /// Long messages that are sent, until somebody asks.
-    sent: Vec<u64>,
+    /// How long messages leave.
+    outlet: Outlet,
+    /// Those that have left.
+    departures: Departures,
     /// Frames up to which an acknowledgement was asked for.
     asked: u64,
     ending: Ending,
@@ -110,8 +121,8 @@ impl Sending {
             done: 0,
             said: Word::default(),
             kept: Outbox::default(),
-            resumes,
-            sent: Vec::new(),
+            outlet: Outlet::plain(),
+            departures: Departures::new(resumes),
             asked: 0,
             ending: Ending::No,
         }
@@ -120,14 +131,8 @@ impl Sending {
     /// The peer has said what it has got, and what credit it gives back. Descriptors that are done with.
     pub(super) fn heard(&mut self, word: Word) -> Result<u64, Violation> {
         if word.received != self.kept.acknowledged() || word.released > self.lane.released() {
-            let (sent, resumes) = (&mut self.sent, self.resumes);
-            // Without sessions they were named before.
-            let each = |name| {
-                if resumes {
-                    sent.push(name)
-                }
-            };
-            self.kept.acknowledge(word.received, each)?;
+            let departures = &mut self.departures;
+            self.kept.acknowledge(word.received, |name| departures.acknowledged(name))?;
             self.lane.release(word.released.saturating_sub(self.lane.released()));
             // The endpoint looks at its lane at each turn; nobody sleeps while this runs.
             let _ = self.lane.publish_first(self.kept.lane_acknowledged());
@@ -135,8 +140,13 @@ impl Sending {
         Ok(self.kept.lane_acknowledged())
     }
 
-    /// The connection has broken. What is to be sent again, the next one's beginning says.
-    pub(super) fn break_off(&mut self) {
+    /// The connection has broken, if there was one. What is to be sent again, the next one's beginning says.
+    pub(super) fn break_off(&mut self, socket: Option<BorrowedFd<'_>>) {
+        if let Some(socket) = socket {
+            self.outlet.break_off(socket);
+            self.collect();
+        }
+        self.departures.settled();
         self.runs.clear();
         self.scratch.clear();
         (self.scratch_at, self.done) = (0, 0);
@@ -147,9 +157,11 @@ impl Sending {
     /// # Errors
     /// It cannot have received what it says.
     pub(super) fn resume(&mut self, received: Reached, word: &Word) -> Result<(), Violation> {
-        self.break_off();
+        self.break_off(None);
         let released = self.lane.released();
         self.heard(Word { received: received.frames, released, is_due: false })?;
+        self.departures.settled();
+        self.departures.again();
         if received.frames != self.kept.acknowledged() {
             return Err(Violation("it took back what it had acknowledged"));
         }
@@ -214,26 +226,54 @@ impl Sending {
         for word in &frame.body[..words] {
             self.put_bytes(&word.to_le_bytes());
         }
-        let runs = &mut self.runs;
+        let (runs, mut parts) = (&mut self.runs, Parts::new());
         frame.bytes_from(skip, |stretch| match stretch {
             Stretch::Bulk(piece) if piece.len > 0 => runs.push_back(Run::Bulk(piece)),
-            Stretch::Part(part) if part.len > 0 => runs.push_back(Run::Direct(part)),
+            Stretch::Part(part) if part.len > 0 => parts.push(part),
             _ => {}
         })?;
         if let Bytes::Message { name, .. } = frame.follows {
-            self.runs.push_back(Run::Sent(name));
+            let mode = self.outlet.choose(&parts);
+            runs.extend(parts.into_iter().map(|part| Run::Direct(part, mode)));
+            runs.push_back(Run::Sent(name));
         }
         Ok(())
     }
 
     /// Long messages that the peer has not acknowledged, or that are not named as sent yet.
     pub(super) fn direct_ones(&self) -> usize {
-        self.kept.messages() + self.sent.len()
+        self.kept.messages() + self.departures.held()
     }
 
     /// The long messages whose memory is read no more.
-    pub(super) fn take_sent(&mut self) -> Option<u64> {
-        self.sent.pop()
+    pub(super) fn take_sent(&mut self) -> Option<Departed> {
+        if self.outlet.is_airborne() {
+            self.outlet.land();
+        }
+        self.collect();
+        self.departures.take()
+    }
+
+    /// Hears of messages that the kernel no longer looks at.
+    fn collect(&mut self) {
+        while let Some(message) = self.outlet.take_departed() {
+            self.departures.departed(message);
+        }
+    }
+
+    /// From here on long messages leave by this.
+    pub(super) fn leave_by(&mut self, outlet: Outlet) {
+        self.outlet = outlet;
+    }
+
+    /// Whether memory of messages is read that are sent as far as this is concerned.
+    pub(super) fn is_airborne(&self) -> bool {
+        self.outlet.is_airborne()
+    }
+
+    /// Has the memory of no message read any more; see [`Outlet::settle`].
+    pub(super) fn settle(&mut self, socket: BorrowedFd<'_>) {
+        self.outlet.settle(socket);
     }
 
     /// A goodbye is to follow all else.
@@ -331,12 +371,61 @@ impl Sending {
 
     /// Sends the runs. `false`: the connection takes no more.
     fn send_some(&mut self, socket: impl AsFd) -> io::Result<bool> {
-        let mut parts: SmallVec<[Part; 4]> = SmallVec::new();
+        let socket = socket.as_fd();
+        // What is not copied goes by itself: what comes before and behind it is copied, and used again at once.
+        let sent = match self.runs.front() {
+            Some(&Run::Direct(_, mode)) if mode != SendMode::Plain => {
+                let parts = self.parts(|run| matches!(run, Run::Direct(..)))?.0;
+                // SAFETY: the parts are those of a message that is not named as sent; all up to the next
+                // that is not, which is its end.
+                unsafe { self.outlet.send(socket, mode, &parts) }
+            }
+            _ => None,
+        };
+        let sent = match sent {
+            Some(sent) => sent,
+            None => self.send_plainly(socket)?,
+        };
+        if sent > 0 {
+            self.advance(sent);
+        }
+        Ok(sent > 0)
+    }
+
+    /// Sends by a call what is next and may be copied, and as much as there is room for of it: how many bytes.
+    fn send_plainly(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        let mut long = false;
+        let mut first = true;
+        let (parts, more) = self.parts(|run| {
+            let direct = match run {
+                Run::Direct(_, mode) => Some(*mode),
+                _ => None,
+            };
+            long |= direct.is_some();
+            // What is next is sent whatever was chosen for it.
+            std::mem::take(&mut first) || direct.is_none_or(|mode| mode == SendMode::Plain)
+        })?;
+        let started = if long { clock::ticks() } else { 0 };
+        // SAFETY: the parts are in `scratch`, or bulk bytes of pieces that were not given back, or those of
+        // messages that are not named as sent.
+        let sent = unsafe { stream::send(socket, &parts, more) }?;
+        if long && sent > 0 {
+            self.outlet.took(sent, started);
+        }
+        Ok(sent)
+    }
+
+    /// The bytes of the first runs that `may` go; whether others follow.
+    fn parts(&self, mut may: impl FnMut(&Run) -> bool) -> io::Result<(SmallVec<[Part; 4]>, bool)> {
+        let mut parts = SmallVec::new();
         let (mut at, mut done) = (self.scratch_at, self.done);
         for run in self.runs.iter().take(PARTS_MAX) {
+            if run.len() > 0 && !may(run) {
+                return Ok((parts, true));
+            }
             let start = match run {
                 Run::Scratch(len) => {
-                    let start = self.scratch[at..].as_mut_ptr();
+                    let start = self.scratch[at..].as_ptr().cast_mut();
                     at += len;
                     start
                 }
@@ -345,19 +434,18 @@ impl Sending {
                     // It was asked for before.
                     Err(_) => return Err(io::ErrorKind::InvalidInput.into()),
                 },
-                Run::Direct(part) => part.ptr,
+                Run::Direct(part, _) => part.ptr,
                 Run::Sent(_) => continue,
             };
             // `done` is less than the first run's length, and 0 for the others.
             parts.push(Part { ptr: start.wrapping_add(done), len: run.len() - done });
             done = 0;
         }
-        // SAFETY: the parts are in `scratch`, or bulk bytes of pieces that were not given back, or those of
-        // messages that are not named as sent.
-        let mut sent = unsafe { stream::send(socket, &parts) }?;
-        if sent == 0 {
-            return Ok(false);
-        }
+        Ok((parts, false))
+    }
+
+    /// So many bytes are sent.
+    fn advance(&mut self, mut sent: usize) {
         while let Some(run) = self.runs.front() {
             let left = run.len() - self.done;
             if sent < left {
@@ -368,10 +456,9 @@ impl Sending {
             self.done = 0;
             match self.runs.pop_front() {
                 Some(Run::Scratch(len)) => self.scratch_at += len,
-                Some(Run::Sent(name)) if !self.resumes => self.sent.push(name),
+                Some(Run::Sent(name)) => self.outlet.handed(name),
                 _ => {}
             }
         }
-        Ok(true)
     }
 }

@@ -21,6 +21,8 @@ use crate::{
     },
 };
 
+mod leaving;
+
 /// One side: its bridge, and the endpoint's ends of the lanes.
 struct Side {
     bridge: Bridge,
@@ -41,12 +43,12 @@ impl Side {
         stream.set_nodelay(true).unwrap();
         // So that little is taken at a time.
         rustix::net::sockopt::set_socket_send_buffer_size(&stream, 4096).unwrap();
-        Side::over(stream.into(), budget)
+        Side::over(stream.into(), budget, true)
     }
 
-    fn over(socket: OwnedFd, budget: usize) -> Side {
+    fn over(socket: OwnedFd, budget: usize, resumes: bool) -> Side {
         let tally = Arc::default();
-        let (bridge, mapping) = Bridge::new(socket, Vec::new(), true, &tally).unwrap();
+        let (bridge, mapping) = Bridge::new(socket, Vec::new(), resumes, &tally).unwrap();
         let segment = Segment::new(mapping);
         let fence = LightFence::Compiler;
         Side {

@@ -46,7 +46,7 @@ impl End {
     fn new(socket: UnixStream, plan: &[Message], budget: usize) -> End {
         let memory = plan.iter().enumerate().map(|(number, message)| message.bytes(number).into());
         End {
-            side: Side::over(socket.into(), budget),
+            side: Side::over(socket.into(), budget, true),
             plan: plan.to_vec(),
             memory: memory.collect(),
             next: (0, 0),
@@ -158,7 +158,7 @@ impl End {
     fn turn(&mut self) -> Result<(), Ended> {
         loop {
             let turned = self.side.bridge.turn(true, &mut self.side.budget);
-            while let Some(name) = self.side.bridge.take_sent() {
+            while let Some(Departed { name, .. }) = self.side.bridge.take_sent() {
                 self.named.push(name);
                 self.memory[name as usize].fill(0xee);
             }
@@ -406,7 +406,7 @@ fn without_sessions_the_kernel_is_enough() {
     };
     handed.unwrap();
     bridge.turn(false, &mut Budget::new(0)).unwrap();
-    assert_eq!(bridge.take_sent(), Some(5));
+    assert_eq!(bridge.take_sent().map(|sent| sent.name), Some(5));
 }
 
 /// Turns of a side that does not wait for anything.
@@ -441,7 +441,7 @@ fn a_long_message_is_acknowledged_at_once() {
         turns(&mut two);
     }
     assert!(one.side.bridge.is_flushed());
-    assert_eq!(one.side.bridge.take_sent(), Some(0));
+    assert_eq!(one.side.bridge.take_sent().map(|sent| sent.name), Some(0));
 }
 
 /// What it had asked for before the connection broke, it asks for again.

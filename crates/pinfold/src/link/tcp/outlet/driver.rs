@@ -1,0 +1,398 @@
+#![allow(unsafe_code)]
+//! The rings of an endpoint, and what holds its memory for them.
+//!
+//! A ring is asked for by the first message that wants one; so is the cache, and its thread. Where
+//! a filter on system calls is in force, neither is, unless the program says so: it may be one that kills who asks.
+//!
+//! **Invariant.** None of its own: `Outlet` has it.
+
+use std::{
+    os::fd::BorrowedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use pinfold_sys::{
+    pin::Registered,
+    poll::{Epoll, Interest},
+    process::Segment as Part,
+    send_ring::{Flight, Launched, ORDERS_MAX, Order, SendRing, Way},
+    stream::PARTS_MAX,
+    trial,
+};
+use rustix::{
+    io::Errno,
+    process::{Resource, getrlimit},
+};
+use smallvec::SmallVec;
+
+use crate::{
+    SendMode,
+    translate::{
+        own::{OwnHold, OwnMemory},
+        pincache::Budget,
+    },
+};
+
+/// What the cache may have pinned at most, bytes; and of what an ordinary user may lock, one part of so many.
+const PINNED_MAX: u64 = 1 << 30;
+const PINNED_SHARE: u64 = 2;
+/// Bytes of one send whose pages are held for it: it is charged for what it asks for, not for what is sent.
+const PER_SEND_MAX: usize = 512 << 10;
+/// Bytes of any other.
+const COPIED_MAX: usize = 1 << 30;
+
+/// What the program has said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Settings {
+    /// The mode that it insists on.
+    pub mode: Option<SendMode>,
+    /// Whether rings are to be used; if it has not said, where nothing speaks against it.
+    pub ring: Option<bool>,
+}
+
+/// Something that may be there.
+#[derive(Debug, Default)]
+enum Facility<T> {
+    #[default]
+    Unasked,
+    There(T),
+    Not,
+}
+
+/// Memory that stays pinned, and the ring that has it.
+#[derive(Debug)]
+struct Cache {
+    own: OwnMemory,
+    ring: SendRing,
+}
+
+#[derive(Debug, Default)]
+struct Rings {
+    plain: Facility<SendRing>,
+    cached: Facility<Box<Cache>>,
+    /// What nobody asks for any more.
+    abandoned: Vec<Airborne>,
+    /// Whether the process may try.
+    may: Option<bool>,
+}
+
+/// What a send was: how many bytes, and what is in flight of it.
+#[derive(Debug, Default)]
+pub(super) struct Took {
+    pub bytes: usize,
+    pub airborne: SmallVec<[Airborne; 2]>,
+}
+
+/// Bytes that the kernel may look at.
+#[derive(Debug)]
+#[must_use = "only with this it is known when it is over"]
+pub(super) struct Airborne {
+    flight: Flight,
+    bytes: u64,
+    /// In the cache.
+    hold: Option<OwnHold>,
+}
+
+/// The rings of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    settings: Settings,
+    epoll: Arc<Epoll>,
+    /// What the epoll calls the rings.
+    token: u64,
+    rings: Mutex<Rings>,
+    /// What is in the air.
+    airborne: AtomicUsize,
+}
+
+impl Driver {
+    /// Nothing is asked for yet. The epoll tells of a ring that has something to say by `token`.
+    pub(crate) fn new(settings: Settings, epoll: Arc<Epoll>, token: u64) -> Driver {
+        let (rings, airborne) = Default::default();
+        Driver { settings, epoll, token, rings, airborne }
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Whether a send is out, anywhere in the endpoint, that has not been found over.
+    pub(crate) fn is_airborne(&self) -> bool {
+        self.airborne.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the kernel has said something of any that nobody has seen to: then it is not time to sleep.
+    pub(crate) fn has_news(&self) -> bool {
+        self.is_airborne() && {
+            let mut rings = self.rings.lock();
+            rings.each(SendRing::collect);
+            for airborne in std::mem::take(&mut rings.abandoned) {
+                match rings.land(airborne) {
+                    Ok(_) => _ = self.airborne.fetch_sub(1, Ordering::Relaxed),
+                    Err(airborne) => rings.abandoned.push(airborne),
+                }
+            }
+            rings.over() > 0
+        }
+    }
+
+    /// Whether memory can be kept pinned here. Asks for what that takes.
+    pub(super) fn has_cache(&self) -> bool {
+        self.rings.lock().cached(self).is_some()
+    }
+
+    /// Sends what there is room for of these parts of one message; 0 bytes if there is no room. `None`: not this way.
+    ///
+    /// # Safety
+    /// The parts can be read, and are not written until what is airborne [has landed](Driver::land) or nobody
+    /// wants to have the message any more.
+    pub(super) unsafe fn send(
+        &self,
+        socket: BorrowedFd<'_>,
+        mode: SendMode,
+        parts: &[Part],
+    ) -> Result<Took, Errno> {
+        let mut rings = self.rings.lock();
+        let mut airborne = SmallVec::new();
+        // SAFETY: by contract.
+        let sent = unsafe {
+            match mode {
+                SendMode::Plain => return Err(Errno::NOSYS),
+                SendMode::TwoCopy => rings.at_once(self, socket, parts, Way::Copied, &mut airborne),
+                SendMode::PerSend => rings.at_once(self, socket, parts, Way::Pinned, &mut airborne),
+                SendMode::Cached | SendMode::Aligned => {
+                    rings.out_of_cache(self, socket, parts, &mut airborne)
+                }
+            }
+        };
+        self.airborne.fetch_add(airborne.len(), Ordering::Relaxed);
+        match sent {
+            Ok(bytes) => Ok(Took { bytes, airborne }),
+            Err(errno) => {
+                // The kernel has a word to say even of what it refused.
+                rings.abandoned.extend(airborne);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Whether the kernel is done with some bytes: how many they are, and whether it has copied them.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn land(&self, airborne: Airborne) -> Result<(u64, bool), Airborne> {
+        let landed = self.rings.lock().land(airborne)?;
+        self.airborne.fetch_sub(1, Ordering::Relaxed);
+        Ok(landed)
+    }
+
+    /// Nobody asks any more whether it is over.
+    pub(super) fn give_up(&self, airborne: Airborne) {
+        self.rings.lock().abandoned.push(airborne);
+    }
+
+    /// Waits for a word of the kernel's on this, at most so long.
+    pub(super) fn wait(&self, airborne: &Airborne, limit: Duration) {
+        if let Some(ring) = self.rings.lock().ring_of(airborne.hold.is_some()) {
+            ring.wait(limit);
+        }
+    }
+
+    fn watch(&self, ring: &SendRing) -> bool {
+        let watched = self.epoll.add(ring, self.token, Interest::Read);
+        watched.inspect_err(|error| tracing::debug!(%error, "a ring is not watched")).is_ok()
+    }
+
+    /// Whether the process may ask for a ring.
+    fn may(&self) -> bool {
+        match self.settings.ring {
+            Some(may) => may,
+            // What filters deny, some of them deny by killing.
+            None => trial::seccomp_mode().is_ok_and(|mode| mode == 0),
+        }
+    }
+}
+
+impl Rings {
+    fn ring_of(&mut self, cached: bool) -> Option<&mut SendRing> {
+        match (cached, &mut self.plain, &mut self.cached) {
+            (false, Facility::There(ring), _) => Some(ring),
+            (true, _, Facility::There(cache)) => Some(&mut cache.ring),
+            _ => None,
+        }
+    }
+
+    fn each(&mut self, mut see: impl FnMut(&mut SendRing)) {
+        for cached in [false, true] {
+            self.ring_of(cached).into_iter().for_each(&mut see);
+        }
+    }
+
+    /// As [`Driver::land`].
+    fn land(&mut self, airborne: Airborne) -> Result<(u64, bool), Airborne> {
+        let Airborne { flight, bytes, hold } = airborne;
+        let Some(ring) = self.ring_of(hold.is_some()) else {
+            return Err(Airborne { flight, bytes, hold });
+        };
+        ring.collect();
+        match ring.land(flight) {
+            Ok(copied) => {
+                if let (Some(hold), Facility::There(cache)) = (hold, &mut self.cached) {
+                    cache.own.end_mut(hold);
+                }
+                Ok((bytes, copied))
+            }
+            Err(flight) => Err(Airborne { flight, bytes, hold }),
+        }
+    }
+
+    /// Flights that are over, and not found so.
+    fn over(&mut self) -> usize {
+        let mut over = 0;
+        self.each(|ring| over += ring.over());
+        over
+    }
+
+    fn may(&mut self, driver: &Driver) -> bool {
+        *self.may.get_or_insert_with(|| driver.may())
+    }
+
+    fn plain(&mut self, driver: &Driver) -> Option<&mut SendRing> {
+        if matches!(self.plain, Facility::Unasked) {
+            let made = self
+                .may(driver)
+                .then(|| Registered::new(1).and_then(|ring| SendRing::new(Arc::new(ring))));
+            self.plain = match made {
+                Some(Ok(ring)) if driver.watch(&ring) => Facility::There(ring),
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "no ring to send by");
+                    Facility::Not
+                }
+                _ => Facility::Not,
+            };
+        }
+        match &mut self.plain {
+            Facility::There(ring) => Some(ring),
+            _ => None,
+        }
+    }
+
+    fn cached(&mut self, driver: &Driver) -> Option<&mut Cache> {
+        if matches!(self.cached, Facility::Unasked) {
+            let may = self.may(driver);
+            self.cached = match may.then(|| Cache::new(driver)).flatten() {
+                Some(cache) => Facility::There(Box::new(cache)),
+                None => Facility::Not,
+            };
+        }
+        match &mut self.cached {
+            Facility::There(cache) => Some(cache),
+            _ => None,
+        }
+    }
+
+    /// Sends what is not pinned, in one order.
+    ///
+    /// # Safety
+    /// As [`Driver::send`].
+    unsafe fn at_once(
+        &mut self,
+        driver: &Driver,
+        socket: BorrowedFd<'_>,
+        parts: &[Part],
+        way: Way,
+        airborne: &mut SmallVec<[Airborne; 2]>,
+    ) -> Result<usize, Errno> {
+        let ring = self.plain(driver).ok_or(Errno::NOSYS)?;
+        let most = if way == Way::Pinned { PER_SEND_MAX } else { COPIED_MAX };
+        let parts = first(parts, most);
+        let mut launched = Vec::new();
+        // SAFETY: by contract.
+        let sent = unsafe { ring.send(socket, &[Order { parts: &parts, way }], &mut launched) };
+        airborne.extend(launched.into_iter().filter_map(|it| it.airborne(None)));
+        sent
+    }
+
+    /// Sends what the cache has or takes, an order a part.
+    ///
+    /// # Safety
+    /// As [`Driver::send`].
+    unsafe fn out_of_cache(
+        &mut self,
+        driver: &Driver,
+        socket: BorrowedFd<'_>,
+        parts: &[Part],
+        airborne: &mut SmallVec<[Airborne; 2]>,
+    ) -> Result<usize, Errno> {
+        let Cache { own, ring } = self.cached(driver).ok_or(Errno::NOSYS)?;
+        let mut holds: SmallVec<[Option<OwnHold>; 4]> = SmallVec::new();
+        let mut slots: SmallVec<[Way; 4]> = SmallVec::new();
+        for part in &parts[..parts.len().min(ORDERS_MAX)] {
+            let held = own.begin_mut(part.ptr.addr() as u64, part.len as u64).ok();
+            let Some(hold) = held else { break };
+            let slot = hold.slot();
+            holds.push(Some(hold));
+            let Some(slot) = slot else { break };
+            slots.push(Way::Registered(slot));
+        }
+        let orders = parts.chunks(1).zip(&slots).map(|(parts, &way)| Order { parts, way });
+        let orders: SmallVec<[Order<'_>; 4]> = orders.collect();
+        let mut launched = Vec::new();
+        let sent = match orders.is_empty() {
+            true => Err(Errno::NOMEM),
+            // SAFETY: by contract.
+            false => unsafe { ring.send(socket, &orders, &mut launched) },
+        };
+        airborne.extend(launched.into_iter().filter_map(|it| {
+            let hold = holds.get_mut(it.order).and_then(Option::take);
+            it.airborne(hold)
+        }));
+        for hold in holds.into_iter().flatten() {
+            own.end_mut(hold);
+        }
+        sent
+    }
+}
+
+trait Air {
+    fn airborne(self, hold: Option<OwnHold>) -> Option<Airborne>;
+}
+
+impl Air for Launched {
+    fn airborne(self, hold: Option<OwnHold>) -> Option<Airborne> {
+        Some(Airborne { flight: self.flight?, bytes: self.bytes as u64, hold })
+    }
+}
+
+impl Cache {
+    /// A cache that keeps what it pins; without that it would be a slower way to send each time.
+    fn new(driver: &Driver) -> Option<Cache> {
+        let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
+        let bytes = (limit / PINNED_SHARE).min(PINNED_MAX);
+        let own = OwnMemory::new(Budget::of_bytes(bytes)).ok()?;
+        if let Some(why) = own.standing().not_kept {
+            tracing::debug!(%why, "no memory is kept pinned");
+            return None;
+        }
+        let ring = SendRing::new(own.ring()?).ok()?;
+        driver.watch(&ring).then_some(Cache { own, ring })
+    }
+}
+
+/// The first so many bytes, in as many parts as go into one order.
+fn first(parts: &[Part], mut most: usize) -> SmallVec<[Part; 4]> {
+    let mut some = SmallVec::new();
+    for part in parts.iter().take(PARTS_MAX) {
+        let len = part.len.min(most);
+        if len > 0 {
+            some.push(Part { ptr: part.ptr, len });
+        }
+        most -= len;
+    }
+    some
+}

@@ -1,0 +1,252 @@
+#![allow(unsafe_code)]
+//! How the long messages of one connection leave.
+//!
+//! **Invariant.** A message is named as sent when all of its bytes were handed over and the kernel has said that
+//! it no longer looks at any that it did not copy in the call.
+//!
+//! Accounting: what is airborne belongs to the message that is being handed over (`now`), or to one of those that
+//! were (`landing`).
+
+use std::{
+    collections::VecDeque,
+    os::fd::BorrowedFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use pinfold_sys::{clock, process::Segment as Part, stream};
+use rustix::{io::Errno, param::page_size};
+
+use super::driver::{Airborne, Driver};
+use crate::{
+    SendMode,
+    route::{Outgoing, SendMemory, SendRoute, SentFrom},
+};
+
+/// How long a connection that was broken off is waited for, until the kernel has let go of all memory.
+const LAST: Duration = Duration::from_secs(1);
+
+/// A message that has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Departed {
+    /// What it was called.
+    pub name: u64,
+    /// How it was sent: all of it, or where that was refused in the middle, what came before.
+    pub mode: SendMode,
+    /// Bytes that the kernel did not copy.
+    pub spared: u64,
+}
+
+/// A message on its way.
+#[derive(Debug)]
+struct Journey {
+    mode: SendMode,
+    airborne: Vec<Airborne>,
+    /// Bytes that landed copied, and not.
+    copied: u64,
+    spared: u64,
+    /// Whether it was not to be copied by calls.
+    tried: bool,
+    /// Whether the cache had no room for some of it.
+    uncached: bool,
+    /// Whether some of it was not taken by its mode.
+    refused: bool,
+}
+
+impl Journey {
+    fn new() -> Journey {
+        Journey {
+            mode: SendMode::Plain,
+            airborne: Vec::new(),
+            copied: 0,
+            spared: 0,
+            tried: false,
+            uncached: false,
+            refused: false,
+        }
+    }
+
+    /// Finds out what has landed.
+    fn land(&mut self, driver: &Driver) {
+        for airborne in std::mem::take(&mut self.airborne) {
+            match driver.land(airborne) {
+                Ok((bytes, true)) => self.copied += bytes,
+                Ok((bytes, false)) => self.spared += bytes,
+                Err(airborne) => self.airborne.push(airborne),
+            }
+        }
+    }
+}
+
+/// How the messages of a connection leave.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    /// `None`: by calls, all of them.
+    driver: Option<Arc<Driver>>,
+    route: SendRoute,
+    now: Journey,
+    /// Messages that are handed over, and not over.
+    landing: VecDeque<(u64, Journey)>,
+    gone: Vec<Departed>,
+}
+
+impl Outlet {
+    /// All messages by calls.
+    pub(crate) fn plain() -> Outlet {
+        Outlet {
+            driver: None,
+            route: SendRoute::new(None),
+            now: Journey::new(),
+            landing: VecDeque::new(),
+            gone: Vec::new(),
+        }
+    }
+
+    /// By what the driver has.
+    pub(crate) fn new(driver: Arc<Driver>) -> Outlet {
+        let route = SendRoute::new(driver.settings().mode);
+        Outlet { driver: Some(driver), route, ..Outlet::plain() }
+    }
+
+    /// How a message is to be sent.
+    pub(crate) fn choose(&mut self, parts: &[Part]) -> SendMode {
+        let Some(driver) = &self.driver else { return SendMode::Plain };
+        let memory = match parts {
+            _ if !self.route.wants_cache() || !driver.has_cache() => SendMemory::Unregistered,
+            [part] if part.ptr.addr().is_multiple_of(page_size()) => SendMemory::Placed,
+            _ => SendMemory::Registered,
+        };
+        let bytes = parts.iter().map(|part| part.len).sum();
+        self.route.choose(&Outgoing {
+            bytes,
+            pieces: parts.len(),
+            // They need not fit into one packet.
+            pages: 0,
+            from: SentFrom::Memory,
+            memory,
+        })
+    }
+
+    /// Sends what there is room for of a message that is next on the connection: how many bytes, 0 if there
+    /// is no room. `None`: it has to be sent by calls, from here on.
+    ///
+    /// # Safety
+    /// The parts can be read until the message is [named](Outlet::take_departed), or until what was
+    /// [severed](Outlet::settle) does not matter any more.
+    pub(crate) unsafe fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        mode: SendMode,
+        parts: &[Part],
+    ) -> Option<usize> {
+        let driver = self.driver.as_ref().filter(|_| !self.now.refused)?;
+        self.now.tried = true;
+        let cached = matches!(mode, SendMode::Cached | SendMode::Aligned);
+        let mode = if cached && self.now.uncached { SendMode::PerSend } else { mode };
+        let started = clock::ticks();
+        // SAFETY: by contract.
+        match unsafe { driver.send(socket, mode, parts) } {
+            Ok(took) => {
+                if took.bytes > 0 {
+                    self.now.mode = mode;
+                    self.route.took(mode, took.bytes, clock::ns_of(clock::ticks() - started));
+                }
+                self.now.airborne.extend(took.airborne);
+                Some(took.bytes)
+            }
+            // So many are in the air that there is no place for another: not the route's fault.
+            Err(Errno::NOBUFS) => None,
+            Err(errno) if cached && !self.now.uncached => {
+                tracing::debug!(%errno, "a message is not sent out of the cache");
+                self.now.uncached = true;
+                // SAFETY: by contract.
+                unsafe { self.send(socket, mode, parts) }
+            }
+            Err(errno) => {
+                tracing::debug!(?mode, %errno, "a message is copied");
+                self.now.refused = true;
+                None
+            }
+        }
+    }
+
+    /// A call has sent so many bytes, for the most part of a long message, and began then.
+    pub(crate) fn took(&mut self, bytes: usize, started: u64) {
+        if self.driver.is_some() {
+            self.route.took(SendMode::Plain, bytes, clock::ns_of(clock::ticks() - started));
+        }
+    }
+
+    /// All of a message is handed over.
+    pub(crate) fn handed(&mut self, name: u64) {
+        let journey = std::mem::replace(&mut self.now, Journey::new());
+        if journey.refused {
+            self.route.failed();
+        }
+        self.landing.push_back((name, journey));
+        self.land();
+    }
+
+    /// Finds out which messages the kernel no longer looks at.
+    pub(crate) fn land(&mut self) {
+        let Some(driver) = &self.driver else {
+            let plain = |(name, _)| Departed { name, mode: SendMode::Plain, spared: 0 };
+            return self.gone.extend(self.landing.drain(..).map(plain));
+        };
+        self.now.land(driver);
+        for _ in 0..self.landing.len() {
+            let Some((name, mut journey)) = self.landing.pop_front() else { break };
+            journey.land(driver);
+            if !journey.airborne.is_empty() {
+                self.landing.push_back((name, journey));
+                continue;
+            }
+            let Journey { mode, copied, spared, tried, refused, .. } = journey;
+            if tried && !refused {
+                self.route.landed(copied > 0 || spared == 0);
+            }
+            self.gone.push(Departed { name, mode, spared });
+        }
+    }
+
+    /// Whether the kernel may still look at some of what was handed over.
+    pub(crate) fn is_airborne(&self) -> bool {
+        !self.now.airborne.is_empty() || !self.landing.is_empty()
+    }
+
+    /// A message that is gone.
+    pub(crate) fn take_departed(&mut self) -> Option<Departed> {
+        self.gone.pop()
+    }
+
+    /// The connection has broken: the kernel is to look at nothing any more, and the message that was being handed
+    /// over is handed over again, if at all.
+    pub(crate) fn break_off(&mut self, socket: BorrowedFd<'_>) {
+        self.settle(socket);
+        self.now = Journey::new();
+    }
+
+    /// Has the kernel look at nothing any more: if something is airborne, the connection is broken off, and it is
+    /// waited for, a second at most. What is airborne even then can only be in a device's queue. Its pages
+    /// are held by the kernel, and nobody takes it for part of the message.
+    pub(crate) fn settle(&mut self, socket: BorrowedFd<'_>) {
+        self.land();
+        let Some(driver) = self.driver.clone().filter(|_| self.is_airborne()) else { return };
+        // If there is no connection any more, nothing is held for it.
+        let _ = stream::sever(socket);
+        let end = Instant::now() + LAST;
+        loop {
+            self.land();
+            let mut left = self.landing.iter().flat_map(|(_, journey)| &journey.airborne);
+            let Some(first) = self.now.airborne.first().or_else(|| left.next()) else { return };
+            let now = Instant::now();
+            if now >= end {
+                break;
+            }
+            driver.wait(first, (end - now).min(Duration::from_millis(10)));
+        }
+        tracing::warn!("the network has not let go of what it was to send");
+        let landing = self.landing.drain(..).flat_map(|(_, journey)| journey.airborne);
+        landing.chain(self.now.airborne.drain(..)).for_each(|it| driver.give_up(it));
+    }
+}

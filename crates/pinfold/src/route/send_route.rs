@@ -1,0 +1,170 @@
+//! How long messages to one peer on another host are sent: by the model of [`SendModes`], as long as the route
+//! does what is asked of it. No I/O.
+//!
+//! What a connection is to send from where it lies may be copied all the same: a route to the same host always
+//! does that, and so does a device that cannot gather. So a message in some is a *trial*. If the kernel says that it
+//! copied, that it cannot, or if it took longer than a copy would have, the route *rests* for a number of
+//! messages that doubles each time; all of these are copied outright.
+
+use super::{
+    CostCurve, Outgoing, SendCost, SendMode, SendModes, SentFrom, SourceCost,
+    send_modes::SendMemory,
+};
+
+/// Long messages before the first trial: who has less to send need not know.
+const REST_FIRST: u64 = 16;
+/// Messages between trials that fail: at first, and at most.
+const REST: u64 = 64;
+const REST_MAX: u64 = 1 << 16;
+/// One message in so many is copied where that is not needed, to know what it would cost.
+const LOOK_EVERY: u64 = 64;
+/// How much of a new observation is believed.
+const WEIGHT: f64 = 0.2;
+/// What was observed is believed within these bounds: more is an interruption.
+const RATIOS: std::ops::RangeInclusive<f64> = 0.1..=20.0;
+
+/// What the ways cost where nobody has looked: a fixed cost, and one for a MiB, in ns. From a Xeon of 2023.
+const COSTS: [(SendMode, f64, f64); 4] = [
+    (SendMode::Plain, 1_000.0, 90_000.0),
+    // To ask the ring, to have the notice, and for each page to take hold of it and to let go.
+    (SendMode::PerSend, 3_000.0, 13_000.0),
+    (SendMode::Cached, 3_000.0, 2_500.0),
+    (SendMode::Aligned, 2_900.0, 2_500.0),
+];
+
+/// How messages to one peer are sent.
+#[derive(Debug)]
+pub(crate) struct SendRoute {
+    /// What the program insists on.
+    insisted: Option<SendMode>,
+    modes: SendModes,
+    /// What sends took beside what was expected, by [`SendMode`].
+    ratios: [f64; SendMode::ALL.len()],
+    /// Messages that are copied before the next trial.
+    rest: u64,
+    /// How many it will be if that fails.
+    pause: u64,
+    state: State,
+    /// Messages since one was copied.
+    uncopied: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing is known, or nothing good.
+    Copying,
+    /// A message is out, of which the kernel has yet to say what it did.
+    Trying,
+    /// The last one was not copied.
+    Proven,
+}
+
+impl SendRoute {
+    pub(crate) fn new(insisted: Option<SendMode>) -> SendRoute {
+        let mut modes = SendModes::default();
+        for (mode, fixed, mib) in COSTS {
+            let curve = CostCurve::through([(0, fixed), (1 << 20, fixed + mib)]);
+            let cost = SourceCost { curve, several_ns: 0.0, piece_ns: 0.0 };
+            modes.learn(mode, SendCost { cache: cost.clone(), memory: cost });
+        }
+        SendRoute {
+            insisted,
+            modes,
+            ratios: [1.0; SendMode::ALL.len()],
+            rest: REST_FIRST,
+            pause: REST,
+            state: State::Copying,
+            uncopied: 0,
+        }
+    }
+
+    /// Whether it is worth having memory pinned for longer than a send.
+    pub(crate) fn wants_cache(&self) -> bool {
+        match self.insisted {
+            Some(mode) => matches!(mode, SendMode::Cached | SendMode::Aligned),
+            None => self.state == State::Proven,
+        }
+    }
+
+    /// How a message is to be sent. Some tens of ns.
+    pub(crate) fn choose(&mut self, it: &Outgoing) -> SendMode {
+        if let Some(mode) = self.insisted {
+            return as_far_as_possible(mode, it.memory);
+        }
+        if self.state == State::Trying {
+            return SendMode::Plain;
+        }
+        if self.rest > 0 {
+            self.rest -= 1;
+            return SendMode::Plain;
+        }
+        let cheapest = |ratios: [f64; SendMode::ALL.len()]| {
+            let cost = |mode: SendMode| Some(self.modes.predict(mode, it)? * ratios[mode as usize]);
+            let known = SendMode::ALL.into_iter().filter_map(|mode| Some((mode, cost(mode)?)));
+            known.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(SendMode::Plain, |best| best.0)
+        };
+        let mode = cheapest(self.ratios);
+        if mode.copies() {
+            // By nature, or since it was found to be slower: then it gets another chance some time.
+            if !cheapest([1.0; SendMode::ALL.len()]).copies() {
+                self.failed();
+            }
+            return SendMode::Plain;
+        }
+        if self.state == State::Copying {
+            self.state = State::Trying;
+            return mode;
+        }
+        self.uncopied += 1;
+        if self.uncopied.is_multiple_of(LOOK_EVERY) {
+            return SendMode::Plain;
+        }
+        mode
+    }
+
+    /// A call has sent so many bytes in so many ns.
+    pub(crate) fn took(&mut self, mode: SendMode, bytes: usize, ns: u64) {
+        let it = Outgoing {
+            bytes,
+            pieces: 1,
+            pages: 0,
+            from: SentFrom::Memory,
+            memory: SendMemory::Placed,
+        };
+        let Some(expected) = self.modes.predict(mode, &it).filter(|ns| *ns > 0.0) else { return };
+        let ratio = (ns as f64 / expected).clamp(*RATIOS.start(), *RATIOS.end());
+        let known = &mut self.ratios[mode as usize];
+        *known += WEIGHT * (ratio - *known);
+    }
+
+    /// A message that was not to be copied has been sent, and the kernel is done with it.
+    pub(crate) fn landed(&mut self, copied: bool) {
+        if copied {
+            self.failed();
+        } else {
+            self.state = State::Proven;
+            (self.rest, self.pause) = (0, REST);
+        }
+    }
+
+    /// A message that was not to be copied could not be sent that way.
+    pub(crate) fn failed(&mut self) {
+        self.state = State::Copying;
+        self.rest = self.pause;
+        self.pause = (self.pause * 2).min(REST_MAX);
+        // What it took then says little of what it will take.
+        self.ratios = [1.0; SendMode::ALL.len()];
+    }
+}
+
+/// The mode, or the next that such memory can be sent by.
+fn as_far_as_possible(mode: SendMode, memory: SendMemory) -> SendMode {
+    match (mode, memory) {
+        (SendMode::Aligned | SendMode::Cached, SendMemory::Unregistered) => SendMode::PerSend,
+        (SendMode::Aligned, SendMemory::Registered) => SendMode::Cached,
+        (mode, _) => mode,
+    }
+}
+
+#[cfg(test)]
+mod tests;
