@@ -26,6 +26,7 @@
 //! as the error it gave, and the caller takes another way.
 
 pub mod affinity;
+pub mod alarm;
 pub mod barrier;
 pub mod block;
 pub mod careful;

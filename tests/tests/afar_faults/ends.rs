@@ -7,7 +7,10 @@ use std::{
 
 use pinfold::{Error, Gone, Progress};
 use pinfold_tests::{Stage, network::Way, stamp};
-use rustix::io::Errno;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 
 use super::{PATIENCE, Pair, builder, until};
 
@@ -39,6 +42,24 @@ fn who_is_killed_is_given_up() {
             assert!(said.contains(&refused), "{said}");
         }
         stays.end_well();
+    }
+}
+
+/// The descriptor of an endpoint that nobody calls tells when it is time to call a peer again, or to give it up.
+#[test]
+fn who_waits_on_the_descriptor_is_woken_for_that() {
+    let short = || builder(Progress::Inline).away_max(Duration::from_millis(700));
+    let Pair { one, two, relay, .. } = Pair::new(short(), short());
+    drop(relay);
+    let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+    for endpoint in [one, two] {
+        while !endpoint.peers().is_empty() {
+            if endpoint.arm().unwrap() {
+                let mut waits = [PollFd::new(&endpoint, PollFlags::IN)];
+                assert_eq!(poll(&mut waits, Some(&patience)).unwrap(), 1, "nothing is ever due");
+            }
+            endpoint.progress().unwrap();
+        }
     }
 }
 

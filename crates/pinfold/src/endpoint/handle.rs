@@ -154,6 +154,12 @@ impl Endpoint {
                 .map_err(|error| Error::os("read", "the endpoint's bell", error));
         }
         if engine.asleep || engine.ask_all() {
+            let due = engine.due_ns();
+            let set = engine.links.set_alarm(due);
+            if let Err(error) = set {
+                engine.armed = false;
+                return Err(Error::os("timerfd_create", "the endpoint", error));
+            }
             engine.note_armed();
             return Ok(true);
         }

@@ -161,12 +161,9 @@ impl Engine {
         self.asleep = true;
         self.kick = false;
         let mut timeout = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-        if let Some(at) = self.links.deadline_ns() {
+        if let Some(at) = self.due_ns() {
             let left = Duration::from_nanos(at.saturating_sub(clock::now_ns()));
             timeout = Some(timeout.map_or(left, |timeout| timeout.min(left)));
-        }
-        if let Some(pause) = self.core.regions.parked.pause() {
-            timeout = Some(timeout.map_or(pause, |timeout| timeout.min(pause)));
         }
         Next::Sleep { timeout }
     }

@@ -4,9 +4,10 @@ mod afar;
 mod away;
 mod beside;
 
-use std::{net::SocketAddr, os::fd::AsFd, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, os::fd::AsFd, sync::Arc, time::Duration};
 
 use pinfold_sys::{
+    alarm::Alarm,
     barrier, clock,
     poll::{Epoll, EventFd, Events, Interest},
 };
@@ -52,6 +53,7 @@ const GREETING: u64 = 2;
 const SOCKET: u64 = 3;
 const PROCESS: u64 = 4;
 const RING: u64 = 5;
+const ALARM: u64 = 6;
 /// The index of the listener for other hosts; that of this host has 0.
 const AFAR: u32 = 1;
 /// That of the listener for those who called by host and port and are on this host.
@@ -67,6 +69,8 @@ pub(crate) struct Links {
     /// Tells a caller that waits on the endpoint's descriptor what the endpoint's own thread has
     /// done meanwhile.
     pub bell: EventFd,
+    /// Wakes a caller that waits on the endpoint's descriptor when something is due; made when the first is.
+    alarm: Option<Alarm>,
     listener: Option<Listener>,
     /// Where peers on other hosts can call.
     afar: Option<tcp::listener::Listener>,
@@ -123,6 +127,7 @@ impl Links {
             epoll,
             kick,
             bell,
+            alarm: None,
             listener,
             afar,
             beside,
@@ -164,6 +169,16 @@ impl Links {
         let greetings = greetings.map(|greeting| greeting.handshake.deadline_ns());
         let absent = self.absent.iter().map(|(_, absence)| absence.due_ns());
         greetings.chain(absent).chain(self.listen_again_ns).min()
+    }
+
+    /// Has the endpoint's descriptor become readable at a time, or no more at any.
+    pub(crate) fn set_alarm(&mut self, at_ns: Option<u64>) -> io::Result<()> {
+        if self.alarm.is_none() && at_ns.is_some() {
+            let alarm = Alarm::new()?;
+            self.epoll.add(&alarm, token(ALARM, 0, 0), Interest::Read)?;
+            self.alarm = Some(alarm);
+        }
+        self.alarm.as_ref().map_or(Ok(()), |alarm| alarm.set(at_ns))
     }
 
     /// Stops watching a peer.
@@ -314,6 +329,10 @@ impl Engine {
                     self.tell_of_gone_arenas();
                 }
                 (GREETING, _) => self.greet(index as usize),
+                (ALARM, _) => {
+                    // What is due was just seen to.
+                    let _ = self.links.alarm.as_ref().map(Alarm::clear);
+                }
                 (RING, _) => {
                     if !self.land() {
                         continue;

@@ -4,6 +4,8 @@
 //! Going to sleep is asking all hot lanes to ring as well; see [`bell`](crate::link::shm::bell) for
 //! why nothing is missed.
 
+use pinfold_sys::clock;
+
 use super::Engine;
 use crate::{
     failpoint::{self, Point},
@@ -114,6 +116,13 @@ impl Engine {
             return false;
         }
         true
+    }
+
+    /// When something is due that nobody rings for, by the clock.
+    pub(crate) fn due_ns(&mut self) -> Option<u64> {
+        let parked = self.core.regions.parked.pause();
+        let parked = parked.map(|pause| clock::now_ns() + pause.as_nanos() as u64);
+        self.links.deadline_ns().into_iter().chain(parked).min()
     }
 
     /// Polls again: nobody has to ring.

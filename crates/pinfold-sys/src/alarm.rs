@@ -1,0 +1,100 @@
+//! A descriptor that becomes readable at a time.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    io::{Errno, read},
+    time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    },
+};
+
+/// It becomes readable at a time, and is until it is cleared. See `timerfd_create(2)`.
+#[derive(Debug)]
+pub struct Alarm(OwnedFd);
+
+impl Alarm {
+    /// Set to no time; closed on exec, non-blocking.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE` or `ENOMEM`.
+    pub fn new() -> io::Result<Alarm> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Alarm(timerfd_create(TimerfdClockId::Monotonic, flags)?))
+    }
+
+    /// Sets it to a time of [`now_ns`](crate::clock::now_ns)'s, which may have passed, or to none. Until then it
+    /// is not readable. Less than 1 µs.
+    ///
+    /// # Errors
+    /// What `timerfd_settime(2)` said.
+    pub fn set(&self, at_ns: Option<u64>) -> io::Result<()> {
+        // All zero would be no time.
+        let ns = at_ns.map_or(0, |at| at.max(1));
+        let seconds = i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX);
+        let it_value = Timespec { tv_sec: seconds, tv_nsec: (ns % 1_000_000_000) as i64 };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
+        Ok(())
+    }
+
+    /// Makes it unreadable, and says whether its time had come.
+    ///
+    /// # Errors
+    /// What `read(2)` said.
+    pub fn clear(&self) -> io::Result<bool> {
+        let mut count = [0; 8];
+        loop {
+            match read(&self.0, &mut count) {
+                Ok(_) => return Ok(true),
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        clock,
+        poll::{Epoll, Events, Interest},
+    };
+
+    #[test]
+    fn it_goes_off_once_and_when_it_was_set_last() {
+        let (alarm, epoll) = (Alarm::new().unwrap(), Epoll::new().unwrap());
+        epoll.add(&alarm, 7, Interest::Read).unwrap();
+        let mut events = Events::with_capacity(1);
+        let mut has_gone_off = |patience| epoll.wait(&mut events, Some(patience)).unwrap() == 1;
+        assert!(!has_gone_off(Duration::ZERO) && !alarm.clear().unwrap());
+        for at in [0, clock::now_ns(), clock::now_ns() + 5_000_000] {
+            alarm.set(Some(clock::now_ns() + 3_600_000_000_000)).unwrap();
+            assert!(!has_gone_off(Duration::ZERO));
+            alarm.set(Some(at)).unwrap();
+            assert!(has_gone_off(Duration::from_secs(20)));
+            assert!(clock::now_ns() >= at);
+            assert!(alarm.clear().unwrap() && !alarm.clear().unwrap());
+            assert!(!has_gone_off(Duration::ZERO));
+        }
+        alarm.set(Some(0)).unwrap();
+        alarm.set(None).unwrap();
+        assert!(!has_gone_off(Duration::from_millis(5)));
+        alarm.set(Some(u64::MAX)).unwrap();
+        assert!(!has_gone_off(Duration::ZERO));
+    }
+}
