@@ -134,6 +134,24 @@ pub fn end(socket: impl AsFd) -> io::Result<()> {
     Ok(net::shutdown(socket, net::Shutdown::Write)?)
 }
 
+/// How often [`discard`] looks for more.
+const LOOKS: usize = 16;
+
+/// Throws away what has come and was not received. Who closes a connection with something unread resets it,
+/// and what was sent and has not arrived is lost. Nothing is copied (`MSG_TRUNC`); what comes after this, or
+/// without end, stays.
+pub fn discard(socket: impl AsFd) {
+    let socket = socket.as_fd().as_raw_fd();
+    let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
+    for _ in 0..LOOKS {
+        // SAFETY: with this flag a TCP socket writes nothing.
+        let gone = unsafe { libc::recv(socket, std::ptr::null_mut(), i32::MAX as usize, flags) };
+        if gone <= 0 {
+            return;
+        }
+    }
+}
+
 /// Breaks a connection off: what was sent and has not arrived is thrown away, and the peer is told that there
 /// is no connection. The socket stays.
 ///

@@ -121,3 +121,27 @@ fn a_connection_breaks() {
     let broken = unsafe { send(&one, &[part(&mut byte)], false) }.unwrap_err();
     assert_eq!(Errno::from_io_error(&broken), Some(Errno::PIPE));
 }
+
+#[test]
+fn what_is_discarded_breaks_nothing() {
+    let (one, two) = pair();
+    let mut bytes = [7; 5000];
+    send_all(&one, &mut bytes);
+    send_all(&two, &mut bytes);
+    wait(&two, Interest::Read);
+    discard(&two);
+    discard(&two);
+    drop(two);
+    let mut got = 0;
+    let mut room = [0; 5000];
+    // All that it had sent, and its end.
+    loop {
+        wait(&one, Interest::Read);
+        match recv_some(&one, &mut room).unwrap() {
+            Received::Bytes(len) => got += len,
+            Received::Nothing => {}
+            Received::End => break,
+        }
+    }
+    assert_eq!(got, bytes.len());
+}

@@ -322,6 +322,10 @@ impl Bridge {
 impl Drop for Bridge {
     fn drop(&mut self) {
         self.settle();
+        // So that the last word arrives even if the peer was still speaking.
+        if let Some(socket) = &self.socket {
+            stream::discard(socket);
+        }
     }
 }
 
