@@ -46,9 +46,10 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// What a ring can be asked for at a time, and what it can say before anybody listens.
+/// What a ring can be asked for at a time, and what it can say before anybody listens: as much as fits into
+/// a page each, which count as locked memory of who has little.
 pub(crate) const ENTRIES: u32 = 32;
-pub(crate) const SAYS: u32 = 256;
+pub(crate) const SAYS: u32 = 128;
 
 const UPDATE: &str = "io_uring_register (IORING_REGISTER_BUFFERS_UPDATE)";
 

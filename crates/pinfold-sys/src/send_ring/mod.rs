@@ -24,7 +24,7 @@ pub use self::{
 pub const ORDERS_MAX: usize = 16;
 
 /// Flights at a time. The kernel says two things of each at most, for which there is room.
-pub const FLIGHTS_MAX: usize = 96;
+pub const FLIGHTS_MAX: usize = 60;
 
 const _: () = assert!(ORDERS_MAX <= crate::pin::ENTRIES as usize);
 const _: () = assert!(2 * FLIGHTS_MAX < crate::pin::SAYS as usize);
