@@ -1,0 +1,240 @@
+//! How peers join: this endpoint calls, or is called, and greetings are taken as far as they go.
+
+use std::{sync::Arc, time::Duration};
+
+use pinfold_sys::{clock, poll::Interest};
+
+use super::{
+    super::{
+        Engine,
+        greetings::{Greeting, Handshake, Step},
+        joining::{Joining, Outcome},
+        line::Line,
+        peer::Peer,
+    },
+    GREETING, GREETINGS_MAX, LISTEN_AGAIN_NS, Links, PROCESS, SOCKET, token, watch,
+};
+use crate::{
+    Error, PeerId, Result,
+    failpoint::{self, Point},
+    link::{
+        local::{self, Address, Limits},
+        tcp::outlet::Outlet,
+    },
+    status::Tally,
+};
+
+impl Engine {
+    /// Begins to connect. The result comes under the number returned.
+    pub(crate) fn call(&mut self, address: &Address, patience: Duration) -> Result<u64> {
+        self.room_for_peer()?;
+        let now = clock::now_ns();
+        let granted = self.grant();
+        let patience = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 4);
+        let handshake = local::Handshake::connect(
+            address,
+            &self.links.us,
+            granted,
+            now,
+            patience.min(u64::MAX / 4),
+        );
+        let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
+        self.greet_by(Handshake::Host(Box::new(handshake)), granted)
+    }
+
+    pub(super) fn greet_by(&mut self, handshake: Handshake, granted: Limits) -> Result<u64> {
+        self.links.calls += 1;
+        let call = self.links.calls;
+        let greeting =
+            Greeting { handshake, granted, call: Some(call), beside: false, resumes: None };
+        let at = self.links.add_greeting(greeting)?;
+        self.kick = true;
+        self.greet(at);
+        Ok(call)
+    }
+
+    pub(super) fn room_for_peer(&self) -> Result<()> {
+        let coming = self.links.greetings.iter().flatten().count();
+        if self.peers.live() + coming >= self.config.peers_max {
+            return Err(Error::LimitReached {
+                what: "the number of peers of this endpoint",
+                limit: self.config.peers_max as u64,
+                remedy: "raise Builder::peers_max, or disconnect some",
+            });
+        }
+        Ok(())
+    }
+
+    /// Sets credit aside for a peer that may be about to join.
+    pub(crate) fn grant(&mut self) -> Limits {
+        let granted = self.config.grant(self.grants.left());
+        let cost = self.config.grant_cost(granted.unexpected_bytes, granted.rendezvous_max);
+        if self.grants.take(cost) {
+            return granted;
+        }
+        // The budget is spent: one announcement at a time, which any budget stands.
+        Limits { unexpected_bytes: 0, rendezvous_max: 1 }
+    }
+
+    /// Takes the credit back that was set aside.
+    pub(crate) fn ungrant(&mut self, granted: Limits) {
+        if granted.unexpected_bytes > 0 || granted.rendezvous_max > 1 {
+            let cost = self.config.grant_cost(granted.unexpected_bytes, granted.rendezvous_max);
+            self.grants.give(cost);
+        }
+    }
+
+    /// Takes callers off a listener's queue: that of the local name, or of the one beside.
+    pub(super) fn answer_callers(&mut self, beside: bool) {
+        let mut turned_away = 0;
+        loop {
+            if self.links.greetings.iter().flatten().count() + turned_away >= GREETINGS_MAX {
+                return;
+            }
+            let Links { listener, beside: other, epoll, .. } = &mut self.links;
+            let listener = if beside { other } else { listener };
+            let Some(listener) = listener else { return };
+            match listener.accept() {
+                Ok(Some((socket, who))) => {
+                    // Who comes from a connection has its place already.
+                    let room = beside || self.room_for_peer().is_ok();
+                    let granted = self.grant();
+                    let handshake = local::Handshake::accepted(
+                        socket,
+                        who,
+                        &self.config.access,
+                        &self.links.us,
+                        granted,
+                        room,
+                        self.config.peers_max as u64,
+                        clock::now_ns(),
+                    );
+                    self.answer(Handshake::Host(Box::new(handshake)), granted, beside);
+                }
+                Ok(None) => return,
+                Err(error) if listener.turn_away(&error) => {
+                    tracing::warn!(%error, "a caller was turned away");
+                    turned_away += 1;
+                }
+                Err(error) => {
+                    // Not even a word for the caller: it stays queued, and the listener is left
+                    // alone for a while, or it would keep the endpoint awake.
+                    tracing::warn!(%error, "a caller cannot be answered now");
+                    let _ = epoll.remove(listener.fd());
+                    self.links.listen_again_ns = Some(clock::now_ns() + LISTEN_AGAIN_NS);
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, handshake: Handshake, granted: Limits, beside: bool) {
+        let greeting = Greeting { handshake, granted, call: None, beside, resumes: None };
+        match self.links.add_greeting(greeting) {
+            Ok(at) => self.greet(at),
+            Err(error) => {
+                tracing::warn!(%error, "a caller was turned away");
+                self.ungrant(granted);
+            }
+        }
+    }
+
+    /// Takes a greeting as far as it goes.
+    pub(super) fn greet(&mut self, at: usize) {
+        let Links { greetings, sessions, epoll, .. } = &mut self.links;
+        let Some(greeting) = greetings.get_mut(at).and_then(Option::as_mut) else {
+            return;
+        };
+        let (paths, tally, peers) = (self.config.paths, &self.core.copies, &self.peers);
+        let now = clock::now_ns();
+        let ticket = |session: &[u8; 16]| peers.get(*sessions.get(session)?)?.ticket();
+        let step = greeting.handshake.step(now, paths, tally, epoll, &ticket);
+        if let Some(session) = greeting.handshake.take_readmitted() {
+            self.replaced(at, &session);
+        }
+        let result = match step {
+            Ok(Step::More) => return,
+            Ok(Step::Here(here)) => {
+                let links = &mut self.links;
+                if let Some(greeting) = &mut links.greetings[at] {
+                    let about = token(GREETING, at as u32, 0);
+                    let Greeting { handshake, granted, .. } = greeting;
+                    handshake.go_beside(&here, &links.us, *granted, now, &links.epoll, about);
+                }
+                return self.greet(at);
+            }
+            Ok(Step::Done(outcome)) => Ok(outcome),
+            Err(error) => Err(error),
+        };
+        let Some(greeting) = self.links.greetings[at].take() else { return };
+        let (granted, call, beside) = (greeting.granted, greeting.call, greeting.beside);
+        if result.is_err() {
+            greeting.handshake.unwatch(&self.links.epoll);
+        }
+        let joined = match (result, greeting.resumes) {
+            (Ok(Outcome::Joins(joining)), None) => {
+                joining.line.unwatch(&self.links.epoll);
+                let admitted = if beside { self.links.check_admitted(&joining) } else { Ok(()) };
+                admitted.and_then(|()| self.join(*joining, granted))
+            }
+            (Ok(Outcome::Returns(back)), Some(id)) => {
+                self.ungrant(granted);
+                return self.returns(id, back);
+            }
+            (Err(error), Some(id)) => {
+                self.ungrant(granted);
+                return self.call_failed(id, &error, greeting.handshake.refused());
+            }
+            (Err(error), None) => Err(error),
+            // Neither side of a greeting takes the one for the other.
+            (Ok(_), _) => Err(Error::Closed),
+        };
+        drop(greeting);
+        if let Err(error) = &joined {
+            tracing::debug!(%error, "a greeting failed");
+            self.ungrant(granted);
+        }
+        match (call, joined) {
+            (Some(call), joined) => self.links.connected.push((call, joined)),
+            (None, Ok(id)) => self.newcomers.push_back(id),
+            (None, Err(_)) => {}
+        }
+        self.core.wakes.any = true;
+    }
+
+    /// A peer is connected.
+    pub(crate) fn join(&mut self, joining: Joining, granted: Limits) -> Result<PeerId> {
+        let (model, own) = (self.core.model, self.links.us.barrier_global);
+        let (status, endpoint) = (&mut self.core.status, joining.endpoint_id);
+        let (label, place) = (joining.label.clone(), joining.place.clone());
+        let copies = &self.core.copies;
+        let id = self
+            .peers
+            .add(|id| Peer::new(id, joining, granted, model, own, copies, status.enlist(id)));
+        let Some(peer) = self.peers.get_mut(id) else { return Err(Error::Closed) };
+        self.core.introduce(peer, endpoint, &label, place.as_deref());
+        let (index, generation) = (id.index, id.generation);
+        let about = token(SOCKET, index, generation);
+        match &mut peer.line {
+            Line::Host(socket) => watch(&self.links.epoll, socket, about)?,
+            Line::Wire(bridge) => {
+                bridge.leave_by(Outlet::new(Arc::clone(&self.core.driver)));
+                let watched = bridge.socket().map_or(Ok(()), |socket| {
+                    self.links.epoll.add(socket, about, Interest::Changes)
+                });
+                watched.map_err(|error| Error::os("epoll_ctl", "the endpoint", error))?;
+            }
+        }
+        if let Some(session) = &peer.session {
+            self.links.sessions.insert(session.ticket.id, id);
+        }
+        if let Some(pidfd) = &peer.reach.pidfd {
+            watch(&self.links.epoll, pidfd, token(PROCESS, index, generation))?;
+        }
+        tracing::debug!(peer = peer.info.name, paths = ?peer.info.paths, "a peer joined");
+        failpoint::hit(Point::Joined);
+        self.core.status.peers_joined.add(1);
+        self.heat(index);
+        Ok(id)
+    }
+}
