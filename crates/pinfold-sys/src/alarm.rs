@@ -5,13 +5,12 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use rustix::{
-    io::{Errno, read},
-    time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-        timerfd_settime,
-    },
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
+
+use crate::poll::take_count;
 
 /// It becomes readable at a time, and is until it is cleared. See `timerfd_create(2)`.
 #[derive(Debug)]
@@ -47,15 +46,7 @@ impl Alarm {
     /// # Errors
     /// What `read(2)` said.
     pub fn clear(&self) -> io::Result<bool> {
-        let mut count = [0; 8];
-        loop {
-            match read(&self.0, &mut count) {
-                Ok(_) => return Ok(true),
-                Err(Errno::AGAIN) => return Ok(false),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        take_count(&self.0)
     }
 }
 

@@ -176,6 +176,19 @@ fn timespec(patience: Duration) -> Timespec {
     Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) }
 }
 
+/// Takes what a descriptor that counts has counted, and says whether that was anything.
+pub(crate) fn take_count(fd: impl AsFd) -> io::Result<bool> {
+    let mut count = [0; 8];
+    loop {
+        match read(&fd, &mut count) {
+            Ok(_) => return Ok(true),
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
 /// A descriptor that is readable while it is signalled. See `eventfd(2)`.
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
@@ -208,15 +221,7 @@ impl EventFd {
     /// # Errors
     /// What `read(2)` said.
     pub fn clear(&self) -> io::Result<bool> {
-        let mut count = [0; 8];
-        loop {
-            match read(&self.0, &mut count) {
-                Ok(_) => return Ok(true),
-                Err(Errno::AGAIN) => return Ok(false),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        take_count(&self.0)
     }
 }
 
