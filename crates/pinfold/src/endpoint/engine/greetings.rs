@@ -210,10 +210,8 @@ fn incarnation() -> Result<u64> {
 
 /// Where this process is; what nobody else has, if that is not to be said, or not known.
 fn host(says: bool) -> Result<HostIdentity> {
-    match tcp::host::identity() {
-        Ok(host) if says => Ok(host),
-        _ => {
-            Ok(HostIdentity { boot: super::random()?, word: u64::from_le_bytes(super::random()?) })
-        }
+    if says && let Ok(host) = tcp::host::identity() {
+        return Ok(host);
     }
+    Ok(HostIdentity { boot: super::random()?, word: u64::from_le_bytes(super::random()?) })
 }
