@@ -202,13 +202,15 @@ const MUCH: usize = 2 << 20;
 /// Memory that is on its way is not given back before the kernel is done with it, however the endpoint ends.
 #[test]
 fn memory_in_flight_is_not_given_back() {
-    const MESSAGES: u64 = 12;
+    // More than buffers take, and one look.
+    const MESSAGES: u64 = 40;
     if !has_ring() {
         return;
     }
     for mode in [SendMode::PerSend, SendMode::Cached, SendMode::Plain] {
         let sending = by(mode, true).progress(Progress::Dedicated);
-        let ((one, to_two), (two, to_one)) = pair(sending, builder(Progress::Inline));
+        let receiving = builder(Progress::Inline).away_max(Duration::from_millis(200));
+        let ((one, to_two), (two, to_one)) = pair(sending, receiving);
         // They are asked for, so they come, and then nobody reads.
         let receive = |tag: u64| two.recv_owned(to_one, tag, vec![0; MUCH]);
         let receives: Vec<_> = (0..MESSAGES).map(receive).collect();

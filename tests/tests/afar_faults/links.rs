@@ -43,10 +43,10 @@ fn all_over(mut players: [Player; 2], rounds: std::ops::Range<usize>) -> [u64; 2
 fn losses_are_made_up_for() {
     where_allowed("links::losses_are_made_up_for", || {
         let (network, stage) = (Network::new(2), Stage::new(240));
-        let mut players = talkers(&stage, &network, 10_000, 5, |to| to);
+        let mut players = talkers(&stage, &network, 10_000, 12, |to| to);
         players.iter_mut().for_each(|player| drop(player.expect("round 0")));
         if network.lose(1, 3) {
-            all_over(players, 1..5);
+            all_over(players, 1..12);
         }
     });
 }

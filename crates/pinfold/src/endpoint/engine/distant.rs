@@ -72,6 +72,8 @@ impl Core {
             bridge.hand_on();
         }
         self.end_sent(peer);
+        // What a sleeping leader was to be woken by, nobody finds any more: a connection tells of each change once.
+        self.wakes.leader |= moved;
         Ok(moved)
     }
 
@@ -87,6 +89,7 @@ impl Core {
             let len = op.memory.len();
             peer.record.count_sent(Path::Eager, len);
             self.status.copied_kernel.add(receipt.copied_kernel);
+            self.wakes.leader = true;
             self.finish(key, Ok(Done::Sent(receipt)));
         }
     }

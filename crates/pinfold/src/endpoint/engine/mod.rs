@@ -209,7 +209,8 @@ impl Engine {
         self.kick |= self.core.blocked.iter().any(unasked)
             || !self.core.pushes.is_empty()
             || self.core.has_pull_work()
-            || self.core.active.has_chores();
+            || self.core.active.has_chores()
+            || self.core.driver.has_news();
     }
 
     /// Whether a turn of progress would do anything but take what has come.

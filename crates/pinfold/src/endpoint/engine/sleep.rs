@@ -143,3 +143,87 @@ impl Engine {
         self.handle_events();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::{
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use pinfold_sys::trial;
+
+    use crate::{Builder, Endpoint, PeerId, SendMode};
+
+    /// Two endpoints on a connection, and what each calls the other.
+    fn pair(by: impl Fn() -> Builder) -> ((Endpoint, PeerId), (Endpoint, PeerId)) {
+        let by = || by().local_shortcut(false);
+        let one = by().listen("tcp:127.0.0.1:0").build().unwrap();
+        let two = by().build().unwrap();
+        let address = one.listens_at().unwrap();
+        let (to_two, to_one) = thread::scope(|scope| {
+            let to_two = scope.spawn(|| one.accept().unwrap());
+            let to_one = two.connect(&address).unwrap();
+            (to_two.join().unwrap(), to_one)
+        });
+        ((one, to_two), (two, to_one))
+    }
+
+    /// Has an endpoint's operations end by this thread while, as far as it knows, another sleeps for all: that is
+    /// told of what ended them.
+    fn end_all_beside_a_leader(endpoint: &Endpoint, mut meanwhile: impl FnMut()) {
+        let set = |asleep| {
+            let mut engine = endpoint.shared().enter().unwrap();
+            (engine.led, engine.asleep, engine.kick) = (asleep, asleep, false);
+        };
+        set(true);
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            endpoint.progress().unwrap();
+            let engine = endpoint.shared().enter().unwrap();
+            let is_woken = engine.links.kick.clear().unwrap();
+            if engine.core.ops.open().next().is_none() {
+                assert!(is_woken);
+                break;
+            }
+            drop(engine);
+            assert!(Instant::now() < end);
+            meanwhile();
+        }
+        set(false);
+    }
+
+    /// Its own operation may be what others see end, and nothing else tells of that any more.
+    #[test]
+    fn who_sleeps_hears_of_what_others_took_from_a_connection() {
+        let ((one, to_two), (two, to_one)) = pair(Endpoint::builder);
+        let receive = one.recv_owned(to_two, 1, vec![0; 5]);
+        two.send(to_one, 1, b"hello").unwrap();
+        end_all_beside_a_leader(&one, || ());
+        let (done, bytes) = receive.wait();
+        assert_eq!((done.unwrap().len, &bytes), (5, &b"hello".to_vec()));
+    }
+
+    #[test]
+    fn who_sleeps_hears_of_sends_that_others_saw_end() {
+        if let Err(error) = trial::io_uring() {
+            return eprintln!("SKIPPED: no io_uring: {error}");
+        }
+        // Nothing but the kernel's notice tells the end of such a send.
+        let by = || {
+            let sending = Endpoint::builder().send_mode(SendMode::PerSend).io_uring(true);
+            sending.away_max(Duration::ZERO)
+        };
+        let ((one, to_two), (two, to_one)) = pair(by);
+        let mut receive = two.recv_owned(to_one, 1, vec![0; 6 << 20]);
+        // More than the kernel takes before somebody reads.
+        let send = one.send_owned(to_two, 1, vec![7; 6 << 20]);
+        let mut got = None;
+        end_all_beside_a_leader(&one, || got = got.take().or_else(|| receive.try_wait()));
+        let (done, _) = send.wait();
+        done.unwrap();
+        let (done, bytes) = got.unwrap_or_else(|| receive.wait());
+        done.unwrap();
+        assert!(bytes == [7; 6 << 20]);
+    }
+}

@@ -150,6 +150,8 @@ impl Sending {
         self.runs.clear();
         self.scratch.clear();
         (self.scratch_at, self.done) = (0, 0);
+        // It may not have come.
+        self.said = Word::default();
     }
 
     /// Goes on over another connection, with what the peer has not received.

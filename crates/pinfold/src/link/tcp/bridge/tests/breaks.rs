@@ -489,3 +489,26 @@ fn what_came_before_the_end_is_taken() {
     };
     assert_eq!((ended, end.came.len()), (Ended::Closed, 1));
 }
+
+/// What was said last may not have come, and nothing else goes that would say it.
+#[test]
+fn credit_is_told_again() {
+    let sockets = || UnixStream::pair().unwrap();
+    let over = |socket: UnixStream| Side::over(socket.into(), 1 << 20, true);
+    let (one, two) = sockets();
+    let (mut one, mut two) = (over(one), over(two));
+    one.rx.release(100);
+    let _ = one.rx.publish();
+    one.turn();
+    let reached = [&mut one, &mut two].map(|side| {
+        drop(side.bridge.break_off());
+        side.bridge.reached()
+    });
+    let (first, second) = sockets();
+    one.bridge.resume(first.into(), Vec::new(), reached[1]).unwrap();
+    two.bridge.resume(second.into(), Vec::new(), reached[0]).unwrap();
+    assert_eq!(two.tx.released(), 0);
+    one.turn();
+    two.turn();
+    assert_eq!(two.tx.released(), 100);
+}
