@@ -126,6 +126,22 @@ pub fn tune(socket: impl AsFd, silence: Duration) -> io::Result<()> {
     Ok(())
 }
 
+/// If both ends are on this host, has nothing held back for a network that is not there: one way to control
+/// congestion (`bbr`) sends at a pace, which it guesses too low wherever who sends waits now and then. Any process
+/// may choose `reno`. See `tcp(7)`, `TCP_CONGESTION`.
+///
+/// # Errors
+/// What `setsockopt(2)` says, or `getpeername(2)`.
+pub fn hurry_within_host(socket: impl AsFd) -> io::Result<()> {
+    let ip = |address| SocketAddr::try_from(address).map(|address| address.ip()).ok();
+    let here = ip(net::getsockname(&socket)?);
+    let there = net::getpeername(&socket)?.and_then(ip);
+    if there.is_some_and(|there| there.is_loopback() || Some(there) == here) {
+        sockopt::set_tcp_congestion(&socket, "reno")?;
+    }
+    Ok(())
+}
+
 /// Says that nothing more will be sent. What was sent still arrives.
 ///
 /// # Errors

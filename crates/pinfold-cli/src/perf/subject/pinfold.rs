@@ -1,15 +1,16 @@
 //! `pinfold`: this library, through the calls that programs use: tagged messages, blocking,
 //! from and into borrowed memory, one endpoint in each process for each choice of paths.
 //!
-//! Where the sender would have to wait for the receiver to fetch a message (`cma`, `mapped`), a
-//! stream keeps a window of sends under way, as any program with many messages would.
+//! Where the sender would have to wait for the receiver to have a message (`cma`, `mapped`, connections with
+//! other hosts), a stream keeps a window of sends under way, as any program with many messages would; and where
+//! messages come straight from a connection, one of receives.
 
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
 };
 
-use pinfold::{Arena, Endpoint, Error, Path, PathSet, PeerId, ScopedSend};
+use pinfold::{Arena, Endpoint, Error, Path, PathSet, PeerId, Received, ScopedSend};
 
 use super::{Subject, Waiting};
 use crate::perf::{
@@ -30,6 +31,8 @@ pub(in crate::perf) struct Pinfold {
     peer: PeerId,
     /// How many messages of the current run went by each path.
     sent_by: [u64; Path::ALL.len()],
+    /// Messages of this length go straight to a connection, or come straight from one.
+    past_the_lane: Option<usize>,
 }
 
 impl Pinfold {
@@ -60,10 +63,26 @@ impl Pinfold {
         Ok(Pinfold::over(endpoint, peer))
     }
 
+    #[inline]
+    fn recv_one(&mut self, into: &mut [u8]) -> Result<Received> {
+        let received = self.endpoint.recv_into(self.peer, TAG, into)?;
+        check_len(&received, into)?;
+        Ok(received)
+    }
+
     /// Over this connection.
     pub(in crate::perf) fn over(endpoint: Endpoint, peer: PeerId) -> Pinfold {
-        Pinfold { endpoint, peer, sent_by: [0; Path::ALL.len()] }
+        Pinfold { endpoint, peer, sent_by: [0; Path::ALL.len()], past_the_lane: None }
     }
+}
+
+/// Whether a message was as long as expected.
+fn check_len(received: &Received, into: &[u8]) -> Result<()> {
+    if received.len != into.len() as u64 {
+        let (came, expected) = (received.len, into.len());
+        return Err(Fail::Said(format!("a message of {came} bytes came, not of {expected}")));
+    }
+    Ok(())
 }
 
 /// The paths an endpoint is made with.
@@ -129,30 +148,32 @@ impl Subject for Pinfold {
 
     #[inline]
     fn recv(&mut self, into: &mut [u8]) -> Result<()> {
-        let received = self.endpoint.recv_into(self.peer, TAG, into)?;
-        if received.len != into.len() as u64 {
-            return Err(Fail::Said(format!(
-                "a message of {} bytes came, not of {}",
-                received.len,
-                into.len()
-            )));
-        }
-        Ok(())
+        self.recv_one(into).map(drop)
     }
 
     fn stream_out(&mut self, messages: &Messages, count: usize) -> Result<()> {
         if count == 0 {
             return Ok(());
         }
-        self.send(messages.get(0))?;
+        // Of a stream before this one it is known already.
+        let len = messages.get(0).len();
+        let known = self.past_the_lane == Some(len);
+        if !known {
+            let first = self.endpoint.send(self.peer, TAG, messages.get(0))?;
+            self.sent_by[first.path as usize] += 1;
+            self.past_the_lane = first.sent_by().map(|_| len);
+        }
+        let first = usize::from(!known);
         let waits = [Path::Cma, Path::Mapped].map(Path::name);
-        if !self.path_taken().is_some_and(|path| waits.contains(&path)) {
+        if self.past_the_lane.is_none()
+            && !self.path_taken().is_some_and(|path| waits.contains(&path))
+        {
             return (1..count).try_for_each(|number| self.send(messages.get(number)));
         }
         let (endpoint, peer, sent_by) = (&self.endpoint, self.peer, &mut self.sent_by);
         endpoint.scope(|scope| {
             let mut under_way: VecDeque<ScopedSend<'_, '_>> = VecDeque::with_capacity(WINDOW);
-            for number in 1..count {
+            for number in first..count {
                 if under_way.len() == WINDOW
                     && let Some(oldest) = under_way.pop_front()
                 {
@@ -162,6 +183,43 @@ impl Subject for Pinfold {
             }
             for send in under_way {
                 sent_by[send.wait()?.path as usize] += 1;
+            }
+            Ok(())
+        })
+    }
+
+    fn stream_in(&mut self, into: &mut Messages, count: usize) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let len = into.get_mut(0).len();
+        let mut posted = 0;
+        if self.past_the_lane != Some(len) {
+            let first = self.recv_one(into.get_mut(0))?.receipt;
+            let past = first.path == Path::Eager && first.copied_kernel > 0;
+            self.past_the_lane = past.then_some(len);
+            posted = 1;
+        }
+        if self.past_the_lane.is_none() {
+            return (1..count).try_for_each(|number| self.recv(into.get_mut(number)));
+        }
+        let (endpoint, peer) = (&self.endpoint, self.peer);
+        endpoint.scope(|scope| {
+            let mut memories: Vec<_> = into.each_mut().collect();
+            // The first message may have come into the first of them.
+            memories.rotate_left(posted);
+            let mut receives = VecDeque::with_capacity(memories.len());
+            for memory in memories.into_iter().take(count - posted) {
+                receives.push_back(scope.recv_into(peer, TAG, memory)?);
+                posted += 1;
+            }
+            while let Some(oldest) = receives.pop_front() {
+                let (received, memory) = oldest.wait();
+                check_len(&received?, memory)?;
+                if posted < count {
+                    receives.push_back(scope.recv_into(peer, TAG, memory)?);
+                    posted += 1;
+                }
             }
             Ok(())
         })

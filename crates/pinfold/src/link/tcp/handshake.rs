@@ -363,6 +363,9 @@ fn apart(us: &Offer, agreed: &Agreed) -> Refusal {
 }
 
 fn tune(socket: &OwnedFd, silence: Duration, place: &str) -> Result<()> {
+    if let Err(error) = stream::hurry_within_host(socket) {
+        tracing::debug!(%error, place, "congestion is controlled as everywhere");
+    }
     stream::tune(socket, silence).map_err(|error| Error::os("setsockopt", place, error))
 }
 

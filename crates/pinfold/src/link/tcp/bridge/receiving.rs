@@ -31,6 +31,9 @@ use crate::{
 
 /// Bytes that are taken at a time, but for those of pieces.
 const BUFFER_BYTES: usize = 16 << 10;
+/// Bytes that are taken with the end of a long message if another follows it, as far as is known: what begins
+/// that, and not what is to come straight to its place.
+const AHEAD_BYTES: usize = 128;
 /// Descriptors that have come, bytes that have come with them, and credit that was given back, of which
 /// the peer hears in a frame of its own if there is no other. A peer whose lane is full before that asks.
 const WORD_DESCRIPTORS: u64 = 16;
@@ -110,6 +113,8 @@ pub(super) struct Receiving {
     asked: bool,
     heard: Word,
     stage: Stage,
+    /// How many frames in a row were long messages.
+    longs: u32,
     /// What was coming when the connection broke. It goes on when its frame comes again.
     parted: Option<Filling>,
     buffer: Vec<u8>,
@@ -137,6 +142,7 @@ impl Receiving {
             asked: false,
             heard: Word::default(),
             stage: Stage::Head,
+            longs: 0,
             parted: None,
             start: 0,
             end: rest.len(),
@@ -336,6 +342,8 @@ impl Receiving {
 
     /// What follows the words of a frame is to come next.
     fn follow(&mut self, header: Header, mut body: Body, follows: Follows) {
+        self.longs =
+            if matches!(follows, Follows::Long(_)) { self.longs.saturating_add(1) } else { 0 };
         match follows {
             Follows::Nothing => {
                 self.push(header, &body);
@@ -394,7 +402,8 @@ impl Receiving {
             0 => {
                 (self.start, self.end) = (0, 0);
                 self.buffer.resize(BUFFER_BYTES, 0);
-                let buffer = Part { ptr: self.buffer.as_mut_ptr(), len: self.buffer.len() };
+                let ahead = if self.longs > 1 { AHEAD_BYTES } else { BUFFER_BYTES };
+                let buffer = Part { ptr: self.buffer.as_mut_ptr(), len: ahead };
                 let parts = [Part { ptr: to.ptr, len }, buffer];
                 // Nothing is read beyond what the message has left but what comes after it.
                 let parts = if len as u64 == left { &parts[..] } else { &parts[..1] };
