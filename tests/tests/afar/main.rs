@@ -6,6 +6,7 @@ mod keys;
 mod memory;
 mod messages;
 mod modes;
+mod regions;
 
 use std::thread;
 
