@@ -2,6 +2,7 @@
 
 mod crowd;
 mod ends;
+mod forged;
 mod keys;
 mod memory;
 mod messages;

@@ -267,8 +267,8 @@ mod tests {
     proptest! {
         #[test]
         fn both_survive(
-            (id, one, two, offset): (u64, u64, u64, u64),
-            (a, b, number): (u64, u64, u32),
+            [id, one, two, offset, a, b] in any::<[u64; 6]>(),
+            number in any::<u32>(),
             len in 0..=BRIEF_MAX,
             more in 0..=BYTES_MAX,
             does in 0u8..8,
