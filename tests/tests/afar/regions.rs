@@ -7,6 +7,7 @@ use std::{
 
 use pinfold::{
     Endpoint, Error, Path, PeerId, Progress, Refusal, Region, RegionKey, RemoteRegion, Rights,
+    SendMode,
 };
 use pinfold_tests::stamp::{self, Random};
 
@@ -70,6 +71,25 @@ fn they_say_what_they_are() {
         assert_eq!((remote.path(), remote.is_empty()), (Path::Eager, len == 0));
         assert_eq!(remote.why_not_mapped(), Some(Refusal::OtherHost));
     }
+    // Who has switched off how it would go is told so.
+    let inline = |builder: pinfold::Builder| {
+        builder.paths(pinfold::PathSet::only(&[Path::Inline, Path::Cma]))
+    };
+    let sets = [
+        (
+            inline(builder(Progress::Dedicated)),
+            builder(Progress::Inline),
+            Refusal::SwitchedOffByPeer,
+        ),
+        (builder(Progress::Dedicated), inline(builder(Progress::Inline)), Refusal::SwitchedOff),
+    ];
+    for (owner, user, said) in sets {
+        let (owner, user) = pair(owner, user);
+        let region = owner.0.region(8, Rights::Read).unwrap();
+        let error = user.0.open_region(user.1, &region.key().unwrap()).unwrap_err();
+        let fits = matches!(error, Error::PathRefused { path: Path::Eager, why } if why == said);
+        assert!(fits, "{error}");
+    }
     let stranger = RegionKey::from_bytes(&[7; RegionKey::BYTES]).unwrap();
     let error = driven(&one.0, || two.0.open_region(two.1, &stranger)).unwrap_err();
     assert!(matches!(error, Error::BadKey), "{error}");
@@ -126,6 +146,46 @@ fn bytes_come_where_they_belong() {
             let messages = counted.sent.iter().chain(&counted.received).map(|it| it.messages);
             assert_eq!(messages.sum::<u64>(), 0);
         }
+    }
+}
+
+/// Memory that the kernel sends from where it lies, a region's or the writer's, is left alone until it no longer
+/// looks; also if the region is revoked meanwhile.
+#[test]
+fn they_go_by_every_mode() {
+    for mode in [SendMode::TwoCopy, SendMode::PerSend, SendMode::Cached] {
+        let by = |progress| builder(progress).send_mode(mode).io_uring(true);
+        let (one, two) = pair(by(Progress::Dedicated), by(Progress::Inline));
+        let (mut region, remote) = opened(&one, &two, 4 << 20, Rights::ReadWrite);
+        for (seed, len) in (0..).zip(LENGTHS.into_iter().filter(|len| *len <= 4 << 20)) {
+            let mut new = stamp::bytes(len, seed);
+            let wrote = remote.write(0, &new).unwrap();
+            assert_eq!(wrote.sent_by().is_some(), len >= 16 << 10, "{mode:?}");
+            new.fill(0xee);
+            let mut read = vec![0; len];
+            let receipt = remote.read(0, &mut read).unwrap();
+            assert_eq!(receipt.bytes, len as u64);
+            stamp::check(&read, seed);
+        }
+        let whole = stamp::bytes(4 << 20, 99);
+        remote.write(0, &whole).unwrap();
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut read = vec![0; 4 << 20];
+                for _ in 0..1000 {
+                    match remote.read(0, &mut read) {
+                        Ok(_) => assert!(read == whole),
+                        Err(Error::Revoked) => return true,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                false
+            });
+            thread::sleep(std::time::Duration::from_millis(10));
+            region.revoke().unwrap();
+            region.write(0, &vec![7; 4 << 20]).unwrap();
+            assert!(reader.join().unwrap());
+        });
     }
 }
 

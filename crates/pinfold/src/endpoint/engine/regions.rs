@@ -1,7 +1,8 @@
 //! Regions of this endpoint that peers can ask for, and the asking.
 //!
 //! A peer that can map a region is handed its file. One that cannot, but may read and write this
-//! process's memory, asks again and is told the address. It is noted as a guest of the region then.
+//! process's memory, asks again and is told the address. It is noted as a guest of the region then. One on
+//! another host is told how long it is, and asks for each operation ([`uses`](super::uses)).
 
 use std::{collections::hash_map, sync::Arc};
 
@@ -266,7 +267,10 @@ impl Engine {
         let why_not_mapped = peer.permissions.refusal(Path::Mapped);
         let by = match why_not_mapped {
             None => By::Mapping,
-            Some(_) if peer.serves_regions => By::Owner,
+            Some(_) if peer.serves_regions => match peer.permissions.refusal(Path::Eager) {
+                Some(why) => return Err(Error::PathRefused { path: Path::Eager, why }),
+                None => By::Owner,
+            },
             Some(why) => {
                 core.check_reach(peer, why, false)?;
                 By::Kernel
