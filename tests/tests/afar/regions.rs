@@ -232,6 +232,60 @@ fn parts_keep_their_order() {
     assert_eq!(remote.read_vectored(&mut []).unwrap().bytes, 0);
 }
 
+/// What is read after a long part of the same call is not older than that.
+#[test]
+fn parts_are_read_in_their_order() {
+    let (one, two) = pair(builder(Progress::Dedicated), builder(Progress::Inline));
+    let len = 8 << 20;
+    let (region, remote) = opened(&one, &two, 64 + len, Rights::ReadWrite);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let word = |at: usize| region.word64(at).unwrap();
+            let mut value = 0;
+            while !over.load(Ordering::Relaxed) {
+                value += 1;
+                word(0).store(value, Ordering::SeqCst);
+                word(64 + len - 8).store(value, Ordering::SeqCst);
+            }
+        });
+        let (mut long, mut short) = (vec![0; len], [0; 8]);
+        let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap());
+        for _ in 0..30 {
+            remote.read_vectored(&mut [(64, &mut long[..]), (0, &mut short[..])]).unwrap();
+            let (was, is) = (number(&long[len - 8..]), number(&short));
+            assert!(is >= was, "{is} was read after {was}");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// More threads than operations may be out at a time.
+#[test]
+fn many_threads_wait_for_their_turn() {
+    let (one, two) = pair(builder(Progress::Dedicated), builder(Progress::Inline));
+    let (region, remote) = opened(&one, &two, 200 << 16, Rights::ReadWrite);
+    let begin = std::sync::Barrier::new(200);
+    thread::scope(|scope| {
+        for number in 0..200u64 {
+            let (begin, remote) = (&begin, &remote);
+            scope.spawn(move || {
+                let new = stamp::bytes(1 << 16, number);
+                begin.wait();
+                for _ in 0..3 {
+                    remote.write(number << 16, &new).unwrap();
+                    let mut read = vec![0; 1 << 16];
+                    remote.read(number << 16, &mut read).unwrap();
+                    assert!(read == new);
+                }
+            });
+        }
+    });
+    for (number, bytes) in (0u64..).zip(region.to_vec().unwrap().chunks(1 << 16)) {
+        stamp::check(bytes, number);
+    }
+}
+
 /// What was written before a message is there when the message is.
 #[test]
 fn messages_come_after_what_was_written() {
