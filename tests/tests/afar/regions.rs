@@ -9,7 +9,10 @@ use pinfold::{
     Endpoint, Error, Path, PeerId, Progress, Refusal, Region, RegionKey, RemoteRegion, Rights,
     SendMode,
 };
-use pinfold_tests::stamp::{self, Random};
+use pinfold_tests::{
+    driven,
+    stamp::{self, Random},
+};
 
 use super::{builder, pair};
 
@@ -31,23 +34,6 @@ const LENGTHS: [usize; 15] = [
     (1 << 20) + 1,
     (5 << 20) + 77,
 ];
-
-/// Runs `work` while another thread drives the endpoint.
-pub fn driven<T>(owner: &Endpoint, work: impl FnOnce() -> T) -> T {
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                if !owner.progress().unwrap() {
-                    thread::yield_now();
-                }
-            }
-        });
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        over.store(true, Ordering::Relaxed);
-        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
 
 fn opened(
     (one, _): &(Endpoint, PeerId),
@@ -478,70 +464,6 @@ fn nothing_is_written_after_a_revocation() {
             let fits = |byte: &u8| *byte == done || *byte == done.wrapping_add(1);
             assert!(first.iter().all(fits), "round {round}: {done}");
         });
-    }
-}
-
-#[test]
-fn each_atomic_operation_does_what_it_says() {
-    let (one, two) = pair(builder(Progress::Dedicated), builder(Progress::Inline));
-    let (region, remote) = opened(&one, &two, 4096, Rights::ReadWrite);
-    let mut random = Random::new(9);
-    macro_rules! check {
-        ($word:ty, $at:expr, $local:expr) => {
-            let mut model: $word = 0;
-            for step in 0..400 {
-                let with = (random.below(u64::MAX) >> random.below(64)) as $word;
-                let other = random.below(4) as $word;
-                let (was, got) = (
-                    model,
-                    match step % 8 {
-                        0 => {
-                            model = model.wrapping_add(with);
-                            remote.fetch_add($at, with)
-                        }
-                        1 => {
-                            model &= with | 0x55;
-                            remote.fetch_and($at, with | 0x55)
-                        }
-                        2 => {
-                            model |= with;
-                            remote.fetch_or($at, with)
-                        }
-                        3 => {
-                            model ^= with;
-                            remote.fetch_xor($at, with)
-                        }
-                        4 => {
-                            model = model.min(with);
-                            remote.fetch_min($at, with)
-                        }
-                        5 => {
-                            model = model.max(with);
-                            remote.fetch_max($at, with)
-                        }
-                        6 => {
-                            model = other;
-                            remote.swap($at, other)
-                        }
-                        _ => {
-                            if model == other {
-                                model = with;
-                            }
-                            remote.compare_swap($at, other, with)
-                        }
-                    },
-                );
-                assert_eq!(got.unwrap(), was, "step {step} of {}", stringify!($word));
-                assert_eq!($local.load(Ordering::SeqCst) as $word, model);
-            }
-        };
-    }
-    check!(u64, 8, region.word64(8).unwrap());
-    check!(i64, 16, region.word64(16).unwrap());
-    check!(u32, 4092, region.word32(4092).unwrap());
-    check!(i32, 36, region.word32(36).unwrap());
-    for at in [0, 24, 28, 32, 40, 4088] {
-        assert_eq!(region.word32(at).unwrap().load(Ordering::SeqCst), 0, "{at}");
     }
 }
 

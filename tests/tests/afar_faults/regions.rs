@@ -8,6 +8,7 @@ use std::{
 
 use pinfold::{Error, Progress, Region, RemoteRegion, Rights};
 use pinfold_tests::{
+    driven,
     network::Way,
     stamp::{self, Random},
 };
@@ -18,25 +19,8 @@ use super::{LENGTHS, Pair, builder, resets::GREETING, until};
 fn opened(pair: &Pair, len: usize) -> (Region, RemoteRegion) {
     let region = pair.one.region(len, Rights::ReadWrite).unwrap();
     let key = region.key().unwrap();
-    let remote = driven(pair, || pair.two.open_region(pair.to_one, &key)).unwrap();
+    let remote = driven(&pair.one, || pair.two.open_region(pair.to_one, &key)).unwrap();
     (region, remote)
-}
-
-/// Runs `work` while another thread drives the owner.
-fn driven<T>(pair: &Pair, work: impl FnOnce() -> T) -> T {
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                if !pair.one.progress().unwrap() {
-                    thread::yield_now();
-                }
-            }
-        });
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        over.store(true, Ordering::Relaxed);
-        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 /// Adds, writes and reads, and says what it counted.
@@ -65,7 +49,7 @@ fn reset_once(progress: Progress, way: Way, at: u64, len: usize) {
             relay.reset_never();
         });
         let (region, remote) = opened(&pair, 64 + len);
-        driven(&pair, || use_it(&remote, 3, len));
+        driven(&pair.one, || use_it(&remote, 3, len));
         (region, remote)
     });
     assert!(pair.two.peer(pair.to_one).unwrap().reconnections > 0, "{way:?} {at}");

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, thread};
 
-use pinfold::{Endpoint, Path, PeerId, Rights};
+use pinfold::{Endpoint, Path, PeerId, Progress, Region, RemoteRegion, Rights};
 use pinfold_tests::{
     Args, Stage, pair,
     role::{PATIENCE, say},
@@ -16,12 +16,27 @@ use super::{hand_over, key_from, open};
 fn each_atomic_operation_does_what_it_says() {
     let (a, _, b, to_a) = pair("atomics", Endpoint::builder(), Endpoint::builder());
     let region = a.region(4096, Rights::ReadWrite).unwrap();
-    let remote = open(&a, &b, to_a, &region);
+    each(&region, &open(&a, &b, to_a, &region), 2000);
+}
+
+#[test]
+fn each_atomic_operation_does_the_same_from_another_host() {
+    let a = Endpoint::builder().progress(Progress::Dedicated).listen("tcp:127.0.0.1:0");
+    let (a, b) = (a.build().unwrap(), Endpoint::builder().local_shortcut(false).build().unwrap());
+    let to_a = b.connect(&a.listens_at().unwrap()).unwrap();
+    let region = a.region(4096, Rights::ReadWrite).unwrap();
+    let remote = b.open_region(to_a, &region.key().unwrap()).unwrap();
+    assert_eq!(remote.path(), Path::Eager);
+    each(&region, &remote, 400);
+}
+
+/// All kinds of operations on all kinds of words, so many of each.
+fn each(region: &Region, remote: &RemoteRegion, steps: u64) {
     let mut random = Random::new(9);
     macro_rules! check {
         ($word:ty, $at:expr, $local:expr) => {
             let mut model: $word = 0;
-            for step in 0..2000 {
+            for step in 0..steps {
                 let with = (random.below(u64::MAX) >> random.below(64)) as $word;
                 let other = random.below(4) as $word;
                 let was = model;
