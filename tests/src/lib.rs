@@ -22,6 +22,12 @@ pub mod stage;
 pub mod stamp;
 
 pub use self::{
-    aligned::Aligned, baseline::Baseline, block_on::block_on, network::Network, pair::pair,
-    role::Args, skip::skip, stage::Stage,
+    aligned::Aligned,
+    baseline::Baseline,
+    block_on::block_on,
+    network::Network,
+    pair::{driven, pair},
+    role::Args,
+    skip::skip,
+    stage::Stage,
 };

@@ -1,6 +1,10 @@
 //! Two endpoints in one process.
 
-use std::thread;
+use std::{
+    panic,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use pinfold::{Builder, Endpoint, PeerId};
 
@@ -19,4 +23,24 @@ pub fn pair(name: &str, ours: Builder, theirs: Builder) -> (Endpoint, PeerId, En
         (a.accept().expect("a peer"), calls.join().expect("no panic"))
     });
     (a, to_b, b, to_a)
+}
+
+/// Runs `work` while another thread drives an endpoint that is asked for something meanwhile.
+///
+/// # Panics
+/// If the work does, or the endpoint cannot be driven.
+pub fn driven<T>(owner: &Endpoint, work: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                if !owner.progress().unwrap() {
+                    thread::yield_now();
+                }
+            }
+        });
+        let done = panic::catch_unwind(panic::AssertUnwindSafe(work));
+        over.store(true, Ordering::Relaxed);
+        done.unwrap_or_else(|panic| panic::resume_unwind(panic))
+    })
 }

@@ -18,13 +18,14 @@ use crate::{
     },
     route::PathSet,
     wire::{
-        descriptor::Body,
+        descriptor::{Body, Kind},
         hello, space,
         tcp::{
             frame::{self, Brings, Follows, Head},
             greeting as packets,
             offer::{HostIdentity, LocalName, ModeSet, Offer},
         },
+        uses,
     },
 };
 
@@ -57,6 +58,15 @@ pub fn frames(data: &[u8]) {
     let mut body = Body::default();
     frame::read_words(&rest[..rest.len().min(8 * words)], &mut body);
     let Some((mut body, follows)) = frame::arrived(header, &body) else { return };
+    // Of what is asked of the owner of a region, nothing is lost or made up.
+    if let (Some(Kind::Use), Some(asked)) = (header.kind(), uses::Use::read(header, &body)) {
+        let again = asked.header(header.aux());
+        assert_eq!((again, uses::Use::read(again, &asked.body())), (header, Some(asked)));
+    }
+    if let (Some(Kind::Used), Some(used)) = (header.kind(), uses::Used::read(header, &body)) {
+        let again = used.header(header.aux());
+        assert_eq!((again, uses::Used::read(again, &used.body())), (header, Some(used)));
+    }
     // What is taken over names no memory of this process, and could be sent on.
     if !matches!(follows, Follows::Long(_)) {
         assert!(frame::crossing(header, &mut body).is_some());

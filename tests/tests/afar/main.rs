@@ -2,10 +2,12 @@
 
 mod crowd;
 mod ends;
+mod forged;
 mod keys;
 mod memory;
 mod messages;
 mod modes;
+mod regions;
 
 use std::thread;
 

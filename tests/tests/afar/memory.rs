@@ -6,19 +6,6 @@ use pinfold_tests::stamp;
 
 use super::{builder, pair};
 
-#[test]
-fn regions_do_not_reach_other_hosts() {
-    let ((one, to_two), (two, to_one)) =
-        pair(builder(Progress::Dedicated), builder(Progress::Inline));
-    let region = one.region(4096, Rights::ReadWrite).unwrap();
-    let error = two.open_region(to_one, &region.key().unwrap()).unwrap_err();
-    let away = Refusal::OtherHost;
-    assert!(matches!(error, Error::OutOfReach { mapped, cma } if (mapped, cma) == (away, away)));
-    // And nothing has come of the question.
-    one.send(to_two, 1, b"still there").unwrap();
-    assert_eq!(&*two.recv(to_one, 1).unwrap(), b"still there");
-}
-
 /// Where nothing else reaches memory that is exposed, its owner's agent does.
 #[test]
 fn exposed_memory_is_served() {

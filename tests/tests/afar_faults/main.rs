@@ -2,6 +2,7 @@
 
 mod ends;
 mod links;
+mod regions;
 mod resets;
 
 use std::{

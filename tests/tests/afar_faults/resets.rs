@@ -11,7 +11,7 @@ use pinfold_tests::{
 use super::{LENGTHS, PATIENCE, Pair, builder, exchange, until};
 
 /// What a greeting takes, from who connects and from who is connected to.
-const GREETING: [u64; 2] = [48 + 264 + 44, 48 + 276];
+pub const GREETING: [u64; 2] = [48 + 264 + 44, 48 + 276];
 
 /// Talks over a connection that is reset once, after so many bytes of frames that go one way.
 fn reset_once(progress: Progress, way: Way, at: u64, lengths: &[usize]) {

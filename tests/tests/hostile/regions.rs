@@ -21,6 +21,8 @@ use super::{PATIENCE, RINGS, SLOT, SLOTS, gifts::add, is_cut_off, sockets};
 /// Kinds of descriptors.
 const OPEN: u64 = 12;
 const OPENED: u64 = 13;
+const USE: u64 = 14;
+const USED: u64 = 15;
 
 /// Room for what the liar calls a region: words in its memory, of which the last counts as the flag.
 const WORDS: usize = 1024;
@@ -56,14 +58,15 @@ fn flag(words: &[u64; WORDS]) -> u64 {
 /// Longer than any memory.
 const HUGE: u64 = 1 << 46;
 
-const LIES: [Lie; 18] = [
+const LIES: [Lie; 19] = [
     // Nothing that there is.
     lie(true, |_| [0; 7], Then::CutOff),
-    lie(false, |_| [8, 0, 0, 0, 0, 0, 0], Then::CutOff),
+    lie(false, |_| [10, 0, 0, 0, 0, 0, 0], Then::CutOff),
     lie(false, |_| [u64::MAX; 7], Then::CutOff),
     // The answer to another question.
     lie(true, |words| [6, at(words), 100, flag(words), STAMP, 0, 0], Then::CutOff),
     lie(true, |_| [7, 5, 0, 0, 0, 0, 0], Then::CutOff),
+    lie(false, |_| [9, 100, 0, 0, 0, 0, 0], Then::CutOff),
     lie(false, |_| [2, 0, 0, 0, 0, 0, 0], Then::CutOff),
     lie(false, |_| [4, 1, 0, 100, 2, 0, STAMP], Then::CutOff),
     // Refusals, of which one is known.
@@ -214,13 +217,17 @@ fn askers_that_guess() {
 }
 
 /// A kind, a body, and whether it is a reason to be cut off.
-const GUESSES: [(u64, [u64; 7], bool); 6] = [
+const GUESSES: [(u64, [u64; 7], bool); 9] = [
     (OPEN, [1, 0, 0, 2, 0, 0, 0], true),
     (OPEN, [1, 0, 0, u64::MAX, 0, 0, 0], true),
     (OPEN, [1, 0, 0, 1, 0, 0, 0], false),
     (OPEN, [1, 0, 0, 0, 0, 0, 0], false),
     (OPENED, [5, 4096, 8, 4096, 1, 0, 0], true),
     (OPENED, [1, 0, 0, 0, 0, 0, 0], true),
+    // What goes between hosts only.
+    (OPEN, [1, 0, 0, 3, 0, 0, 0], true),
+    (USE, [1, 0, 0, 0, 8, 0, 0], true),
+    (USED, [0; 7], true),
 ];
 
 pub fn asked(_: &Args) {

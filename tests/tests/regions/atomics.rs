@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, thread};
 
-use pinfold::{Endpoint, PeerId, Rights};
+use pinfold::{Endpoint, Path, PeerId, Progress, Region, RemoteRegion, Rights};
 use pinfold_tests::{
     Args, Stage, pair,
     role::{PATIENCE, say},
@@ -16,12 +16,27 @@ use super::{hand_over, key_from, open};
 fn each_atomic_operation_does_what_it_says() {
     let (a, _, b, to_a) = pair("atomics", Endpoint::builder(), Endpoint::builder());
     let region = a.region(4096, Rights::ReadWrite).unwrap();
-    let remote = open(&a, &b, to_a, &region);
+    each(&region, &open(&a, &b, to_a, &region), 2000);
+}
+
+#[test]
+fn each_atomic_operation_does_the_same_from_another_host() {
+    let a = Endpoint::builder().progress(Progress::Dedicated).listen("tcp:127.0.0.1:0");
+    let (a, b) = (a.build().unwrap(), Endpoint::builder().local_shortcut(false).build().unwrap());
+    let to_a = b.connect(&a.listens_at().unwrap()).unwrap();
+    let region = a.region(4096, Rights::ReadWrite).unwrap();
+    let remote = b.open_region(to_a, &region.key().unwrap()).unwrap();
+    assert_eq!(remote.path(), Path::Eager);
+    each(&region, &remote, 400);
+}
+
+/// All kinds of operations on all kinds of words, so many of each.
+fn each(region: &Region, remote: &RemoteRegion, steps: u64) {
     let mut random = Random::new(9);
     macro_rules! check {
         ($word:ty, $at:expr, $local:expr) => {
             let mut model: $word = 0;
-            for step in 0..2000 {
+            for step in 0..steps {
                 let with = (random.below(u64::MAX) >> random.below(64)) as $word;
                 let other = random.below(4) as $word;
                 let was = model;
@@ -79,14 +94,28 @@ fn each_atomic_operation_does_what_it_says() {
 // Contention.
 
 const COUNTERS: u64 = 6;
-const STEPS: u64 = 20_000;
 
 #[test]
 fn atomic_operations_of_many_are_of_one_order() {
+    count(&["local"; COUNTERS as usize], 20_000);
+}
+
+/// Peers on other hosts have the owner do them: on the same memory, and by the same instructions.
+#[test]
+fn atomic_operations_from_other_hosts_are_of_the_same_order() {
+    count(&["afar"; COUNTERS as usize], 1000);
+    count(&["local", "afar", "local", "afar", "local", "afar"], 1000);
+}
+
+/// So many steps each, of counters that are on this host or as on another one.
+fn count(places: &[&str], steps: u64) {
     let stage = Stage::new(120);
-    let mut players = vec![stage.role("counted").spawn()];
-    players[0].expect("listens");
-    players.extend((0..COUNTERS).map(|me| stage.role("counter").with("me", me).spawn()));
+    let mut players = vec![stage.role("counted").with("steps", steps).spawn()];
+    let at = players[0].hear();
+    players.extend((0..).zip(places).map(|(me, place)| {
+        let counter = stage.role("counter").with("me", me).with("at", &at).with("place", place);
+        counter.with("steps", steps).spawn()
+    }));
     all_end_well(&mut players);
 }
 
@@ -97,10 +126,11 @@ const LOCK: u64 = 128;
 const GUARDED: u64 = 192;
 const MOST: u64 = 256;
 
-pub fn counted(_: &Args) {
-    let endpoint = Endpoint::listen("local:counted").unwrap();
+pub fn counted(args: &Args) {
+    let steps: u64 = args.number("steps");
+    let endpoint = Endpoint::builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let region = endpoint.region(4096, Rights::ReadWrite).unwrap();
-    say("listens");
+    say(endpoint.listens_at().unwrap());
     let peers: Vec<PeerId> =
         (0..COUNTERS).map(|_| endpoint.accept_timeout(PATIENCE).unwrap()).collect();
     for peer in &peers {
@@ -108,7 +138,7 @@ pub fn counted(_: &Args) {
     }
     // Its owner takes part.
     let word = |at: u64| region.word64(at as usize).unwrap();
-    for _ in 0..STEPS {
+    for _ in 0..steps {
         word(SUM).fetch_add(1, Ordering::SeqCst);
         endpoint.progress().unwrap();
     }
@@ -121,13 +151,13 @@ pub fn counted(_: &Args) {
             .chunks_exact(8)
             .map(|word| u64::from_ne_bytes(word.try_into().unwrap()))
             .collect();
-        let (sum, chain) = words.split_at(STEPS as usize);
+        let (sum, chain) = words.split_at(steps as usize);
         assert!(sum.is_sorted_by(|a, b| a < b), "a later sum is less");
         sums.extend_from_slice(sum);
         links.extend(chain.chunks_exact(2).map(|link| (link[0], link[1])));
     }
     // No two have added to the same sum, and none is lost.
-    assert_eq!(word(SUM).load(Ordering::SeqCst), (COUNTERS + 1) * STEPS);
+    assert_eq!(word(SUM).load(Ordering::SeqCst), (COUNTERS + 1) * steps);
     sums.sort_unstable();
     assert!(sums.is_sorted_by(|a, b| a < b), "two have seen the same sum");
     // The swaps are one chain: each found what just one other had left, from 0 to the last.
@@ -135,15 +165,15 @@ pub fn counted(_: &Args) {
     for (found, left) in &links {
         assert!(next.insert(*found, *left).is_none(), "two have found {found:#x}");
     }
-    let (mut at, mut steps) = (0, 0);
+    let (mut at, mut passed) = (0, 0);
     while let Some(left) = next.remove(&at) {
-        (at, steps) = (left, steps + 1);
+        (at, passed) = (left, passed + 1);
     }
-    assert_eq!(steps, COUNTERS * STEPS);
+    assert_eq!(passed, COUNTERS * steps);
     assert_eq!(at, word(CHAIN).load(Ordering::SeqCst));
     // What was added without an atomic operation, but under a lock made of one.
     assert_eq!(word(GUARDED).load(Ordering::SeqCst), COUNTERS * 1000);
-    assert_eq!(word(MOST).load(Ordering::SeqCst), (COUNTERS - 1) << 32 | (STEPS - 1));
+    assert_eq!(word(MOST).load(Ordering::SeqCst), (COUNTERS - 1) << 32 | (steps - 1));
     for peer in peers {
         endpoint.send(peer, 4, b"").unwrap();
     }
@@ -151,14 +181,17 @@ pub fn counted(_: &Args) {
 
 pub fn counter(args: &Args) {
     let me: u64 = args.number("me");
-    let endpoint = Endpoint::new().unwrap();
-    let peer = endpoint.connect_wait("local:counted", PATIENCE).unwrap();
+    let steps: u64 = args.number("steps");
+    let is_here = args.text("place") == "local";
+    let endpoint = Endpoint::builder().local_shortcut(is_here).build().unwrap();
+    let peer = endpoint.connect_wait(args.text("at"), PATIENCE).unwrap();
     let region = endpoint.open_region(peer, &key_from(&endpoint, peer)).unwrap();
+    assert_eq!(region.path(), if is_here { Path::Mapped } else { Path::Eager });
     let mut history = Vec::new();
-    for _ in 0..STEPS {
+    for _ in 0..steps {
         history.push(region.fetch_add(SUM, 1u64).unwrap());
     }
-    for step in 0..STEPS {
+    for step in 0..steps {
         let left = (me + 1) << 32 | step;
         history.extend([region.swap(CHAIN, left).unwrap(), left]);
         region.fetch_max(MOST, me << 32 | step).unwrap();

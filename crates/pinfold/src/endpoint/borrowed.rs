@@ -33,13 +33,18 @@ use crate::{
 };
 
 /// An operation whose memory is borrowed by the current call.
-struct Borrowed<'a> {
+pub(super) struct Borrowed<'a> {
     shared: &'a Arc<Shared>,
     key: Option<OpKey>,
 }
 
-impl Borrowed<'_> {
-    fn wait(mut self) -> Result<Done> {
+impl<'a> Borrowed<'a> {
+    /// The memory of the operation is borrowed for as long as this lives.
+    pub(super) fn new(shared: &'a Arc<Shared>, key: OpKey) -> Borrowed<'a> {
+        Borrowed { shared, key: Some(key) }
+    }
+
+    pub(super) fn wait(mut self) -> Result<Done> {
         let Some(key) = self.key else { return Err(Error::Closed) };
         let done = self.shared.wait_done(key, None);
         self.key = None;
@@ -94,7 +99,7 @@ pub(crate) fn call(shared: &Arc<Shared>, peer: PeerId, id: u32, data: &[u8]) -> 
     // SAFETY: borrowed until the operation has ended, below.
     let memory = unsafe { Scatter::one(data.as_ptr().cast_mut(), data.len()) };
     let key = shared.enter()?.post_active(peer, label, memory)?;
-    post::sent(Borrowed { shared, key: Some(key) }.wait())
+    post::sent(Borrowed::new(shared, key).wait())
 }
 
 #[inline(never)]
@@ -166,7 +171,7 @@ fn send_scatter(
         }
         key
     };
-    post::sent(Borrowed { shared, key: Some(key) }.wait())
+    post::sent(Borrowed::new(shared, key).wait())
 }
 
 #[inline]
@@ -215,7 +220,7 @@ fn recv_scatter(
         }
         engine.post_recv(from, tag, Some(memory))?
     };
-    let done = Borrowed { shared, key: Some(key) }.wait();
+    let done = Borrowed::new(shared, key).wait();
     post::arrived(done).map(|arrived| Received::from(&arrived))
 }
 
@@ -231,7 +236,7 @@ pub(crate) fn recv(
         // Out of time; but a message that is already coming in must not be lost.
         None => {
             shared.enter()?.cancel(key);
-            match post::arrived(Borrowed { shared, key: Some(key) }.wait()) {
+            match post::arrived(Borrowed::new(shared, key).wait()) {
                 Err(Error::Cancelled) => Ok(None),
                 result => result.map(Some),
             }

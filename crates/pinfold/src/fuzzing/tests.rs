@@ -67,7 +67,9 @@ fn run(seed: u64, target: fn(&[u8]), mut good: impl FnMut(&mut Random) -> Vec<u8
 #[test]
 fn frames_of_any_bytes() {
     run(1, frames, |random| {
-        let kinds = [Kind::Inline, Kind::Eager, Kind::Data, Kind::Rts, Kind::Cts, Kind::Active];
+        let messages = [Kind::Inline, Kind::Eager, Kind::Data, Kind::Rts, Kind::Cts, Kind::Active];
+        let regions = [Kind::Open, Kind::Opened, Kind::Use, Kind::Use, Kind::Used, Kind::Used];
+        let kinds = [messages, regions].concat();
         let len = random.below(64) as u8;
         let header = Header::new(kinds[random.below(kinds.len())], len, random.next() as u32);
         let (number, words) = (random.next() >> 1, 0);
@@ -77,7 +79,8 @@ fn frames_of_any_bytes() {
         let head = Head { received, released, wants_word, brings };
         let mut frame = head.bytes().to_vec();
         let piece = Piece { offset: random.next() as u32, len: 1 << random.below(20), sample: 0 };
-        let words = [random.next(), random.next() >> random.below(64), piece.body()[0]];
+        let some = random.next() >> random.below(64);
+        let words = [random.next(), some, piece.body()[0], some & 15, some, random.next(), 0];
         frame.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         frame
     });

@@ -43,7 +43,7 @@ pub struct OneSidedCount {
     pub atomics: u64,
     /// Of the writes and reads, those that the kernel copied ([`Path::Cma`](crate::Path::Cma)).
     pub by_kernel: u64,
-    /// Those that the peer's agent copied ([`Path::Eager`](crate::Path::Eager)). All others went through a
+    /// Those that the peer's endpoint did ([`Path::Eager`](crate::Path::Eager)). All others went through a
     /// mapping.
     pub by_agent: u64,
 }

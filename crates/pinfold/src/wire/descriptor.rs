@@ -10,7 +10,7 @@
 //! bit  20      wrap: the next descriptor is in slot 0
 //! bit  21      skip: the next descriptor is not in the next slot but in the one after
 //! bits 22..26  acknowledgement: descriptors of the other direction that were consumed, modulo 16
-//! bits 26..32  bytes carried inline; of Eager and Rts what the message is for: a `Verb`
+//! bits 26..32  bytes carried inline; of Eager and Rts what the message is for: a `Verb`; what a Use is, or a Used
 //! bits 32..64  aux: the low half of a tag, or the number of a stream
 //! ```
 //!
@@ -63,6 +63,11 @@ pub(crate) enum Kind {
     Open = 12,
     /// The answer to that: [`Opened`](super::region::Opened); aux is the question's number.
     Opened = 13,
+    /// Asks the owner of a region to do something to it: [`Use`](super::uses::Use); aux is the operation's
+    /// number.
+    Use = 14,
+    /// The answer to that: [`Used`](super::uses::Used); aux is the operation's number.
+    Used = 15,
 }
 
 impl Kind {
@@ -81,6 +86,8 @@ impl Kind {
             11 => Kind::Active,
             12 => Kind::Open,
             13 => Kind::Opened,
+            14 => Kind::Use,
+            15 => Kind::Used,
             _ => return None,
         })
     }
@@ -164,6 +171,12 @@ impl Header {
     pub(crate) const fn inline_len(self, max: usize) -> Option<usize> {
         let len = (self.0 >> LEN_SHIFT & LEN_MASK) as usize;
         if len <= max { Some(len) } else { None }
+    }
+
+    /// What is in the place of the bytes carried inline, below 64: what a `Use` or `Used` is.
+    #[inline]
+    pub(crate) const fn code(self) -> usize {
+        (self.0 >> LEN_SHIFT & LEN_MASK) as usize
     }
 
     /// What the message is for that this `Eager` or `Rts` begins.
@@ -266,7 +279,7 @@ mod tests {
 
         #[test]
         fn headers_survive(
-            kind in 1u64..=13,
+            kind in 1u64..=15,
             len in 0u8..=56,
             aux: u32,
             seq: u16,

@@ -11,9 +11,9 @@ pub(crate) mod layout;
 pub(crate) mod region;
 pub(crate) mod space;
 #[cfg(not(loom))]
-#[cfg_attr(not(test), expect(dead_code, reason = "no endpoint reaches another host yet"))]
 pub(crate) mod tcp;
 pub(crate) mod took;
+pub(crate) mod uses;
 pub(crate) mod waiting;
 
 /// Words of a body, and zeros behind them.

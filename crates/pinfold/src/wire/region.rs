@@ -7,22 +7,33 @@ use super::{descriptor::Body, waiting::Shelf};
 pub(crate) struct Open {
     pub id: u64,
     pub secret: [u64; 2],
-    /// Where it lies in the owner's memory is asked for, not to be handed it.
-    pub by_kernel: bool,
+    pub by: By,
+}
+
+/// How who asks for a region means to use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// It wants to be handed the memory.
+    Mapping = 0,
+    /// It wants to know where that lies in the owner's process.
+    Kernel = 1,
+    /// It will ask the owner for each operation, from another host.
+    Owner = 2,
 }
 
 impl Open {
     pub(crate) const fn body(self) -> [u64; 4] {
-        [self.id, self.secret[0], self.secret[1], self.by_kernel as u64]
+        [self.id, self.secret[0], self.secret[1], self.by as u64]
     }
 
     pub(crate) const fn read(body: &Body) -> Option<Open> {
-        let by_kernel = match body[3] {
-            0 => false,
-            1 => true,
+        let by = match body[3] {
+            0 => By::Mapping,
+            1 => By::Kernel,
+            2 => By::Owner,
             _ => return None,
         };
-        Some(Open { id: body[0], secret: [body[1], body[2]], by_kernel })
+        Some(Open { id: body[0], secret: [body[1], body[2]], by })
     }
 }
 
@@ -37,6 +48,8 @@ pub(crate) enum Opened {
     Here(Site),
     /// It may be read and written where it is.
     There(Spot),
+    /// Its owner does what it is asked to do.
+    Served { len: u64, writable: bool },
     /// It may not, by the number of a [`Refusal`](crate::Refusal) as its owner sees it.
     Refused(u16),
 }
@@ -79,6 +92,7 @@ impl Opened {
             Opened::There(Spot { memory, len, flag, stamp, writable }) => {
                 [if writable { 6 } else { 5 }, memory, len, flag, stamp, 0, 0]
             }
+            Opened::Served { len, writable } => [if writable { 9 } else { 8 }, len, 0, 0, 0, 0, 0],
             Opened::Refused(code) => [7, code as u64, 0, 0, 0, 0, 0],
         }
     }
@@ -101,6 +115,7 @@ impl Opened {
                 stamp: body[4],
                 writable: kind == 6,
             }),
+            kind @ (8 | 9) => Opened::Served { len: body[1], writable: kind == 9 },
             7 if body[1] <= u16::MAX as u64 => Opened::Refused(body[1] as u16),
             _ => return None,
         })
@@ -116,9 +131,11 @@ mod tests {
     proptest! {
         #[test]
         fn bodies_survive(a: u64, b: u64, c: u64, d: u32, e: u32, f: u16, h: bool) {
-            let open = Open { id: a, secret: [b, c], by_kernel: h };
-            prop_assert_eq!(Open::read(&padded(&open.body())), Some(open));
-            prop_assert_eq!(Open::read(&[a, b, c, a.max(2), 0, 0, 0]), None);
+            for by in [By::Mapping, By::Kernel, By::Owner] {
+                let open = Open { id: a, secret: [b, c], by };
+                prop_assert_eq!(Open::read(&padded(&open.body())), Some(open));
+            }
+            prop_assert_eq!(Open::read(&[a, b, c, a.max(3), 0, 0, 0]), None);
             let memory = Shelf { extent: a, offset: b };
             let flag = Shelf { extent: c, offset: u64::from(d) };
             let site = Site { memory, len: c, flag, stamp: b, writable: h };
@@ -128,6 +145,7 @@ mod tests {
                 Opened::Unshared,
                 Opened::Here(site),
                 Opened::There(spot),
+                Opened::Served { len: a, writable: h },
                 Opened::Refused(f),
             ] {
                 prop_assert_eq!(Opened::read(&opened.body()), Some(opened));

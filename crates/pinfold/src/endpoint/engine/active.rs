@@ -4,7 +4,7 @@
 //! ended. One that was announced stays in its sender's memory until it is first in its queue. An
 //! answer costs none: who asks has set a place aside.
 
-use std::any::Any;
+use std::{any::Any, sync::Arc};
 
 use super::{
     core::Core,
@@ -14,7 +14,7 @@ use super::{
     queues::{Item, What},
 };
 use crate::{
-    Error, NotHandled, Path, PeerId, Receipt,
+    Error, NotHandled, Path, PeerId, Receipt, SharedBuf,
     link::shm::ring::Violation,
     status::Tally,
     wire::{
@@ -32,6 +32,8 @@ pub(crate) enum Act {
     Gone { origin: PeerId, bytes: u64, buffer: Box<dyn Any + Send> },
     /// A request has gone, or there will be no answer. If a handler asked, it was charged, too.
     Asked { answer: OpKey, origin: Option<PeerId>, bytes: u64, buffer: Box<dyn Any + Send> },
+    /// What a peer has read of a region of ours has gone, or will not.
+    Served { peer: PeerId, memory: Arc<SharedBuf> },
 }
 
 /// The `errno` values by which a receiver says what it thinks of an active message.
@@ -241,6 +243,10 @@ impl Core {
                 (Act::Gone { origin, bytes, buffer }, _) => {
                     self.active.discharge(origin, bytes);
                     self.wakes.drops.push(buffer);
+                }
+                (Act::Served { peer, memory }, _) => {
+                    self.regions.served(peer);
+                    self.wakes.drops.push(Box::new(memory));
                 }
                 (Act::Asked { answer, origin, bytes, buffer }, result) => {
                     if let Some(origin) = origin {

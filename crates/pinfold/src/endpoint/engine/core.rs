@@ -92,7 +92,11 @@ impl Core {
 
     /// Sends an answer: at once if there is room and nothing waits before it, else queued.
     pub(crate) fn answer(&mut self, peer: &mut Peer, kind: Kind, aux: u32, words: &[u64]) {
-        let header = Header::new(kind, 0, aux);
+        self.answer_by(peer, Header::new(kind, 0, aux), words);
+    }
+
+    /// The same of a descriptor with this header.
+    pub(crate) fn answer_by(&mut self, peer: &mut Peer, header: Header, words: &[u64]) {
         if peer.control.is_empty() && peer.tx.has_room(&mut self.lane_budget) == Ok(true) {
             peer.tx.push(header, words);
             self.ring(peer);

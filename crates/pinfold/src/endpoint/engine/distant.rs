@@ -7,11 +7,14 @@
 //! **Invariant.** What a bridge has of a message's memory is of an operation that has not ended: it ends when
 //! the bridge names it as sent, or together with the peer, when its connection has settled.
 
+use std::ptr;
+
 use super::{
     Engine,
     core::Core,
     op::{Done, OpKey, SendOp, SendStage},
     peer::{MESSAGE_COST, Peer, Sink},
+    uses::Far,
 };
 use crate::{
     Path,
@@ -86,10 +89,17 @@ impl Core {
             let mut receipt = op.receipt;
             receipt.copied_kernel = bytes.saturating_sub(departed.spared);
             receipt.note_sent(departed.mode);
-            let len = op.memory.len();
-            peer.record.count_sent(Path::Eager, len);
             self.status.copied_kernel.add(receipt.copied_kernel);
             self.wakes.leader = true;
+            if op.far.as_deref().is_some_and(Far::is_write) {
+                op.receipt = receipt;
+                self.written(peer, key);
+                continue;
+            }
+            let (len, is_message) = (op.memory.len(), op.far.is_none());
+            if is_message {
+                peer.record.count_sent(Path::Eager, len);
+            }
             self.finish(key, Ok(Done::Sent(receipt)));
         }
     }
@@ -138,22 +148,34 @@ impl Core {
             let at = peer.inbound.iter().position(|stream| stream.sid == sid);
             let at = at.ok_or(Violation("it sent bytes of no stream"))?;
             let stream = &mut peer.inbound[at];
+            let mut landed = None;
             if left > stream.end - stream.got {
                 return Err(Violation("it sent more of a message than it announced").into());
             }
-            let part = match &stream.sink {
-                Sink::Op(key) => {
+            let part = match &mut stream.sink {
+                Sink::Op(key) | Sink::Read(key) => {
                     self.ops.recv_mut(*key).and_then(|op| op.memory.part_at(stream.got))
                 }
                 Sink::Keep(_, kept) => kept.next_part(),
+                Sink::Write(landing) => {
+                    landed = self.landing_part(landing, stream.got, left);
+                    landed.as_ref().map(|to| to.part)
+                }
             };
             let Some(part) = part else {
                 // There is less room than the message has bytes.
                 bridge.through_lane();
                 return Ok(took + 1);
             };
-            // SAFETY: memory of a receive that has not ended, or the library's own, and nobody else's.
-            let came = unsafe { bridge.take_directly(part) }? as u64;
+            // SAFETY: memory of a receive that has not ended, the library's own, and nobody else's, or a region's
+            // that stands, of which the kernel writes what `put` does not.
+            let came = unsafe {
+                bridge.take_directly(part, |bytes| match &landed {
+                    Some(region) => region.put(bytes),
+                    // What has come is shorter than the part, and is memory of the bridge's.
+                    None => ptr::copy_nonoverlapping(bytes.as_ptr(), part.ptr, bytes.len()),
+                })
+            }? as u64;
             if came == 0 {
                 break;
             }

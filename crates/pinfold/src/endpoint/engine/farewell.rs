@@ -108,6 +108,7 @@ impl Engine {
                 OpKind::Send(send) => send.peer == id,
                 OpKind::Recv(recv) => match &recv.stage {
                     RecvStage::Streaming { peer } | RecvStage::Asked { peer, .. } => *peer == id,
+                    RecvStage::Using(using) => using.peer == id,
                     RecvStage::Pulling(pull) => pull.peer == id && !(stays && pull.awaits_sender()),
                     RecvStage::Posted(_) | RecvStage::Moving => false,
                 },

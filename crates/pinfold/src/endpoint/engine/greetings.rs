@@ -151,7 +151,9 @@ impl Handshake {
                 if let Some(received) = met.agreed.peer_received {
                     return Ok(Step::Done(Outcome::Returns(Back { socket, rest, received })));
                 }
-                let resumes = met.agreed.modes.contains(ModeSet::RESUMES);
+                let modes = met.agreed.modes;
+                let resumes = modes.contains(ModeSet::RESUMES);
+                let serves = ModeSet::ONE_SIDED.with(ModeSet::ATOMICS);
                 let home = met.address.clone().zip(met.to);
                 let session = Session { ticket: met.agreed.ticket, home };
                 let peer = met.agreed.peer;
@@ -159,6 +161,7 @@ impl Handshake {
                     socket,
                     rest,
                     session: resumes.then_some(session),
+                    serves_regions: modes.contains(serves),
                     label: peer.label,
                     endpoint_id: peer.endpoint_id,
                     address: met.address,
@@ -184,7 +187,8 @@ pub(super) fn offer(
     (shortcut, local): (bool, Option<LocalName>),
     resumes: bool,
 ) -> Result<Offer> {
-    let modes = ModeSet::none().with(ModeSet::RENDEZVOUS).with(ModeSet::ACTIVE);
+    let modes = [ModeSet::RENDEZVOUS, ModeSet::ACTIVE, ModeSet::ONE_SIDED, ModeSet::ATOMICS];
+    let modes = modes.into_iter().fold(ModeSet::none(), ModeSet::with);
     Ok(Offer {
         endpoint_id,
         incarnation: incarnation()?,

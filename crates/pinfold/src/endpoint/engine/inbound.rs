@@ -80,6 +80,11 @@ impl Core {
             Kind::Cancel => self.taken_back(peer, header.aux()),
             Kind::Open => self.asked(peer, header.aux(), Open::read(&body))?,
             Kind::Opened => self.opened(peer, header.aux(), Opened::read(&body))?,
+            Kind::Use if peer.line.is_wire() => self.use_for(peer, header, &body)?,
+            Kind::Used if peer.line.is_wire() => self.used(peer, header, &body)?,
+            Kind::Use | Kind::Used => {
+                return Err(Violation("it wrote what goes between hosts"));
+            }
             Kind::Active => self.active_whole(peer, header, &body)?,
         }
         peer.rx.advance(header)?;
@@ -237,7 +242,7 @@ impl Core {
             stream.lap = Some((piece.lap(), clock::ticks()));
         }
         match &mut stream.sink {
-            Sink::Op(key) => {
+            Sink::Op(key) | Sink::Read(key) => {
                 if let Some(op) = self.ops.recv_mut(*key) {
                     stream.came.copied += op.memory.drain(&mut peer.rx, piece, stream.got)?;
                 }
@@ -245,6 +250,9 @@ impl Core {
             Sink::Keep(_, kept) => {
                 kept.append(&mut peer.rx, piece)?;
                 stream.came.copied += u64::from(piece.len);
+            }
+            Sink::Write(landing) => {
+                stream.came.copied += self.land_piece(peer, landing, piece, stream.got)?;
             }
         }
         stream.came.by = stream.came.by.and(self.copied_by(piece.len.into()));
@@ -263,9 +271,13 @@ impl Core {
             peer.rx.say_lap(number, clock::ns_of(clock::ticks().saturating_sub(started)));
         }
         self.measure(peer, &stream);
-        self.copied(peer, stream.sid);
         let (tag, len, came) = (stream.tag, stream.len, stream.came);
+        if let Sink::Op(_) | Sink::Keep(..) = stream.sink {
+            self.copied(peer, stream.sid);
+        }
         match stream.sink {
+            Sink::Read(key) => self.read_whole(peer, key, came),
+            Sink::Write(landing) => self.landed(peer, stream.sid, *landing, came),
             Sink::Op(key) => self.complete(key, peer, (tag, len), came, stream.offered),
             Sink::Keep(key, kept) => {
                 if let Some(entry) = self.matcher.unexpected_mut(key) {

@@ -43,6 +43,8 @@ pub(crate) struct Joining {
     pub mapping: SharedMapping,
     pub line: Line,
     pub session: Option<Session>,
+    /// Whether it does what it is asked to do to its regions.
+    pub serves_regions: bool,
     /// Readable once the peer's process has exited, if that is on this host.
     pub pidfd: Option<OwnedFd>,
     pub pid: u32,
@@ -71,6 +73,7 @@ impl From<Established> for Joining {
             mapping: established.mapping,
             line: Line::Host(established.socket),
             session: None,
+            serves_regions: false,
             pidfd: Some(established.pidfd),
             pid: established.pid,
             uid: established.uid,
@@ -96,6 +99,7 @@ pub(crate) struct Stranger {
     /// What has come of its frames.
     pub rest: Vec<u8>,
     pub session: Option<Session>,
+    pub serves_regions: bool,
     pub label: String,
     pub endpoint_id: [u8; 16],
     /// Where this side connected to.
@@ -129,6 +133,7 @@ impl Joining {
             mapping,
             line: Line::Wire(Box::new(bridge)),
             session,
+            serves_regions: stranger.serves_regions,
             pidfd: None,
             pid: 0,
             uid: u32::MAX,

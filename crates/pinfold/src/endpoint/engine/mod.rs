@@ -9,6 +9,7 @@
 //! - [`active`]: messages for handlers that come, `calling`: that go, [`handling`]: on their way to
 //!   them; [`queues`]: those that wait for theirs.
 //! - [`two_way`]: whether long messages go both ways at the moment.
+//! - [`uses`]: operations on regions that their owner does, for peers on other hosts.
 //! - [`links`]: sockets, greetings, ends of processes.
 //! - `farewell`: how peers go, and how the endpoint closes.
 //! - `post`: sends and receives as the caller's side sees them; `quick`: short ones that nothing
@@ -53,6 +54,7 @@ mod sleep;
 pub(crate) mod spaces;
 mod table;
 mod two_way;
+pub(crate) mod uses;
 
 use std::{collections::VecDeque, io, sync::Arc, thread::Thread};
 
@@ -474,7 +476,7 @@ impl Engine {
                 _ => false,
             },
             OpKind::Send(send) => match &mut send.stage {
-                SendStage::Fresh => {
+                SendStage::Fresh if send.far.is_none() => {
                     let id = send.peer;
                     if let Some(peer) = self.peers.get_mut(id) {
                         peer.out.retain(|queued| *queued != key);

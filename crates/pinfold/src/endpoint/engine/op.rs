@@ -6,6 +6,7 @@ use super::{
     active::Act,
     maps::Loan,
     regions::{Asked, Way},
+    uses::{Far, Using},
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
@@ -64,6 +65,8 @@ pub(crate) enum Done {
     Sent(Receipt),
     Arrived(Arrived),
     Opened(Box<Way>),
+    /// What a word was that was changed.
+    Was(u64),
 }
 
 impl From<Received> for Done {
@@ -94,6 +97,8 @@ pub(crate) struct SendOp {
     pub given: bool,
     /// The stream as which it is out, if that is not the operation's index.
     pub stream: Option<u32>,
+    /// What it is, if it is no message.
+    pub far: Option<Box<Far>>,
 }
 
 impl SendOp {
@@ -113,6 +118,7 @@ impl SendOp {
             offered: None,
             given: false,
             stream: None,
+            far: None,
         }
     }
 
@@ -133,6 +139,8 @@ pub(crate) enum SendStage {
     Streaming { at: u64, end: u64, announced: bool, cut: Option<Cut> },
     /// So many bytes of it are on their way over a connection, out of its memory.
     Handed { bytes: u64 },
+    /// It is out, and not done before its receiver says so.
+    Asked,
     /// Announced; the receiver has not answered.
     Waiting { cancelled: bool },
     /// The receiver may be reading, and this side writes what it can claim.
@@ -197,6 +205,8 @@ pub(crate) enum RecvStage {
     Posted(PostedKey),
     /// Waits for what handler `id` of this peer answers.
     Asked { peer: PeerId, id: u32 },
+    /// Waits for what the owner of a region answers.
+    Using(Box<Using>),
     /// Matched with an inbound stream of this peer.
     Streaming { peer: PeerId },
     /// Matched with a message in its sender's memory.

@@ -12,6 +12,7 @@ use super::{
     fetch::SAID_FROM,
     op::{Done, OpKey, SendOp, SendStage},
     peer::{MESSAGE_COST, Peer},
+    uses::{Begun, Far},
 };
 use crate::{
     Error, Path, Receipt, Refusal, Result,
@@ -132,6 +133,7 @@ impl Core {
 
     fn pump_quietly(&mut self, peer: &mut Peer) -> Result<(), Violation> {
         loop {
+            self.let_uses_go(peer);
             while let Some(control) = peer.control.front() {
                 if !peer.tx.has_room(&mut self.lane_budget)? {
                     self.block(peer);
@@ -149,7 +151,8 @@ impl Core {
             };
             let memory = std::mem::replace(&mut op.memory, Scatter::empty());
             let stage = std::mem::replace(&mut op.stage, SendStage::Fresh);
-            let mut work = SendOp { memory, stage, ..*op };
+            let far = op.far.take();
+            let mut work = SendOp { memory, stage, far, ..*op };
             let step = self.step(peer, key, &mut work);
             if let Some(op) = self.ops.send_mut(key) {
                 *op = work;
@@ -176,6 +179,15 @@ impl Core {
         if matches!(op.stage, SendStage::Fresh) {
             if !peer.tx.has_room(&mut self.lane_budget)? {
                 return Ok(Step::Stuck);
+            }
+            if let Some(far) = op.far.take() {
+                let begun = self.begin_far(peer, key, op, &far);
+                op.far = Some(far);
+                return match begun {
+                    Begun::Streams => self.stream(peer, key, op),
+                    Begun::AllOut => Ok(Step::Announced),
+                    Begun::Ended => Ok(Step::Ended(Ok(op.receipt))),
+                };
             }
             if op.verb == Verb::Failed {
                 let label = Label::from_tag(op.verb, op.tag);
@@ -357,6 +369,15 @@ impl Core {
         if !all_out {
             return Ok(Step::Stuck);
         }
+        if let Some(far) = &op.far {
+            op.receipt.copied_user = end;
+            self.status.copied_user.add(end);
+            if let Far::Answer { .. } = **far {
+                return Ok(Step::Ended(Ok(op.receipt)));
+            }
+            op.stage = SendStage::Asked;
+            return Ok(Step::Announced);
+        }
         if len >= LEARN_FROM {
             peer.learn_eager(len, op.started);
         }
@@ -394,7 +415,13 @@ impl Core {
             let Some(mut piece) = self.lend(peer, piece_len(*at, *end, stride))? else {
                 return Ok(false);
             };
-            op.memory.fill(&mut peer.tx, &mut piece, *at)?;
+            let shared = match op.far.as_deref() {
+                Some(far) => Core::fill_far(peer, far, piece, *at)?,
+                None => false,
+            };
+            if !shared {
+                op.memory.fill(&mut peer.tx, &mut piece, *at)?;
+            }
             if *at == 0 && lap != 0 {
                 // A sample that was taken of the same piece is not heard of.
                 piece.sample = lap;

@@ -14,6 +14,7 @@ use super::{
     reach::Reach,
     returns::{Given, Returns},
     two_way::TwoWay,
+    uses::{Landing, Uses},
 };
 use crate::{
     Gone, PathSet, PeerId, Receipt,
@@ -99,6 +100,10 @@ pub(crate) enum Sink {
     Op(OpKey),
     /// To memory of ours, until a receive asks for it.
     Keep(UnexpectedKey, Kept),
+    /// To the memory of a read of a region.
+    Read(OpKey),
+    /// To a region of ours.
+    Write(Box<Landing>),
 }
 
 /// A descriptor that answers the peer, waiting for room.
@@ -129,6 +134,10 @@ pub(crate) struct Peer {
     /// wait behind those that do.
     pub asked: VecDeque<OpKey>,
     pub control: VecDeque<Control>,
+    /// Operations that it is asked for, on its regions.
+    pub uses: Uses,
+    /// Whether it does those, for it is on another host.
+    pub serves_regions: bool,
     /// Whether it is on the list of peers that wait for room.
     pub blocked: bool,
     /// Whether, since then, it has been asked to ring when it makes room.
@@ -263,6 +272,8 @@ impl Peer {
             out: VecDeque::new(),
             asked: VecDeque::new(),
             control: VecDeque::new(),
+            uses: Uses::default(),
+            serves_regions: joining.serves_regions,
             blocked: false,
             room_asked: false,
             window: joining.granted.unexpected_bytes,

@@ -216,7 +216,7 @@ pub(crate) fn sent(done: Result<Done>) -> Result<Receipt> {
     match done? {
         Done::Sent(receipt) => Ok(receipt),
         Done::Arrived(arrived) => Ok(arrived.receipt),
-        Done::Opened(_) => Err(Error::Closed),
+        Done::Opened(_) | Done::Was(_) => Err(Error::Closed),
     }
 }
 
@@ -224,6 +224,6 @@ pub(crate) fn sent(done: Result<Done>) -> Result<Receipt> {
 pub(crate) fn arrived(done: Result<Done>) -> Result<Arrived> {
     match done? {
         Done::Arrived(arrived) => Ok(arrived),
-        Done::Sent(_) | Done::Opened(_) => Err(Error::Closed),
+        Done::Sent(_) | Done::Opened(_) | Done::Was(_) => Err(Error::Closed),
     }
 }

@@ -1,9 +1,10 @@
 //! Regions of this endpoint that peers can ask for, and the asking.
 //!
 //! A peer that can map a region is handed its file. One that cannot, but may read and write this
-//! process's memory, asks again and is told the address. It is noted as a guest of the region then.
+//! process's memory, asks again and is told the address. It is noted as a guest of the region then. One on
+//! another host is told how long it is, and asks for each operation ([`uses`](super::uses)).
 
-use std::sync::Arc;
+use std::{collections::hash_map, sync::Arc};
 
 use rustc_hash::FxHashMap;
 
@@ -20,12 +21,15 @@ use crate::{
     Error, Path, PeerId, Refusal, Result, SharedArena, SharedBuf,
     arena::{ArenaBuilder, ArenaRef},
     endpoint::region::{RegionKey, Rights},
+    error::inside,
     failpoint::{self, Point},
     link::shm::ring::Violation,
     sync::LightFence,
     wire::{
         descriptor::Kind,
-        region::{Open, Opened, Site, Spot},
+        region::{By, Open, Opened, Site, Spot},
+        space::Claim,
+        uses::NotUsed,
     },
 };
 
@@ -33,7 +37,7 @@ use crate::{
 const FLAGS_BYTES: usize = 64 << 20;
 
 /// Answers that a peer may leave waiting: it asks for no more until it takes them.
-const ANSWERS_MAX: usize = 4096;
+pub(super) const ANSWERS_MAX: usize = 4096;
 
 /// A part of an extent of ours.
 #[derive(Clone)]
@@ -59,6 +63,7 @@ impl Place {
 /// One region.
 pub(crate) struct Entry {
     secret: [u64; 2],
+    buffer: Arc<SharedBuf>,
     memory: Place,
     len: u64,
     rights: Rights,
@@ -85,6 +90,8 @@ pub(crate) struct Regions {
     flags: Option<SharedArena>,
     /// What guests have not left yet.
     pub parked: Parked,
+    /// Reads by peers on other hosts that are on their way.
+    serving: FxHashMap<PeerId, usize>,
 }
 
 impl Regions {
@@ -103,15 +110,16 @@ impl Regions {
     /// A region that can be asked for from now on, and what its flag has to hold.
     pub(crate) fn add(
         &mut self,
-        memory: &SharedBuf,
+        buffer: &Arc<SharedBuf>,
         rights: Rights,
         flag: &SharedBuf,
     ) -> Result<(RegionKey, u64)> {
         let (key, stamp) = self.new_key()?;
         let RegionKey { id, secret } = key;
-        let (len, guests) = (memory.len() as u64, Vec::new());
-        let (memory, flag) = (Place::of(memory), Place::of(flag));
-        let entry = Entry { secret, memory, len, rights, flag, stamp, guests };
+        let (len, guests) = (buffer.len() as u64, Vec::new());
+        let (memory, flag) = (Place::of(buffer), Place::of(flag));
+        let buffer = Arc::clone(buffer);
+        let entry = Entry { secret, buffer, memory, len, rights, flag, stamp, guests };
         self.entries.insert(id, entry);
         Ok((key, stamp))
     }
@@ -140,6 +148,46 @@ impl Regions {
     fn find(&mut self, open: &Open) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(&open.id)?;
         is_secret(entry.secret, open.secret).then_some(entry)
+    }
+
+    /// The memory of a region that a peer may use so.
+    pub(super) fn usable(
+        &self,
+        claim: &Claim,
+        offset: u64,
+        len: u64,
+        writes: bool,
+    ) -> Result<&Arc<SharedBuf>, NotUsed> {
+        let entry = self.entries.get(&claim.id).filter(|it| is_secret(it.secret, claim.secret));
+        let entry = entry.ok_or(NotUsed::Revoked)?;
+        if writes && entry.rights != Rights::ReadWrite {
+            return Err(NotUsed::ReadOnly);
+        }
+        inside(offset, len, entry.len).map_err(|_| NotUsed::Outside)?;
+        Ok(&entry.buffer)
+    }
+
+    /// The memory of a region that stands.
+    pub(super) fn memory(&self, id: u64) -> Option<&Arc<SharedBuf>> {
+        self.entries.get(&id).map(|entry| &entry.buffer)
+    }
+
+    /// One more read by a peer is on its way. `false`, and it is not: there are `max` already.
+    pub(super) fn serve(&mut self, peer: PeerId, max: usize) -> bool {
+        let serving = self.serving.entry(peer).or_default();
+        let fits = *serving < max;
+        *serving += usize::from(fits);
+        fits
+    }
+
+    /// A read by a peer is not on its way any more.
+    pub(super) fn served(&mut self, peer: PeerId) {
+        if let hash_map::Entry::Occupied(mut serving) = self.serving.entry(peer) {
+            *serving.get_mut() -= 1;
+            if *serving.get() == 0 {
+                serving.remove();
+            }
+        }
     }
 
     /// In a forked child: what guests share with this process did not come along.
@@ -181,6 +229,16 @@ pub(crate) struct Reached {
 pub(crate) enum Way {
     Mapped { lent: Lent, stamp: u64 },
     Kernel(Reached),
+    Owner(Asking),
+}
+
+/// A region that its owner is asked to do things to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub len: u64,
+    pub writable: bool,
+    /// Why it is not mapped.
+    pub why_not_mapped: Refusal,
 }
 
 impl std::fmt::Debug for Way {
@@ -188,6 +246,7 @@ impl std::fmt::Debug for Way {
         f.write_str(match self {
             Way::Mapped { .. } => "Mapped",
             Way::Kernel(_) => "Kernel",
+            Way::Owner(_) => "Owner",
         })
     }
 }
@@ -206,10 +265,18 @@ impl Engine {
         self.check()?;
         let (peer, core) = self.peer_mut(id)?;
         let why_not_mapped = peer.permissions.refusal(Path::Mapped);
-        if let Some(why) = why_not_mapped {
-            core.check_reach(peer, why, false)?;
-        }
-        let open = Open { id: key.id, secret: key.secret, by_kernel: why_not_mapped.is_some() };
+        let by = match why_not_mapped {
+            None => By::Mapping,
+            Some(_) if peer.serves_regions => match peer.permissions.refusal(Path::Eager) {
+                Some(why) => return Err(Error::PathRefused { path: Path::Eager, why }),
+                None => By::Owner,
+            },
+            Some(why) => {
+                core.check_reach(peer, why, false)?;
+                By::Kernel
+            }
+        };
+        let open = Open { id: key.id, secret: key.secret, by };
         let asked = Asked { peer: id, open, why_not_mapped };
         let op = core.ops.insert(Op::new(OpKind::Open(asked)));
         failpoint::hit(Point::BeforeOpen);
@@ -243,9 +310,11 @@ impl Core {
         if peer.control.len() > ANSWERS_MAX {
             return Err(Violation("it asks on without taking the answers"));
         }
-        let opened = match open.by_kernel {
-            true => self.let_in(peer, &open),
-            false => self.hand_over(peer, &open),
+        let opened = match open.by {
+            By::Kernel => self.let_in(peer, &open),
+            By::Mapping => self.hand_over(peer, &open),
+            By::Owner if peer.line.is_wire() => self.offer_services(&open),
+            By::Owner => return Err(Violation("it asked for what goes between hosts")),
         };
         failpoint::hit(Point::BeforeOpened);
         self.answer(peer, Kind::Opened, number, &opened.body());
@@ -266,6 +335,13 @@ impl Core {
             (Some(memory), Some(flag)) => Opened::Here(Site { memory, len, flag, stamp, writable }),
             _ => Opened::Unshared,
         }
+    }
+
+    fn offer_services(&mut self, open: &Open) -> Opened {
+        self.regions.find(open).map_or(Opened::Unknown, |entry| Opened::Served {
+            len: entry.len,
+            writable: entry.rights == Rights::ReadWrite,
+        })
     }
 
     fn let_in(&mut self, peer: &Peer, open: &Open) -> Opened {
@@ -318,7 +394,14 @@ impl Core {
                     None => return self.ask_again(peer, key, open),
                 }
             }
-            (Opened::There(spot), Some(why)) => self.reach_region(peer, spot, why)?,
+            (Opened::Served { len, writable }, Some(why_not_mapped))
+                if open.by == By::Owner && len <= i64::MAX as u64 =>
+            {
+                Ok(Way::Owner(Asking { len, writable, why_not_mapped }))
+            }
+            (Opened::There(spot), Some(why)) if open.by == By::Kernel => {
+                self.reach_region(peer, spot, why)?
+            }
             (Opened::Refused(code), Some(mapped)) => {
                 let cma = Refusal::from_code(code);
                 let cma = cma.ok_or(Violation("it refused for no known reason"))?.mirrored();
@@ -340,7 +423,7 @@ impl Core {
             self.finish(key, Err(error));
             return Ok(());
         }
-        let open = Open { by_kernel: true, ..open };
+        let open = Open { by: By::Kernel, ..open };
         if let Some(op) = self.ops.get_mut(key) {
             op.kind = OpKind::Open(Asked { peer: peer.id, open, why_not_mapped: Some(why) });
         }

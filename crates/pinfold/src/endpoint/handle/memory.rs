@@ -77,12 +77,15 @@ impl Endpoint {
     /// The region of a peer that has this key. Asks its owner, which answers while it makes progress.
     ///
     /// It is mapped here. If it cannot be, by a limit or since one side has switched `mapped` off, the
-    /// kernel reads and writes it where it is ([`RemoteRegion::path`] says which).
+    /// kernel reads and writes it where it is ([`RemoteRegion::path`] says which). Of a peer on another host
+    /// the endpoint does what it is asked to: then its owner has to make progress, by a thread that waits in
+    /// some call of it, or by [`Progress::Dedicated`](crate::Progress::Dedicated).
     ///
     /// # Errors
     /// [`Error::BadKey`]; [`Error::OutOfReach`] with both reasons if neither is possible;
     /// [`Error::PathRefused`] if it cannot be mapped although no side has switched that off, and the
-    /// endpoint is [`strict`](crate::Builder::strict); [`Error::PeerGone`], [`Error::UnknownPeer`],
+    /// endpoint is [`strict`](crate::Builder::strict), or if its owner is on another host and one side has
+    /// switched `eager` off; [`Error::PeerGone`], [`Error::UnknownPeer`],
     /// [`Error::Closed`], [`Error::Forked`].
     pub fn open_region(&self, peer: PeerId, key: &RegionKey) -> Result<RemoteRegion> {
         RemoteRegion::open(self.shared(), peer, key)

@@ -5,12 +5,16 @@
 //! it writable and at a multiple of its size.
 //!
 //! They are the processor's own, on memory that all share, so those of all peers and of the owner
-//! ([`Region::word64`](super::Region::word64)) are of one order (`SeqCst`).
+//! ([`Region::word64`](super::Region::word64)) are of one order (`SeqCst`). Those of peers on other hosts the
+//! owner's processor does on the same memory, so they are, too.
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::RemoteRegion;
-use crate::Result;
+use crate::{
+    Result,
+    wire::uses::{self, Change as Asked},
+};
 
 /// A word for atomic operations: `u32`, `u64`, `i32` or `i64`.
 pub trait AtomicWord: Copy + sealed::Word {}
@@ -36,13 +40,22 @@ mod sealed {
         /// # Safety
         /// `at` is valid for reads and writes of a word, aligned, and reached atomically only.
         unsafe fn change(at: *mut u8, change: Change<Self>) -> Self;
+
+        /// Which of the kinds of words it is, as peers ask for them.
+        const KIND: usize;
+
+        /// As a peer asks for it: what it does, and the bits of its operands.
+        fn asked(change: Change<Self>) -> (u8, u64, u64);
+
+        /// Out of the bits that a peer named.
+        fn of_bits(bits: u64) -> Self;
     }
 }
 
 use sealed::{Change, Word};
 
 macro_rules! words {
-    ($($word:ty: $atomic:ty;)*) => {
+    ($($word:ty: $atomic:ty, $kind:ident, $bits:ty;)*) => {
         $(impl Word for $word {
             #[inline]
             unsafe fn change(at: *mut u8, change: Change<$word>) -> $word {
@@ -62,6 +75,27 @@ macro_rules! words {
                     }
                 }
             }
+
+            const KIND: usize = uses::Word::$kind as usize;
+
+            fn asked(change: Change<$word>) -> (u8, u64, u64) {
+                let bits = |word: $word| u64::from(word as $bits);
+                let (does, with, other) = match change {
+                    Change::Add(by) => (0, by, 0),
+                    Change::And(with) => (1, with, 0),
+                    Change::Or(with) => (2, with, 0),
+                    Change::Xor(with) => (3, with, 0),
+                    Change::Min(with) => (4, with, 0),
+                    Change::Max(with) => (5, with, 0),
+                    Change::Swap(to) => (6, to, 0),
+                    Change::Replace(from, to) => (7, from, to),
+                };
+                (does, bits(with), bits(other))
+            }
+
+            fn of_bits(bits: u64) -> $word {
+                bits as $word
+            }
         }
 
         impl AtomicWord for $word {})*
@@ -69,15 +103,55 @@ macro_rules! words {
 }
 
 words! {
-    u32: AtomicU32;
-    u64: AtomicU64;
-    i32: AtomicI32;
-    i64: AtomicI64;
+    u32: AtomicU32, U32, u32;
+    u64: AtomicU64, U64, u64;
+    i32: AtomicI32, I32, u32;
+    i64: AtomicI64, I64, u64;
+}
+
+/// Does to the word at `at` what a peer asks for. What it was, as bits.
+///
+/// # Safety
+/// `at` is valid for reads and writes of a word of that kind, aligned, and reached atomically only.
+pub(in crate::endpoint) unsafe fn by_number(at: *mut u8, asked: Asked) -> u64 {
+    /// # Safety
+    /// As for [`by_number`].
+    unsafe fn by<W: Word + Copy>(at: *mut u8, asked: Asked) -> W {
+        let (with, other) = (W::of_bits(asked.with), W::of_bits(asked.other));
+        let change = match asked.does {
+            0 => Change::Add(with),
+            1 => Change::And(with),
+            2 => Change::Or(with),
+            3 => Change::Xor(with),
+            4 => Change::Min(with),
+            5 => Change::Max(with),
+            6 => Change::Swap(with),
+            _ => Change::Replace(with, other),
+        };
+        // SAFETY: by contract.
+        unsafe { W::change(at, change) }
+    }
+    // SAFETY: by contract.
+    unsafe {
+        match asked.word {
+            uses::Word::U32 => by::<u32>(at, asked).into(),
+            uses::Word::U64 => by::<u64>(at, asked),
+            uses::Word::I32 => (by::<i32>(at, asked) as u32).into(),
+            uses::Word::I64 => by::<i64>(at, asked) as u64,
+        }
+    }
 }
 
 impl RemoteRegion {
     #[inline]
     fn change<W: AtomicWord>(&self, offset: u64, change: Change<W>) -> Result<W> {
+        if let Some(served) = self.served() {
+            let (does, with, other) = W::asked(change);
+            let asked = Asked { does, word: uses::Word::ALL[W::KIND], with, other };
+            let was = W::of_bits(served.change(offset, asked)?);
+            self.tallies().changed();
+            return Ok(was);
+        }
         let mapped = self.mapped()?;
         let at = mapped.word(offset, size_of::<W>())?;
         // SAFETY: found to be a word just now.
@@ -88,7 +162,8 @@ impl RemoteRegion {
     }
 
     /// Adds `by` to the word at `offset`, round the end of its range, and returns what it was. Some
-    /// nanoseconds if nobody else is at it.
+    /// nanoseconds if nobody else is at it; over a connection, as long as a message there and back. It is done
+    /// once, also if the connection breaks and another takes its place.
     ///
     /// # Errors
     /// As [`RemoteRegion::write`], and [`Error::Misaligned`](crate::Error::Misaligned);

@@ -3,8 +3,8 @@
 //!
 //! - `owner`: [`Region`], the memory and the right to let others use it.
 //! - `remote`: [`RemoteRegion`], what a peer has of it. `mapped`: reads and writes where it is mapped,
-//!   `atomics`: the rest; `by_kernel`: reads and writes where it is not; `request`: reads and writes by a
-//!   copy engine.
+//!   `atomics`: the rest; `by_kernel`: reads and writes where it is not; `served`: all of it where the owner is on
+//!   another host; `request`: reads and writes by a copy engine.
 //!
 //! A region's memory is a file of its own, which only those peers are handed that show its key. So
 //! the kernel keeps all others out, keeps those in bounds that have it, and keeps them from
@@ -14,6 +14,9 @@
 //! A peer that cannot map it, but may read and write the owner's memory, is told the address. That
 //! keeps out nobody: what may write some of a process's memory may write all of it. Bounds and rights
 //! are then the peer's own business, and hold for one that keeps to the rules.
+//!
+//! A peer on another host asks the owner's endpoint for each operation (`engine/uses.rs`), which needs the owner
+//! to make progress. The owner checks key, rights and bounds each time.
 //!
 //! # Revocation
 //!
@@ -27,12 +30,13 @@
 //! both share at which region it is, and the owner keeps the old addresses until it is there no more
 //! (`engine/parked.rs`, `link/shm/visit.rs`).
 
-mod atomics;
+pub(super) mod atomics;
 pub(super) mod by_kernel;
 pub(super) mod mapped;
 mod owner;
 mod remote;
 mod request;
+mod served;
 
 pub use self::{atomics::AtomicWord, owner::Region, remote::RemoteRegion, request::RegionRequest};
 pub use crate::translate::Rights;

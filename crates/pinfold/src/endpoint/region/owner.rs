@@ -27,7 +27,8 @@ use crate::{
 ///
 /// Dropping it is as [`Region::revoke`].
 pub struct Region {
-    memory: SharedBuf,
+    /// Kept beyond this while it is sent to a peer that has read it.
+    memory: Arc<SharedBuf>,
     rights: Rights,
     /// Set while peers can use it.
     exposed: Option<Exposed>,
@@ -44,7 +45,7 @@ struct Exposed {
 impl Region {
     pub(crate) fn new(shared: &Arc<Shared>, len: usize, rights: Rights) -> Result<Region> {
         let mut region = Region {
-            memory: memory(len, rights)?,
+            memory: Arc::new(memory(len, rights)?),
             rights,
             exposed: None,
             shared: Arc::clone(shared),
@@ -141,7 +142,7 @@ impl Region {
             at += part_len;
         }
         failpoint::hit(Point::AfterMove);
-        self.memory = fresh;
+        self.memory = Arc::new(fresh);
         Ok(())
     }
 

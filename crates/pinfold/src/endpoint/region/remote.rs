@@ -12,6 +12,7 @@ use super::{
     RegionKey, Rights,
     by_kernel::ByKernel,
     mapped::{self, Mapped},
+    served::Served,
 };
 use crate::{
     Error, Path, PeerId, Receipt, Refusal, Result,
@@ -31,6 +32,11 @@ use crate::{
 /// two, about a microsecond in all for few bytes. Atomic operations can then not be done: have the
 /// owner do them, by an active message.
 ///
+/// With a peer on another host ([`Path::Eager`]) the owner's endpoint does them, while it makes progress: a
+/// message there and one back, atomic operations included. Up to 16 bytes that are written, and 48 that are
+/// read, go in those; from 16 KiB on the bytes go straight from the one side's memory to the other's. Each is
+/// done once, or fails if the connection ends for good. They wait for no credit and no receive.
+///
 /// A write, read or atomic operation that succeeds came before the region was revoked. When it
 /// returns, the caller's memory is the caller's again (PM 1.2's `SendDone`); other processors see
 /// what was written, in the order of the operations, some hops between cores later. After
@@ -47,9 +53,10 @@ struct Inner {
 enum Access {
     Mapped(Mapped),
     ByKernel(ByKernel),
+    Served(Served),
 }
 
-use Access::{ByKernel as Kernel, Mapped as Here};
+use Access::{ByKernel as Kernel, Mapped as Here, Served as There};
 
 impl Inner {
     /// Counts a write through the mapping. The receipt is made last: one that is moved about is read
@@ -88,6 +95,7 @@ impl RemoteRegion {
         let shared = Arc::clone(shared);
         let access = match way {
             Way::Mapped { lent, stamp } => Here(Mapped { lent, stamp, peer, shared, own }),
+            Way::Owner(asking) => There(Served::new(asking, key, peer, shared)),
             Way::Kernel(reached) => Kernel(ByKernel::new(reached, key.id, peer, shared)),
         };
         Ok(RemoteRegion(Arc::new(Inner { access, tallies })))
@@ -98,6 +106,7 @@ impl RemoteRegion {
         match &self.0.access {
             Here(mapped) => mapped.lent.len,
             Kernel(region) => region.len(),
+            There(region) => region.len(),
         }
     }
 
@@ -111,6 +120,7 @@ impl RemoteRegion {
         match &self.0.access {
             Here(mapped) => mapped.peer,
             Kernel(region) => region.peer,
+            There(region) => region.peer,
         }
     }
 
@@ -119,15 +129,17 @@ impl RemoteRegion {
         let writable = match &self.0.access {
             Here(mapped) => mapped.lent.writable,
             Kernel(region) => region.is_writable(),
+            There(region) => region.is_writable(),
         };
         if writable { Rights::ReadWrite } else { Rights::Read }
     }
 
-    /// How it is used: [`Path::Mapped`] or [`Path::Cma`].
+    /// How it is used: [`Path::Mapped`], [`Path::Cma`], or [`Path::Eager`] with a peer on another host.
     pub fn path(&self) -> Path {
         match &self.0.access {
             Here(_) => Path::Mapped,
             Kernel(_) => Path::Cma,
+            There(_) => Path::Eager,
         }
     }
 
@@ -136,6 +148,7 @@ impl RemoteRegion {
         match &self.0.access {
             Here(_) => None,
             Kernel(region) => Some(region.why_not_mapped()),
+            There(region) => Some(region.why_not_mapped()),
         }
     }
 
@@ -155,12 +168,8 @@ impl RemoteRegion {
                 let by = mapped.write(offset, data)?;
                 Ok(self.0.wrote(data.len(), by))
             }
-            Kernel(region) => {
-                let receipt = region.write_one(offset, data)?;
-                self.0.tallies.wrote(receipt.bytes);
-                self.0.tallies.went_by(receipt.path);
-                Ok(receipt)
-            }
+            Kernel(region) => self.count_write(region.write_one(offset, data)),
+            There(region) => self.count_write(region.write(&[(offset, data)])),
         }
     }
 
@@ -176,12 +185,8 @@ impl RemoteRegion {
                 let by = mapped.read(offset, into)?;
                 Ok(self.0.read(into.len(), by))
             }
-            Kernel(region) => {
-                let receipt = region.read_one(offset, into)?;
-                self.0.tallies.read(receipt.bytes);
-                self.0.tallies.went_by(receipt.path);
-                Ok(receipt)
-            }
+            Kernel(region) => self.count_read(region.read_one(offset, into)),
+            There(region) => self.count_read(region.read(&mut [(offset, into)])),
         }
     }
 
@@ -196,12 +201,8 @@ impl RemoteRegion {
                 let (bytes, by) = mapped.write_vectored(parts)?;
                 Ok(self.0.wrote(bytes, by))
             }
-            Kernel(region) => {
-                let receipt = region.write(parts)?;
-                self.0.tallies.wrote(receipt.bytes);
-                self.0.tallies.went_by(receipt.path);
-                Ok(receipt)
-            }
+            Kernel(region) => self.count_write(region.write(parts)),
+            There(region) => self.count_write(region.write(parts)),
         }
     }
 
@@ -216,12 +217,8 @@ impl RemoteRegion {
                 let (bytes, by) = mapped.read_vectored(parts)?;
                 Ok(self.0.read(bytes, by))
             }
-            Kernel(region) => {
-                let receipt = region.read(parts)?;
-                self.0.tallies.read(receipt.bytes);
-                self.0.tallies.went_by(receipt.path);
-                Ok(receipt)
-            }
+            Kernel(region) => self.count_read(region.read(parts)),
+            There(region) => self.count_read(region.read(parts)),
         }
     }
 
@@ -235,6 +232,7 @@ impl RemoteRegion {
         match &self.0.access {
             Here(mapped) => mapped.flush(),
             Kernel(region) => region.flush(),
+            There(region) => region.flush(),
         }
     }
 
@@ -259,6 +257,31 @@ impl RemoteRegion {
         if writes { self.0.wrote(bytes, by) } else { self.0.read(bytes, by) }
     }
 
+    #[cold]
+    fn count_write(&self, result: Result<Receipt>) -> Result<Receipt> {
+        result.inspect(|receipt| {
+            self.0.tallies.wrote(receipt.bytes);
+            self.0.tallies.went_by(receipt.path);
+        })
+    }
+
+    #[cold]
+    fn count_read(&self, result: Result<Receipt>) -> Result<Receipt> {
+        result.inspect(|receipt| {
+            self.0.tallies.read(receipt.bytes);
+            self.0.tallies.went_by(receipt.path);
+        })
+    }
+
+    /// The region, if its owner does what is done to it.
+    #[inline]
+    pub(super) fn served(&self) -> Option<&Served> {
+        match &self.0.access {
+            There(region) => Some(region),
+            Here(_) | Kernel(_) => None,
+        }
+    }
+
     pub(super) fn tallies(&self) -> &Tallies {
         &self.0.tallies
     }
@@ -272,6 +295,7 @@ impl RemoteRegion {
         match &self.0.access {
             Here(mapped) => Ok(mapped),
             Kernel(region) => Err(region.not_mapped()),
+            There(region) => Err(region.not_mapped()),
         }
     }
 }

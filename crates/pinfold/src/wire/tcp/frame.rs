@@ -21,6 +21,8 @@ use super::super::{
     active::ACTIVE_MAX,
     descriptor::{Body, Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
     layout::BULK_BYTES_MAX,
+    region::{By, Open, Opened},
+    uses::{Use, Used},
     waiting::{Cts, Fin, Place, Rts},
 };
 
@@ -76,7 +78,11 @@ fn words(header: Header) -> Option<usize> {
         Kind::Rts => Some(2),
         Kind::Cts => Some(2),
         Kind::Fin => Some(2),
-        Kind::Wrote | Kind::Open | Kind::Opened => None,
+        Kind::Open => Some(4),
+        Kind::Opened => Some(2),
+        Kind::Use => Use::words(header),
+        Kind::Used => Used::words(header),
+        Kind::Wrote => None,
     }
 }
 
@@ -139,12 +145,27 @@ pub(crate) fn crossing(header: Header, body: &mut Body) -> Option<(usize, Option
         }
         Kind::Rts if Rts::read(body).given => return None,
         Kind::Cts if !matches!(Cts::read(body), Some(Cts::Stream { .. })) => return None,
+        _ if !may_cross(header, body)? => return None,
         _ => None,
     };
     if matches!(header.kind()?, Kind::Cts) {
         body[0] = body[1];
     }
     Some((words(header)?, piece))
+}
+
+/// Whether a descriptor that is about regions may cross: one that has the owner do what is asked does.
+/// All others do.
+fn may_cross(header: Header, body: &Body) -> Option<bool> {
+    Some(match header.kind()? {
+        Kind::Open => matches!(Open::read(body), Some(Open { by: By::Owner, .. })),
+        Kind::Opened => {
+            matches!(Opened::read(body), Some(Opened::Unknown | Opened::Served { .. }))
+        }
+        Kind::Use => Use::read(header, body).is_some(),
+        Kind::Used => Used::read(header, body).is_some(),
+        _ => true,
+    })
 }
 
 /// What follows the words of a frame.
@@ -202,6 +223,7 @@ pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
             body[..2].copy_from_slice(&fin.body());
             Follows::Nothing
         }
+        _ if !may_cross(header, words)? => return None,
         _ => Follows::Nothing,
     };
     match follows {
@@ -231,6 +253,8 @@ mod tests {
             Kind::Fin,
             Kind::Cancel,
             Kind::Active,
+            Kind::Open,
+            Kind::Opened,
         ]);
         let descriptor = (1..u64::MAX >> 1, kinds, 0..=48u8, any::<u32>()).prop_map(
             |(number, kind, len, aux)| {

@@ -267,18 +267,23 @@ impl Bridge {
         self.receiving.through_lane();
     }
 
-    /// Puts some of them to their place: how many, 0 if no more have come yet.
+    /// Puts some of them to their place: how many, 0 if no more have come yet. What has come already, `put`
+    /// copies there; the kernel does the rest.
     ///
     /// # Errors
     /// As for [`Bridge::turn`].
     ///
     /// # Safety
     /// `to` can be written.
-    pub(crate) unsafe fn take_directly(&mut self, to: Part) -> Result<usize, Ended> {
+    pub(crate) unsafe fn take_directly(
+        &mut self,
+        to: Part,
+        put: impl FnOnce(&[u8]),
+    ) -> Result<usize, Ended> {
         self.unless_ended(|bridge| {
             let Some(socket) = &bridge.socket else { return Ok(0) };
             // SAFETY: by contract.
-            unsafe { bridge.receiving.take_directly(socket, to) }
+            unsafe { bridge.receiving.take_directly(socket, to, put) }
         })
     }
 

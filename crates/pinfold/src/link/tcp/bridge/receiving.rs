@@ -386,7 +386,7 @@ impl Receiving {
     }
 
     /// Puts bytes that [`direct`](Receiving::direct) tells of to their place: how many, 0 if no more have
-    /// come yet.
+    /// come yet. What has come already, `put` copies there; the kernel does the rest.
     ///
     /// # Safety
     /// `to` can be written.
@@ -394,6 +394,7 @@ impl Receiving {
         &mut self,
         socket: impl AsFd,
         to: Part,
+        put: impl FnOnce(&[u8]),
     ) -> Result<usize, Ended> {
         let Some((_, left)) = self.direct() else { return Ok(0) };
         let len = to.len.min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -418,8 +419,7 @@ impl Receiving {
                 }
             }
             len => {
-                // SAFETY: `to` by contract, which is memory of the endpoint's user.
-                unsafe { std::ptr::copy_nonoverlapping(there.as_ptr(), to.ptr, len) };
+                put(&there[..len]);
                 self.start += len;
                 len
             }

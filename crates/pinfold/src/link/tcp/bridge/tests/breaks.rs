@@ -168,7 +168,7 @@ impl End {
             let mut bytes = vec![0; left.min(77) as usize];
             let part = Part { ptr: bytes.as_mut_ptr(), len: bytes.len() };
             // SAFETY: it has room for so many bytes.
-            let took = unsafe { self.side.bridge.take_directly(part) }?;
+            let took = unsafe { self.side.bridge.take_directly(part, put_to(part)) }?;
             if took == 0 {
                 return Ok(());
             }
@@ -409,6 +409,12 @@ fn without_sessions_the_kernel_is_enough() {
     assert_eq!(bridge.take_sent().map(|sent| sent.name), Some(5));
 }
 
+/// Puts what has come already to a part.
+fn put_to(part: Part) -> impl FnOnce(&[u8]) {
+    // SAFETY: it has room for all that is put there.
+    move |bytes| unsafe { part.ptr.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
+}
+
 /// Turns of a side that does not wait for anything.
 fn turns(end: &mut End) {
     for _ in 0..20 {
@@ -418,7 +424,7 @@ fn turns(end: &mut End) {
             let mut bytes = vec![0; left as usize];
             let part = Part { ptr: bytes.as_mut_ptr(), len: bytes.len() };
             // SAFETY: it has room for so many bytes.
-            let took = unsafe { end.side.bridge.take_directly(part) }.unwrap();
+            let took = unsafe { end.side.bridge.take_directly(part, put_to(part)) }.unwrap();
             if took == 0 {
                 break;
             }
