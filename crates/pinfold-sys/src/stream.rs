@@ -4,6 +4,7 @@
 // `recv` vouch for the memory itself.
 
 pub mod ring;
+pub mod zerocopy;
 
 use std::{
     io,
