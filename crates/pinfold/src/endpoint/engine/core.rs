@@ -126,7 +126,8 @@ impl Core {
         let socket = match &mut peer.line {
             Line::Wire(bridge) => {
                 bridge.hand_on();
-                return self.end_sent(peer);
+                self.end_sent(peer);
+                return;
             }
             Line::Host(socket) => socket,
         };

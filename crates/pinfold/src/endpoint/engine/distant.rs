@@ -50,7 +50,7 @@ impl Engine {
 
 impl Core {
     /// Takes what has come over a peer's connection, and what is there for it to the connection. Whether
-    /// anything came.
+    /// anything came, or the kernel is done with a message.
     pub(super) fn turn(&mut self, peer: &mut Peer, waits: bool) -> Result<bool, Ended> {
         let (mut moved, mut took_long) = (false, false);
         for _ in 0..MESSAGES_A_TURN {
@@ -71,27 +71,30 @@ impl Core {
             // The sender of a message that has come may wait to hear of it, and this side may not turn again.
             bridge.hand_on();
         }
-        self.end_sent(peer);
+        moved |= self.end_sent(peer);
         // What a sleeping leader was to be woken by, nobody finds any more: a connection tells of each change once.
         self.wakes.leader |= moved;
         Ok(moved)
     }
 
-    /// Ends the operations whose messages are sent.
-    pub(super) fn end_sent(&mut self, peer: &mut Peer) {
+    /// Ends the operations whose messages are sent. Whether there were any.
+    pub(super) fn end_sent(&mut self, peer: &mut Peer) -> bool {
+        let mut any = false;
         while let Some(departed) = peer.line.wire().and_then(|bridge| bridge.take_sent()) {
+            any = true;
             let key = OpKey::of_word(departed.name);
             let Some(op) = self.ops.send_mut(key) else { continue };
             let SendStage::Handed { bytes } = op.stage else { continue };
             let mut receipt = op.receipt;
             receipt.copied_kernel = bytes.saturating_sub(departed.spared);
-            receipt.note_sent(departed.mode);
+            receipt.note_sent(departed.mode, departed.driver);
             let len = op.memory.len();
             peer.record.count_sent(Path::Eager, len);
             self.status.copied_kernel.add(receipt.copied_kernel);
             self.wakes.leader = true;
             self.finish(key, Ok(Done::Sent(receipt)));
         }
+        any
     }
 
     /// Hands a message to the connection, if it is long enough for that. `bytes` of it are wanted; `announced`:

@@ -233,7 +233,7 @@ impl Bridge {
 
     /// A message whose memory is read no more.
     pub(crate) fn take_sent(&mut self) -> Option<Departed> {
-        self.sending.take_sent()
+        self.sending.take_sent(self.socket.as_ref().map(AsFd::as_fd))
     }
 
     /// From here on long messages leave by this. None is on its way.

@@ -248,9 +248,11 @@ impl Sending {
     }
 
     /// The long messages whose memory is read no more.
-    pub(super) fn take_sent(&mut self) -> Option<Departed> {
-        if self.outlet.is_airborne() {
-            self.outlet.land();
+    pub(super) fn take_sent(&mut self, socket: Option<BorrowedFd<'_>>) -> Option<Departed> {
+        if let Some(socket) = socket
+            && self.outlet.is_airborne()
+        {
+            self.outlet.land(socket);
         }
         self.collect();
         self.departures.take()
@@ -389,7 +391,7 @@ impl Sending {
             None => self.send_plainly(socket)?,
         };
         if sent > 0 {
-            self.advance(sent);
+            self.advance(sent, socket);
         }
         Ok(sent > 0)
     }
@@ -447,7 +449,7 @@ impl Sending {
     }
 
     /// So many bytes are sent.
-    fn advance(&mut self, mut sent: usize) {
+    fn advance(&mut self, mut sent: usize, socket: BorrowedFd<'_>) {
         while let Some(run) = self.runs.front() {
             let left = run.len() - self.done;
             if sent < left {
@@ -458,7 +460,7 @@ impl Sending {
             self.done = 0;
             match self.runs.pop_front() {
                 Some(Run::Scratch(len)) => self.scratch_at += len,
-                Some(Run::Sent(name)) => self.outlet.handed(name),
+                Some(Run::Sent(name)) => self.outlet.handed(name, socket),
                 _ => {}
             }
         }
