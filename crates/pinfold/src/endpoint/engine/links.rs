@@ -24,8 +24,8 @@ use crate::{
     },
 };
 
-/// Greetings under way at a time that others began, and callers turned away at a time. Further
-/// ones wait in the listener's queue.
+/// Greetings under way at a time that others on this host began, and callers turned away at a time. Further
+/// ones wait in the listener's queue. (From other hosts: `link/tcp/strangers.rs`.)
 const GREETINGS_MAX: usize = 128;
 /// Events taken from the kernel at a time.
 const EVENTS_AT_ONCE: usize = 64;
@@ -303,13 +303,11 @@ impl Engine {
         let now = clock::now_ns();
         if self.links.listen_again_ns.is_some_and(|at| now >= at) {
             self.links.listen_again_ns = None;
-            if let Some(listener) = &self.links.listener
-                && let Err(error) = watch(&self.links.epoll, listener.fd(), token(LISTENER, 0, 0))
-            {
-                tracing::warn!(%error, "the listener cannot be watched");
+            // Some of them may be watched still.
+            if let Some(listener) = &self.links.listener {
+                let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, 0, 0));
             }
             if let Some(listener) = &self.links.afar {
-                // One of them may be watched still.
                 let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, AFAR, 0));
             }
             if let Some(listener) = &self.links.beside {

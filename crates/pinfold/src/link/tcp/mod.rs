@@ -3,7 +3,7 @@
 //!
 //! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect, which
 //! both sides prove before anything else ([`greeting`], which has no I/O; [`handshake`] drives it over a
-//! connection, [`listener`] takes callers). From then on a pair has a lane whose other end is in this
+//! connection, [`listener`] takes callers, [`strangers`] says who of them makes room for others). From then on a pair has a lane whose other end is in this
 //! process, and goes on over the connection ([`bridge`]). Long messages leave by an [`outlet`]. If the connection
 //! breaks, whoever had connected calls again ([`absence`] says when), and the pair goes on where it was.
 
@@ -16,3 +16,4 @@ pub(crate) mod host;
 pub(crate) mod key;
 pub(crate) mod listener;
 pub(crate) mod outlet;
+pub(crate) mod strangers;

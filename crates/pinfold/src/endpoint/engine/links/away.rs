@@ -85,7 +85,9 @@ impl Engine {
         let calls = peer.session.as_ref().is_some_and(|session| session.home.is_some());
         tracing::debug!(peer = peer.info.name, why, calls, "a connection broke");
         self.links.end_absence(id);
-        let absence = Absence::new(clock::now_ns(), self.config.away_max, calls, why);
+        // Without chance there is at least the time.
+        let chance = super::super::random().map_or_else(|_| clock::now_ns(), u64::from_ne_bytes);
+        let absence = Absence::new(clock::now_ns(), self.config.away_max, calls, why, chance);
         self.links.absent.push((id, absence));
         // Whoever sleeps does so for less long now.
         self.kick = true;
@@ -128,7 +130,8 @@ impl Engine {
         let handshake = Caller::connect(call, us, clock::now_ns())?;
         let handshake = Handshake::Wire(Box::new(handshake), None);
         let (granted, resumes) = (NOTHING_MORE, Some(id));
-        let greeting = Greeting { handshake, granted, call: None, beside: false, resumes };
+        let (call, beside, caller) = (None, false, None);
+        let greeting = Greeting { handshake, granted, call, beside, resumes, caller };
         let at = self.links.add_greeting(greeting)?;
         self.greet(at);
         Ok(())
