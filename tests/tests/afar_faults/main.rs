@@ -3,6 +3,7 @@
 mod ends;
 mod links;
 mod resets;
+mod slow;
 
 use std::{
     net::SocketAddr,
@@ -19,7 +20,9 @@ use pinfold_tests::{
     stamp,
 };
 
-pinfold_tests::roles!(talker, idler);
+use self::slow::{pusher, sleeper};
+
+pinfold_tests::roles!(talker, idler, pusher, sleeper);
 
 const KEY: [u8; 32] = [5; 32];
 /// In which what can come must come.

@@ -72,6 +72,8 @@ pub(crate) struct Links {
     sessions: FxHashMap<[u8; 16], PeerId>,
     /// Peers without a connection.
     absent: Vec<(PeerId, Absence)>,
+    /// When to look whether peers on other hosts answer.
+    pub look_ns: Option<u64>,
     /// Results of connecting that nobody has fetched.
     connected: Vec<(u64, Result<PeerId>)>,
     calls: u64,
@@ -124,6 +126,7 @@ impl Links {
             greetings: Vec::new(),
             sessions: FxHashMap::default(),
             absent: Vec::new(),
+            look_ns: None,
             connected: Vec::new(),
             calls: 0,
             listen_again_ns: None,
@@ -155,7 +158,7 @@ impl Links {
         let greetings = self.greetings.iter().flatten();
         let greetings = greetings.map(|greeting| greeting.handshake.deadline_ns());
         let absent = self.absent.iter().map(|(_, absence)| absence.due_ns());
-        greetings.chain(absent).chain(self.listen_again_ns).min()
+        greetings.chain(absent).chain(self.listen_again_ns).chain(self.look_ns).min()
     }
 
     /// Has the endpoint's descriptor become readable at a time, or no more at any.
@@ -314,6 +317,7 @@ impl Engine {
                 let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, BESIDE, 0));
             }
         }
+        self.look_at_distant(now);
         self.see_to_absent(now);
         for at in 0..self.links.greetings.len() {
             if let Some(greeting) = &self.links.greetings[at]

@@ -19,7 +19,7 @@ use crate::{
     failpoint::{self, Point},
     link::{
         local::{self, Address, Limits},
-        tcp::{outlet::Outlet, strangers::Caller},
+        tcp::{handshake, outlet::Outlet, strangers::Caller},
     },
     status::Tally,
 };
@@ -230,6 +230,7 @@ impl Engine {
             Line::Host(socket) => watch(&self.links.epoll, socket, about)?,
             Line::Wire(bridge) => {
                 bridge.leave_by(Outlet::new(Arc::clone(&self.core.driver)));
+                bridge.keep_vigil(handshake::silence(self.config.away_max));
                 let watched = bridge.socket().map_or(Ok(()), |socket| {
                     self.links.epoll.add(socket, about, Interest::Changes)
                 });

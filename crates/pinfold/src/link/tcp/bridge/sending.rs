@@ -91,6 +91,8 @@ pub(super) struct Sending {
     departures: Departures,
     /// Frames up to which an acknowledgement was asked for.
     asked: u64,
+    /// Whether anything was sent since somebody asked.
+    has_sent: bool,
     ending: Ending,
 }
 
@@ -124,6 +126,7 @@ impl Sending {
             outlet: Outlet::plain(),
             departures: Departures::new(resumes),
             asked: 0,
+            has_sent: false,
             ending: Ending::No,
         }
     }
@@ -292,6 +295,12 @@ impl Sending {
         self.runs.is_empty() && self.lane.head().is_none() && self.ending != Ending::Due
     }
 
+    /// Whether anything was sent since this was asked last.
+    #[inline]
+    pub(super) fn take_has_sent(&mut self) -> bool {
+        std::mem::take(&mut self.has_sent)
+    }
+
     /// Whether the peer has got everything.
     pub(super) fn is_flushed(&self) -> bool {
         self.is_empty() && self.kept.acknowledged() == self.kept.last()
@@ -391,6 +400,7 @@ impl Sending {
             None => self.send_plainly(socket)?,
         };
         if sent > 0 {
+            self.has_sent = true;
             self.advance(sent, socket);
         }
         Ok(sent > 0)
