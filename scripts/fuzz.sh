@@ -16,7 +16,7 @@ cargo fetch --locked --manifest-path fuzz/Cargo.toml ||
 # What cargo-fuzz says to the compiler, but for the sanitizer.
 flags="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
 flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
-flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1"
+flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
 # With a target named, build scripts are not made for the fuzzer.
 triple=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS=$flags cargo build --locked --manifest-path fuzz/Cargo.toml --target "$triple" \

@@ -2,6 +2,7 @@
 
 mod ends;
 mod links;
+mod moved;
 mod resets;
 mod slow;
 
@@ -20,9 +21,12 @@ use pinfold_tests::{
     stamp,
 };
 
-use self::slow::{pusher, sleeper};
+use self::{
+    moved::follower,
+    slow::{pusher, sleeper},
+};
 
-pinfold_tests::roles!(talker, idler, pusher, sleeper);
+pinfold_tests::roles!(talker, idler, pusher, sleeper, follower);
 
 const KEY: [u8; 32] = [5; 32];
 /// In which what can come must come.

@@ -167,7 +167,7 @@ impl Handshake {
                 }
                 let resumes = met.agreed.modes.contains(ModeSet::RESUMES);
                 let home = met.address.clone().zip(met.to);
-                let session = Session { ticket: met.agreed.ticket, home };
+                let session = Session { ticket: met.agreed.ticket, home, elsewhere: None };
                 let peer = met.agreed.peer;
                 let stranger = Stranger {
                     socket,

@@ -20,7 +20,7 @@ use crate::{
     endpoint::config::Config,
     link::{
         local::{Listener, Us},
-        tcp::{self, absence::Absence, key::Key, outlet::Driver},
+        tcp::{self, absence::Absence, key::Key, lookup::Lookups, outlet::Driver},
     },
 };
 
@@ -72,6 +72,8 @@ pub(crate) struct Links {
     sessions: FxHashMap<[u8; 16], PeerId>,
     /// Peers without a connection.
     absent: Vec<(PeerId, Absence)>,
+    /// Where those may be now.
+    lookups: Lookups,
     /// When to look whether peers on other hosts answer.
     pub look_ns: Option<u64>,
     /// Results of connecting that nobody has fetched.
@@ -126,6 +128,7 @@ impl Links {
             greetings: Vec::new(),
             sessions: FxHashMap::default(),
             absent: Vec::new(),
+            lookups: Lookups::new(tcp::listener::resolve),
             look_ns: None,
             connected: Vec::new(),
             calls: 0,
