@@ -9,27 +9,13 @@ use std::{
 use super::*;
 use crate::{
     poll::{Epoll, Events, Interest},
-    stream::{self, Received, sever, tests::pair},
+    stream::{
+        self, sever,
+        tests::{bytes, pair, part_of as part, take},
+    },
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn bytes(len: usize, seed: u8) -> Vec<u8> {
-    (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
-}
-
-fn part(bytes: &[u8]) -> Segment {
-    Segment { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }
-}
-
-fn take(socket: &OwnedFd, into: &mut Vec<u8>) {
-    let mut room = [0; 1 << 16];
-    let part = Segment { ptr: room.as_mut_ptr(), len: room.len() };
-    // SAFETY: it is this array.
-    while let Received::Bytes(got) = unsafe { stream::recv(socket, &[part]) }.unwrap() {
-        into.extend_from_slice(&room[..got]);
-    }
-}
 
 fn zerocopy(socket: &OwnedFd) -> Option<ZeroCopy> {
     ZeroCopy::new(socket).map_err(|error| eprintln!("SKIPPED: SO_ZEROCOPY: {error}")).ok()
