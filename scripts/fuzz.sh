@@ -10,8 +10,12 @@ targets=("${@:2}")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | grep -v '^pinfold-fuzz$')
 [ ${#targets[@]} -gt 0 ] || die "there are no targets"
 have c++ || skip "no C++ compiler here, which libFuzzer takes; run: apt-get install g++"
-cargo fetch --locked --manifest-path fuzz/Cargo.toml ||
-    skip "libfuzzer-sys cannot be fetched here; run this where crates can be"
+if ! said=$(cargo fetch --locked --manifest-path fuzz/Cargo.toml 2>&1); then
+    case $said in
+        *'--locked was passed'*) die "fuzz/Cargo.lock is out of date; run: (cd fuzz && cargo update --workspace)" ;;
+        *) skip "libfuzzer-sys cannot be fetched here: $said" ;;
+    esac
+fi
 
 # What cargo-fuzz says to the compiler, but for the sanitizer.
 flags="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
