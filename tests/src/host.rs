@@ -325,3 +325,17 @@ pub fn unacknowledged(stream: &std::net::TcpStream) -> usize {
     assert_eq!(done, 0, "SIOCOUTQ: {}", io::Error::last_os_error());
     usize::try_from(count).expect("a count")
 }
+
+/// Has this thread, and those that it starts, read `file` as `/etc/hosts`.
+///
+/// # Errors
+/// `EPERM` if this is not root.
+pub fn own_hosts(file: &Path) -> io::Result<()> {
+    use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+    // SAFETY: from here on this thread has mounts of its own, and there is no other.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    Ok(mount_bind(file, "/etc/hosts")?)
+}

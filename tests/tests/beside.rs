@@ -1,7 +1,13 @@
 //! Peers that are called by host and port and are on this very host: reached as such, or over the connection,
 //! and then with the reason.
 
-use std::{fs, net::Ipv4Addr, path::PathBuf, thread, time::Duration};
+use std::{
+    fs,
+    net::Ipv4Addr,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
 use pinfold::{Builder, Endpoint, Path, PeerId, PeerInfo, Progress, Receipt, Refusal, TagMatch};
 use pinfold_tests::{
@@ -14,7 +20,7 @@ use pinfold_tests::{
 };
 use rustix::io::Errno;
 
-pinfold_tests::roles!(host, guest, intruder);
+pinfold_tests::roles!(host, guest, intruder, impostor);
 
 const NOBODY: u32 = 65534;
 const KEY: [u8; 32] = [7; 32];
@@ -224,6 +230,7 @@ fn the_local_name_is_no_way_around_the_key() {
     let mut host = host_on(&stage).spawn();
     let address = host.expect("listens at");
     let mut intruder = stage.role("intruder").env("PINFOLD_DIR", place(&stage)).spawn();
+    intruder.expect("calls");
     intruder.expect("was kept out");
     intruder.end_well();
     // It has met nobody so far.
@@ -233,6 +240,35 @@ fn the_local_name_is_no_way_around_the_key() {
     guest.end_well();
     assert_eq!(host.expect("apart"), "no");
     host.end_well();
+}
+
+/// Somebody else has the name where the guest looks, and answers or does not. Meanwhile the host waits for the last word
+/// of the guest, which it has let in; that lets in nobody else who calls by the name.
+#[test]
+fn who_stands_at_the_name_is_not_the_peer() {
+    for (way, why) in [("answers", Errno::NOENT), ("silent", Errno::TIMEDOUT)] {
+        let stage = Stage::new(60);
+        let mut host = host_on(&stage).spawn();
+        let address = host.expect("listens at");
+        let name = names(&place(&stage)).pop().expect("a name");
+        let elsewhere = stage.path().join("elsewhere");
+        let impostor = stage.role("impostor").env("PINFOLD_DIR", &elsewhere);
+        let mut impostor = impostor.with("name", name).with("way", way).spawn();
+        impostor.expect("stands there");
+        let intruder = stage.role("intruder").env("PINFOLD_DIR", place(&stage));
+        let mut intruder = intruder.with("for_ms", 2500).spawn();
+        intruder.expect("calls");
+        let guest = stage.role("guest").env("PINFOLD_DIR", &elsewhere);
+        let mut guest = guest.with("address", address).spawn();
+        assert_eq!(guest.expect("apart"), says(Refusal::OutOfReach(why.raw_os_error())), "{way}");
+        guest.end_well();
+        assert_eq!(host.expect("apart"), says(Refusal::OutOfReach(0)), "{way}");
+        host.end_well();
+        intruder.expect("was kept out");
+        intruder.end_well();
+        impostor.say("over");
+        impostor.end_well();
+    }
 }
 
 /// What a side is told of why it stays with the connection.
@@ -274,22 +310,43 @@ fn guest(args: &Args) {
     thread::sleep(Duration::from_millis(100));
 }
 
-/// Calls every name that there is, without having called by host and port.
-fn intruder(_: &Args) {
-    let names = PathBuf::from(std::env::var_os("PINFOLD_DIR").expect("a place for names"));
+/// The names that there are.
+fn names(place: &std::path::Path) -> Vec<String> {
+    let names = fs::read_dir(place).unwrap().map(|it| it.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap());
+    names.filter(|name| !name.starts_with('.')).collect()
+}
+
+/// Calls every name that there is, without having called by host and port: once, or as long as it is told.
+fn intruder(args: &Args) {
+    let place = PathBuf::from(std::env::var_os("PINFOLD_DIR").expect("a place for names"));
     let endpoint = builder().label("intruder").build().unwrap();
-    let mut called = 0;
-    for name in fs::read_dir(names).unwrap() {
-        let name = name.unwrap().file_name().into_string().unwrap();
-        if name.starts_with('.') {
-            continue;
-        }
-        called += 1;
+    let names = names(&place);
+    assert_eq!(names.len(), 1, "names");
+    let for_ms = if args.has("for_ms") { args.number("for_ms") } else { 0 };
+    let end = Instant::now() + Duration::from_millis(for_ms);
+    say("calls");
+    loop {
         // It may be let as far as the door.
-        if let Ok(peer) = endpoint.connect(&format!("local:{name}")) {
+        if let Ok(peer) = endpoint.connect(&format!("local:{}", names[0])) {
             assert!(endpoint.recv_timeout(peer, 1, PATIENCE).unwrap_err().is_peer_gone());
         }
+        // In the end its host is not there any more.
+        if Instant::now() >= end {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(called, 1, "names");
     say("was kept out");
+}
+
+/// Has the name of another endpoint, and answers who calls, or has them wait.
+fn impostor(args: &Args) {
+    let answers = args.text("way") == "answers";
+    let progress = if answers { Progress::Dedicated } else { Progress::Inline };
+    let builder = builder().label("impostor").progress(progress);
+    let endpoint = builder.listen(&format!("local:{}", args.text("name"))).build().unwrap();
+    say("stands there");
+    role::hear();
+    drop(endpoint);
 }

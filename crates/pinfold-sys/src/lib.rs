@@ -4,7 +4,7 @@
 //!
 //! - [`user`], [`affinity`], [`clock`]: who and where this process is, and what time it is.
 //! - [`socket`]: finding a peer, learning who it is, passing descriptors, ringing its doorbell.
-//! - [`stream`]: connections with other hosts.
+//! - [`stream`]: connections with other hosts, and sending over them by calls that do not copy.
 //! - [`memfd`], [`mapping`]: memory that two processes share.
 //! - [`reserved`]: addresses that nothing else comes to lie at.
 //! - [`userfault`]: noticing that memory of this process is taken away, and moving pages within it.

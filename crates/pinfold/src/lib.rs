@@ -64,7 +64,7 @@ pub use self::{
     },
     error::{Error, Gone, NotHandled, Result},
     link::local::{Access, Who},
-    route::{Path, PathSet, Receipt, Refusal, SendMode},
+    route::{Path, PathSet, Receipt, Refusal, SendDriver, SendMode},
     status::{Counters, OneSidedCount, PathCount},
 };
 

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::{ErrorKind::WouldBlock, Read, Write},
     net::TcpStream,
     os::unix::fs::PermissionsExt,
     thread,
@@ -151,6 +151,39 @@ fn strangers_are_shown_out() {
         }
     }
     assert!(one.peers().is_empty());
+}
+
+/// As many as there are places and more say nothing: whoever has the key is answered nevertheless, before they are
+/// given up.
+#[test]
+fn strangers_do_not_keep_others_out() {
+    const STRANGERS: usize = 300;
+    // Nor do they count as peers.
+    let one = builder(Progress::Dedicated).key(&KEY).peers_max(2).listen("tcp:127.0.0.1:0");
+    let one = one.build().unwrap();
+    let address = one.listens_at().unwrap();
+    let socket = address.strip_prefix("tcp:").unwrap();
+    let strangers: Vec<_> = (0..STRANGERS).map(|_| TcpStream::connect(socket).unwrap()).collect();
+    let calling = || inline().key(&KEY).connect_timeout(Duration::from_secs(4)).build().unwrap();
+    let (two, three, four) = (calling(), calling(), calling());
+    let friend = two.connect(&address).unwrap();
+    two.send(friend, 1, b"in spite of them").unwrap();
+    let peer = one.accept().unwrap();
+    assert_eq!(&*one.recv(peer, 1).unwrap(), b"in spite of them");
+    // Those that were there first had to go.
+    let is_there = |mut stranger: &TcpStream| {
+        stranger.set_nonblocking(true).unwrap();
+        let mut said = Vec::new();
+        matches!(stranger.read_to_end(&mut said), Err(error) if error.kind() == WouldBlock)
+    };
+    let left = strangers.iter().filter(|stranger| is_there(stranger)).count();
+    assert!((1..=128).contains(&left), "{left}");
+    assert!(!is_there(&strangers[0]) && is_there(&strangers[STRANGERS - 1]));
+    // There is a place for one more, and no other.
+    three.connect(&address).unwrap();
+    let error = four.connect(&address).unwrap_err();
+    assert!(error.to_string().contains("peers"), "{error}");
+    assert_eq!(one.peers().len(), 2);
 }
 
 #[test]

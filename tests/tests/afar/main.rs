@@ -3,6 +3,7 @@
 mod crowd;
 mod ends;
 mod forged;
+mod forks;
 mod keys;
 mod memory;
 mod messages;
@@ -14,9 +15,12 @@ use std::thread;
 use pinfold::{Builder, Endpoint, PeerId, Progress};
 use pinfold_tests::{Args, role, roles};
 
-use self::modes::restricted;
+use self::{
+    forks::{forking, late},
+    modes::restricted,
+};
 
-roles!(echo, restricted);
+roles!(echo, restricted, late, forking);
 
 /// Of endpoints that stay on their connections, as on different hosts.
 fn builder(progress: Progress) -> Builder {

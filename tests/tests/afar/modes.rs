@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Builder, Endpoint, PeerId, Progress, Receipt, SendMode};
+use pinfold::{Builder, Endpoint, PeerId, Progress, Receipt, SendDriver, SendMode};
 use pinfold_sys::trial;
 use pinfold_tests::{
     Args, Network, Stage,
@@ -26,13 +26,13 @@ const LENGTHS: [usize; 11] =
 /// From here on messages go past the lane.
 const LONG: usize = 16 << 10;
 
-/// Whether long messages can be sent by a ring here, and such as these without a limit.
-fn has_ring() -> bool {
+/// Without a ring, and with one where there can be one.
+fn drivers() -> Vec<bool> {
     match trial::io_uring() {
-        Ok(_) => true,
+        Ok(_) => vec![false, true],
         Err(error) => {
             skip(&format!("no io_uring: {error}"));
-            false
+            vec![false]
         }
     }
 }
@@ -60,16 +60,25 @@ fn check(receipt: &Receipt, len: usize, mode: SendMode, ring: bool) {
     // To the same host the kernel copies whatever it was told, and says so.
     assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, len as u64), "{what}");
     let sent = receipt.sent_by().expect("past the lane");
+    let driver = receipt.send_driver().expect("something sent it");
+    match sent {
+        SendMode::Plain => assert_eq!(driver, SendDriver::Calls, "{what}"),
+        // What little may be pinned decides which it was.
+        SendMode::PerSend if !ring => assert_eq!(driver, SendDriver::Calls, "{what}"),
+        _ => assert!(ring && driver == SendDriver::Ring, "{what}"),
+    }
     match (mode, ring) {
-        (_, false) | (SendMode::Plain, _) => assert_eq!(sent, SendMode::Plain, "{what}"),
-        (SendMode::TwoCopy, _) => assert_eq!(sent, mode, "{what}"),
+        (SendMode::Plain, _) | (SendMode::TwoCopy, false) => {
+            assert_eq!(sent, SendMode::Plain, "{what}");
+        }
+        (SendMode::TwoCopy, true) => assert_eq!(sent, mode, "{what}"),
         _ if !may_pin(16 << 20) => {}
-        (SendMode::PerSend, _) => assert_eq!(sent, mode, "{what}"),
+        (SendMode::PerSend, _) | (_, false) => assert_eq!(sent, SendMode::PerSend, "{what}"),
         // Without a userfaultfd nothing is kept pinned.
-        (SendMode::Cached, _) => {
+        (SendMode::Cached, true) => {
             assert!(matches!(sent, SendMode::Cached | SendMode::PerSend), "{what}");
         }
-        (SendMode::Aligned, _) => assert!(!sent.copies(), "{what}"),
+        (SendMode::Aligned, true) => assert!(!sent.copies(), "{what}"),
     }
 }
 
@@ -118,10 +127,7 @@ fn exchange(
 
 #[test]
 fn every_mode_sends_every_length() {
-    for ring in [false, true] {
-        if ring && !has_ring() {
-            continue;
-        }
+    for ring in drivers() {
         for mode in SendMode::ALL {
             let ((one, to_two), (two, to_one)) = pair(by(mode, ring), builder(Progress::Inline));
             exchange((&one, to_two), (&two, to_one), mode, ring);
@@ -134,10 +140,11 @@ fn every_mode_sends_every_length() {
 fn every_mode_crosses_a_network() {
     where_allowed("modes::every_mode_crosses_a_network", || {
         let network = Network::new(2);
-        for mode in SendMode::ALL {
+        let each = |ring| SendMode::ALL.into_iter().map(move |mode| (mode, ring));
+        for (mode, ring) in drivers().into_iter().flat_map(each) {
             let make = |builder: Builder| builder.key(&[3; 32]);
             let one =
-                network.run(0, || make(by(mode, true)).listen("tcp:0.0.0.0:0").build()).unwrap();
+                network.run(0, || make(by(mode, ring)).listen("tcp:0.0.0.0:0").build()).unwrap();
             let at = one.listens_at().unwrap();
             let port = at.rsplit_once(':').unwrap().1.to_owned();
             let address = format!("tcp:{}:{port}", network.address(0));
@@ -147,8 +154,6 @@ fn every_mode_crosses_a_network() {
                 let here = network.run(1, || two.connect(&address).unwrap());
                 (there.join().unwrap(), here)
             });
-            // What is asked of the ring is another matter than what it is asked for.
-            let ring = trial::io_uring().is_ok();
             exchange((&one, to_two), (&two, to_one), mode, ring);
         }
     });
@@ -157,11 +162,12 @@ fn every_mode_crosses_a_network() {
 /// A route that copies is tried a few times and then let be.
 #[test]
 fn a_route_that_copies_is_given_up() {
+    drivers().into_iter().for_each(is_given_up);
+}
+
+fn is_given_up(ring: bool) {
     const MESSAGES: u64 = 300;
-    if !has_ring() {
-        return;
-    }
-    let sending = builder(Progress::Inline).io_uring(true);
+    let sending = builder(Progress::Inline).io_uring(ring);
     let ((one, to_two), (two, to_one)) = pair(sending, builder(Progress::Inline));
     let message = stamp::bytes(1 << 20, 1);
     let modes = thread::scope(|scope| {
@@ -204,11 +210,10 @@ const MUCH: usize = 2 << 20;
 fn memory_in_flight_is_not_given_back() {
     // More than buffers take, and one look.
     const MESSAGES: u64 = 40;
-    if !has_ring() {
-        return;
-    }
-    for mode in [SendMode::PerSend, SendMode::Cached, SendMode::Plain] {
-        let sending = by(mode, true).progress(Progress::Dedicated);
+    let each =
+        |ring| [SendMode::PerSend, SendMode::Cached, SendMode::Plain].map(|mode| (mode, ring));
+    for (mode, ring) in drivers().into_iter().flat_map(each) {
+        let sending = by(mode, ring).progress(Progress::Dedicated);
         let receiving = builder(Progress::Inline).away_max(Duration::from_millis(200));
         let ((one, to_two), (two, to_one)) = pair(sending, receiving);
         // They are asked for, so they come, and then nobody reads.
@@ -246,12 +251,11 @@ fn memory_in_flight_is_not_given_back() {
 #[test]
 fn what_waits_in_the_kernel_stays_as_it_is() {
     const MESSAGES: u64 = 300;
-    if !has_ring() {
-        return;
-    }
     let len = |tag: u64| if tag.is_multiple_of(3) { 200_000 } else { 40 * tag as usize };
-    for mode in SendMode::ALL {
-        let sending = by(mode, true).progress(Progress::Dedicated);
+    for (mode, ring) in
+        drivers().into_iter().flat_map(|ring| SendMode::ALL.map(|mode| (mode, ring)))
+    {
+        let sending = by(mode, ring).progress(Progress::Dedicated);
         let ((one, to_two), (two, to_one)) = pair(sending, builder(Progress::Inline));
         let send = |tag: u64| one.send_owned(to_two, tag, stamp::bytes(len(tag), tag));
         let sends: Vec<_> = (0..MESSAGES).map(send).collect();
@@ -270,11 +274,9 @@ fn what_waits_in_the_kernel_stays_as_it_is() {
 /// A sender that sleeps is woken when its memory is its own again.
 #[test]
 fn who_sleeps_hears_that_memory_is_back() {
-    if !has_ring() {
-        return;
-    }
-    for mode in [SendMode::PerSend, SendMode::Cached] {
-        let ((one, to_two), (two, to_one)) = pair(by(mode, true), builder(Progress::Inline));
+    let each = |ring| [SendMode::PerSend, SendMode::Cached].map(|mode| (mode, ring));
+    for (mode, ring) in drivers().into_iter().flat_map(each) {
+        let ((one, to_two), (two, to_one)) = pair(by(mode, ring), builder(Progress::Inline));
         thread::scope(|scope| {
             scope.spawn(|| {
                 for tag in 0..10 {
@@ -318,15 +320,17 @@ pub(super) fn restricted(args: &Args) {
         }
         let sent = endpoint.send(peer, tag, &stamp::bytes(300_000, tag)).expect("it goes");
         assert_eq!(sent.copied_kernel, 300_000, "{sent}");
-        say(sent.sent_by().expect("past the lane").name());
+        let (mode, driver) = sent.sent_by().zip(sent.send_driver()).expect("past the lane");
+        say(format_args!("{} by {}", mode.name(), driver.name()));
     }
     // Until the other side has it all.
     let _ = endpoint.recv(peer, 1);
 }
 
-/// Where rings are denied, at first or later, or little may be pinned, messages are copied, and the receipts say so.
+/// Where rings are denied, at first or later, messages go by calls; where little may be pinned, they are copied. The
+/// receipts say so.
 #[test]
-fn what_is_denied_is_copied() {
+fn what_is_denied_goes_otherwise() {
     let stage = Stage::new(60);
     for mode in [SendMode::TwoCopy, SendMode::PerSend, SendMode::Cached] {
         for by in ["deny", "absent", "kill", "enter", "limit"] {
@@ -338,11 +342,16 @@ fn what_is_denied_is_copied() {
             for tag in 0..30 {
                 stamp::check(&two.recv(peer, tag).unwrap(), tag);
                 let sent = sender.hear();
+                // What is killed has not said how to send, but that it is not to be copied.
+                let held = mode != SendMode::TwoCopy || by == "kill";
+                let held = held && by != "limit" && may_pin(1 << 20);
                 match by {
                     // Root is not held to the limit.
                     "limit" if mode == SendMode::TwoCopy || may_pin(usize::MAX) => {}
-                    "enter" if tag < 10 => {}
-                    _ => assert_eq!(sent, "plain", "{by} {mode:?} {tag}"),
+                    // The message that finds out may go either way.
+                    "enter" if tag <= 10 => {}
+                    _ if held => assert_eq!(sent, "per-send by calls", "{by} {mode:?} {tag}"),
+                    _ => assert_eq!(sent, "plain by calls", "{by} {mode:?} {tag}"),
                 }
             }
             two.send(peer, 1, b"").unwrap();

@@ -2,8 +2,10 @@
 
 mod ends;
 mod links;
+mod moved;
 mod regions;
 mod resets;
+mod slow;
 
 use std::{
     net::SocketAddr,
@@ -20,7 +22,12 @@ use pinfold_tests::{
     stamp,
 };
 
-pinfold_tests::roles!(talker, idler);
+use self::{
+    moved::follower,
+    slow::{pusher, sleeper},
+};
+
+pinfold_tests::roles!(talker, idler, pusher, sleeper, follower);
 
 const KEY: [u8; 32] = [5; 32];
 /// In which what can come must come.

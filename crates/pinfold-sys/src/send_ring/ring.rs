@@ -120,6 +120,11 @@ impl SendRing {
         &self.registered
     }
 
+    /// Whether the kernel can no longer be entered: nothing will be sent.
+    pub fn is_dead(&self) -> bool {
+        self.dead.is_some()
+    }
+
     /// Flights that have not [landed](SendRing::land).
     pub fn in_flight(&self) -> usize {
         FLIGHTS_MAX - self.flights.room()

@@ -6,10 +6,9 @@ use super::*;
 use crate::{
     pin::{Pin, Reason, Registered},
     poll::{Epoll, Events, Interest},
-    process::Segment,
     stream::{
-        self, Received, sever,
-        tests::{pair, wait},
+        sever,
+        tests::{bytes, pair, part_of as part, take, wait},
     },
 };
 use rustix::io::Errno;
@@ -21,24 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn ring() -> Option<SendRing> {
     let made = Registered::new(4).and_then(|ring| SendRing::new(Arc::new(ring)));
     made.map_err(|error| eprintln!("SKIPPED: {error}")).ok()
-}
-
-fn bytes(len: usize, seed: u8) -> Vec<u8> {
-    (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
-}
-
-fn part(bytes: &[u8]) -> Segment {
-    Segment { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }
-}
-
-/// Takes what is there.
-fn take(socket: &OwnedFd, into: &mut Vec<u8>) {
-    let mut room = [0; 1 << 16];
-    let part = Segment { ptr: room.as_mut_ptr(), len: room.len() };
-    // SAFETY: it is this array.
-    while let Received::Bytes(got) = unsafe { stream::recv(socket, &[part]) }.unwrap() {
-        into.extend_from_slice(&room[..got]);
-    }
 }
 
 /// Sends all of it, read at the other end as it comes: what the flights said of copies.

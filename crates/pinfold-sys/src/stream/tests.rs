@@ -17,6 +17,24 @@ fn recv_some(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<Received> {
     unsafe { recv(socket, &[part(bytes)]) }
 }
 
+pub(crate) fn bytes(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
+}
+
+/// To be sent.
+pub(crate) fn part_of(bytes: &[u8]) -> Segment {
+    Segment { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }
+}
+
+/// Takes what is there.
+pub(crate) fn take(socket: &OwnedFd, into: &mut Vec<u8>) {
+    let mut room = [0; 1 << 16];
+    // SAFETY: it is this array.
+    while let Received::Bytes(got) = unsafe { recv(socket, &[part(&mut room)]) }.unwrap() {
+        into.extend_from_slice(&room[..got]);
+    }
+}
+
 pub(crate) fn wait(socket: &OwnedFd, interest: Interest) {
     let epoll = Epoll::new().unwrap();
     epoll.add(socket, 0, interest).unwrap();

@@ -192,9 +192,10 @@ impl Builder {
         self
     }
 
-    /// Whether an io_uring may be used to send to other hosts, as every [`SendMode`] but
-    /// [`SendMode::Plain`] takes. Where there can be none, messages are sent by calls. Default: if no filter on
-    /// system calls is in force, for that might end who asks for a ring.
+    /// Whether an io_uring may be used to send to other hosts. Where there can be none, messages are sent by
+    /// calls, which do [`SendMode::Plain`] and [`SendMode::PerSend`]; receipts say which it was
+    /// ([`Receipt::send_driver`](crate::Receipt::send_driver)). Default: if no filter on system calls is in
+    /// force, for that might end who asks for a ring.
     pub fn io_uring(mut self, may: bool) -> Builder {
         self.config.sending.ring = Some(may);
         self

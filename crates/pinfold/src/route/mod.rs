@@ -26,7 +26,7 @@ pub use receipt::Receipt;
 pub(crate) use receipt::Why;
 pub use refusal::Refusal;
 pub use send_modes::{
-    CostCurve, Outgoing, PAGES_MAX, SendCost, SendMemory, SendMode, SendModes, SendPicker,
-    SentFrom, SourceCost,
+    CostCurve, Outgoing, PAGES_MAX, SendCost, SendDriver, SendMemory, SendMode, SendModes,
+    SendPicker, SentFrom, SourceCost,
 };
 pub(crate) use send_route::SendRoute;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Path, Refusal, SendMode, refusal::Code};
+use super::{Path, Refusal, SendDriver, SendMode, refusal::Code};
 use crate::blockmem::{Algorithm, Largest};
 
 /// How one operation was done: the path, what was copied and by whom, and why each other path
@@ -24,7 +24,7 @@ pub struct Receipt {
     pub copied_kernel: u64,
     why: Why,
     by: Largest,
-    sent: Option<SendMode>,
+    sent: Option<(SendMode, SendDriver)>,
 }
 
 // It is returned for every message: well within a cache line.
@@ -74,12 +74,24 @@ impl Receipt {
     ///
     /// Whether the kernel copied is another matter: [`Receipt::copied_kernel`].
     pub const fn sent_by(&self) -> Option<SendMode> {
-        self.sent
+        match self.sent {
+            Some((mode, _)) => Some(mode),
+            None => None,
+        }
+    }
+
+    /// What asked the kernel to send it, where [`Receipt::sent_by`] says how: an io_uring, or calls where there is none, where
+    /// it is not wanted ([`Builder::io_uring`](crate::Builder::io_uring)), and for [`SendMode::Plain`].
+    pub const fn send_driver(&self) -> Option<SendDriver> {
+        match self.sent {
+            Some((_, driver)) => Some(driver),
+            None => None,
+        }
     }
 
     /// Notes how it was sent.
-    pub(crate) const fn note_sent(&mut self, mode: SendMode) {
-        self.sent = Some(mode);
+    pub(crate) const fn note_sent(&mut self, mode: SendMode, driver: SendDriver) {
+        self.sent = Some((mode, driver));
     }
 
     /// Takes note of how some more of its bytes were copied.
@@ -126,8 +138,8 @@ impl fmt::Display for Receipt {
             write!(f, " by {algorithm}")?;
         }
         write!(f, ", {} copied by the kernel", self.copied_kernel)?;
-        if let Some(mode) = self.sent_by() {
-            write!(f, ", sent {}", mode.name())?;
+        if let Some((mode, driver)) = self.sent {
+            write!(f, ", sent {} by {}", mode.name(), driver.name())?;
         }
         for (path, why) in self.refusals() {
             write!(f, "; not {path}: {why}")?;

@@ -16,7 +16,7 @@ pub enum SendMode {
     /// The kernel copies, asked by a ring: `IORING_OP_SEND`. The paper's two-copy driver.
     TwoCopy,
     /// The network takes the bytes from where they lie, whose pages are held for the time of the send:
-    /// `IORING_OP_SEND_ZC`. The paper's SCDA.
+    /// `IORING_OP_SEND_ZC`, or `MSG_ZEROCOPY` where there is no ring. The paper's SCDA.
     PerSend,
     /// The same from memory that is registered, so held already. The paper's SCDB.
     Cached,
@@ -48,6 +48,26 @@ impl SendMode {
     /// Whether the kernel copies.
     pub fn copies(self) -> bool {
         matches!(self, SendMode::Plain | SendMode::TwoCopy)
+    }
+}
+
+/// What asks the kernel to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SendDriver {
+    /// A system call for each send: `sendmsg(2)`.
+    Calls,
+    /// An io_uring.
+    Ring,
+}
+
+impl SendDriver {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            SendDriver::Calls => "calls",
+            SendDriver::Ring => "ring",
+        }
     }
 }
 

@@ -71,6 +71,8 @@ pub(crate) struct Core {
     pub store: Copier,
     /// What sends long messages to other hosts.
     pub driver: Arc<Driver>,
+    /// Something was sent to another host since somebody looked.
+    pub sent_afar: bool,
     pub model: &'static CostModel,
     pub strict: bool,
 }
@@ -130,7 +132,8 @@ impl Core {
         let socket = match &mut peer.line {
             Line::Wire(bridge) => {
                 bridge.hand_on();
-                return self.end_sent(peer);
+                self.end_sent(peer);
+                return;
             }
             Line::Host(socket) => socket,
         };

@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     Path,
-    link::{shm::ring::Violation, tcp::bridge::Ended},
+    link::{
+        shm::ring::Violation,
+        tcp::bridge::{Bridge, Ended},
+    },
     status::Tally,
     wire::{
         descriptor::{Header, Kind},
@@ -35,7 +38,36 @@ const DIRECT_MAX: usize = 64;
 const MESSAGES_A_TURN: u32 = 8;
 const BYTES_A_TURN: u64 = 1 << 20;
 
+/// How long after something was sent it is looked whether it has come.
+const LOOK_NS: u64 = 1_000_000_000;
+
 impl Engine {
+    /// When to look next whether peers on other hosts answer: if something was sent, and nobody looks, then in a
+    /// moment.
+    pub(super) fn look_ns(&mut self, now_ns: impl FnOnce() -> u64) -> Option<u64> {
+        if std::mem::take(&mut self.core.sent_afar) && self.links.look_ns.is_none() {
+            self.links.look_ns = Some(now_ns().saturating_add(LOOK_NS));
+        }
+        self.links.look_ns
+    }
+
+    /// Looks whether peers on other hosts answer, if it is time to.
+    pub(super) fn look_at_distant(&mut self, now_ns: u64) {
+        if self.look_ns(|| now_ns).is_none_or(|at_ns| now_ns < at_ns) {
+            return;
+        }
+        self.links.look_ns = None;
+        for id in self.peers.ids() {
+            let bridge = self.peers.get_mut(id).and_then(|peer| peer.line.wire());
+            match bridge.map_or(Ok(None), |bridge| bridge.look(now_ns)) {
+                Ok(at_ns) => {
+                    self.links.look_ns = self.links.look_ns.into_iter().chain(at_ns).min();
+                }
+                Err(ended) => self.connection_ended(id, ended),
+            }
+        }
+    }
+
     /// Ends the operations whose memory the kernel was at and no longer is, as far as it has said so. Whether
     /// any ended.
     pub(super) fn land(&mut self) -> bool {
@@ -53,7 +85,7 @@ impl Engine {
 
 impl Core {
     /// Takes what has come over a peer's connection, and what is there for it to the connection. Whether
-    /// anything came.
+    /// anything came, or the kernel is done with a message.
     pub(super) fn turn(&mut self, peer: &mut Peer, waits: bool) -> Result<bool, Ended> {
         let (mut moved, mut took_long) = (false, false);
         for _ in 0..MESSAGES_A_TURN {
@@ -74,21 +106,24 @@ impl Core {
             // The sender of a message that has come may wait to hear of it, and this side may not turn again.
             bridge.hand_on();
         }
-        self.end_sent(peer);
+        moved |= self.end_sent(peer);
         // What a sleeping leader was to be woken by, nobody finds any more: a connection tells of each change once.
         self.wakes.leader |= moved;
         Ok(moved)
     }
 
-    /// Ends the operations whose messages are sent.
-    pub(super) fn end_sent(&mut self, peer: &mut Peer) {
+    /// Ends the operations whose messages are sent. Whether there were any.
+    pub(super) fn end_sent(&mut self, peer: &mut Peer) -> bool {
+        let mut any = false;
+        self.sent_afar |= peer.line.wire().is_some_and(Bridge::take_has_sent);
         while let Some(departed) = peer.line.wire().and_then(|bridge| bridge.take_sent()) {
+            any = true;
             let key = OpKey::of_word(departed.name);
             let Some(op) = self.ops.send_mut(key) else { continue };
             let SendStage::Handed { bytes } = op.stage else { continue };
             let mut receipt = op.receipt;
             receipt.copied_kernel = bytes.saturating_sub(departed.spared);
-            receipt.note_sent(departed.mode);
+            receipt.note_sent(departed.mode, departed.driver);
             self.status.copied_kernel.add(receipt.copied_kernel);
             self.wakes.leader = true;
             if op.far.as_deref().is_some_and(Far::is_write) {
@@ -102,6 +137,7 @@ impl Core {
             }
             self.finish(key, Ok(Done::Sent(receipt)));
         }
+        any
     }
 
     /// Hands a message to the connection, if it is long enough for that. `bytes` of it are wanted; `announced`:

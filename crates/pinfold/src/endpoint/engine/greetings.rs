@@ -14,7 +14,7 @@ use crate::{
     blockmem::Tally,
     link::{
         local::{self, Limits},
-        tcp::{self, greeting::Ticket, handshake::Here},
+        tcp::{self, greeting::Ticket, handshake::Here, strangers::Caller},
     },
     wire::{
         hello,
@@ -35,6 +35,20 @@ pub(super) struct Greeting {
     pub beside: bool,
     /// The peer that it is to lead back.
     pub resumes: Option<PeerId>,
+    /// Who has called from another host.
+    pub caller: Option<Caller>,
+}
+
+impl Greeting {
+    /// Who has called, if that has not shown the key.
+    pub(super) fn stranger(&self) -> Option<Caller> {
+        self.caller.filter(|_| self.handshake.admitted().is_none())
+    }
+
+    /// Whether it is about to become a peer for which there has to be a place.
+    pub(super) fn takes_place(&self) -> bool {
+        self.stranger().is_none() && self.resumes.is_none()
+    }
 }
 
 /// What a greeting goes over.
@@ -155,7 +169,7 @@ impl Handshake {
                 let resumes = modes.contains(ModeSet::RESUMES);
                 let serves = ModeSet::ONE_SIDED.with(ModeSet::ATOMICS);
                 let home = met.address.clone().zip(met.to);
-                let session = Session { ticket: met.agreed.ticket, home };
+                let session = Session { ticket: met.agreed.ticket, home, elsewhere: None };
                 let peer = met.agreed.peer;
                 let stranger = Stranger {
                     socket,

@@ -35,6 +35,8 @@ pub(crate) struct Session {
     pub ticket: Ticket,
     /// Where this side called; `None` if it was called, and will be again.
     pub home: Option<(String, SocketAddr)>,
+    /// Where the call goes that is under way, if that is elsewhere.
+    pub elsewhere: Option<SocketAddr>,
 }
 
 /// A pair that is ready to exchange messages.

@@ -20,12 +20,12 @@ use crate::{
     endpoint::config::Config,
     link::{
         local::{Listener, Us},
-        tcp::{self, absence::Absence, key::Key, outlet::Driver},
+        tcp::{self, absence::Absence, key::Key, lookup::Lookups, outlet::Driver},
     },
 };
 
-/// Greetings under way at a time that others began, and callers turned away at a time. Further
-/// ones wait in the listener's queue.
+/// Greetings under way at a time that others on this host began, and callers turned away at a time. Further
+/// ones wait in the listener's queue. (From other hosts: `link/tcp/strangers.rs`.)
 const GREETINGS_MAX: usize = 128;
 /// Events taken from the kernel at a time.
 const EVENTS_AT_ONCE: usize = 64;
@@ -72,6 +72,10 @@ pub(crate) struct Links {
     sessions: FxHashMap<[u8; 16], PeerId>,
     /// Peers without a connection.
     absent: Vec<(PeerId, Absence)>,
+    /// Where those may be now.
+    lookups: Lookups,
+    /// When to look whether peers on other hosts answer.
+    pub look_ns: Option<u64>,
     /// Results of connecting that nobody has fetched.
     connected: Vec<(u64, Result<PeerId>)>,
     calls: u64,
@@ -124,6 +128,8 @@ impl Links {
             greetings: Vec::new(),
             sessions: FxHashMap::default(),
             absent: Vec::new(),
+            lookups: Lookups::new(tcp::listener::resolve),
+            look_ns: None,
             connected: Vec::new(),
             calls: 0,
             listen_again_ns: None,
@@ -155,7 +161,7 @@ impl Links {
         let greetings = self.greetings.iter().flatten();
         let greetings = greetings.map(|greeting| greeting.handshake.deadline_ns());
         let absent = self.absent.iter().map(|(_, absence)| absence.due_ns());
-        greetings.chain(absent).chain(self.listen_again_ns).min()
+        greetings.chain(absent).chain(self.listen_again_ns).chain(self.look_ns).min()
     }
 
     /// Has the endpoint's descriptor become readable at a time, or no more at any.
@@ -303,19 +309,18 @@ impl Engine {
         let now = clock::now_ns();
         if self.links.listen_again_ns.is_some_and(|at| now >= at) {
             self.links.listen_again_ns = None;
-            if let Some(listener) = &self.links.listener
-                && let Err(error) = watch(&self.links.epoll, listener.fd(), token(LISTENER, 0, 0))
-            {
-                tracing::warn!(%error, "the listener cannot be watched");
+            // Some of them may be watched still.
+            if let Some(listener) = &self.links.listener {
+                let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, 0, 0));
             }
             if let Some(listener) = &self.links.afar {
-                // One of them may be watched still.
                 let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, AFAR, 0));
             }
             if let Some(listener) = &self.links.beside {
                 let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, BESIDE, 0));
             }
         }
+        self.look_at_distant(now);
         self.see_to_absent(now);
         for at in 0..self.links.greetings.len() {
             if let Some(greeting) = &self.links.greetings[at]

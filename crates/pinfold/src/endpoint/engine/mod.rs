@@ -162,6 +162,7 @@ impl Engine {
             store: Copier::new(Reader::Me, &copies),
             copies,
             driver,
+            sent_afar: false,
             aside: Arc::new(Aside::new(status.aside())),
             model: route::model(),
             strict: config.strict,

@@ -122,6 +122,7 @@ impl Engine {
     pub(crate) fn due_ns(&mut self) -> Option<u64> {
         let parked = self.core.regions.parked.pause();
         let parked = parked.map(|pause| clock::now_ns() + pause.as_nanos() as u64);
+        self.look_ns(clock::now_ns);
         self.links.deadline_ns().into_iter().chain(parked).min()
     }
 

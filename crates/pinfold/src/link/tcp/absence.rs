@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Between the first calls, ns; then twice as long each time.
+/// Between the first calls, ns; then twice as long each time. Of each pause up to half is left out, as chance has it: many
+/// that lost one peer at the same moment do not all call it at the same moments.
 const PAUSE_NS: u64 = 5_000_000;
 const PAUSE_NS_MAX: u64 = 1_000_000_000;
 /// How long the first call is waited for, ns; then twice as long each time.
@@ -18,6 +19,8 @@ pub(crate) struct Absence {
     call_ns: Option<u64>,
     pause_ns: u64,
     patience_ns: u64,
+    /// Where the sequence of chances stands.
+    chance: u64,
     /// What was said last of why there is no connection: an `errno`.
     why: i32,
 }
@@ -33,14 +36,16 @@ pub(crate) enum Due {
 }
 
 impl Absence {
-    /// One that begins now, because of the `errno` `why`. `calls`: it is this side that calls.
-    pub(crate) fn new(now_ns: u64, limit: Duration, calls: bool, why: i32) -> Absence {
+    /// One that begins now, because of the `errno` `why`. `calls`: it is this side that calls. `chance` is to be
+    /// another one wherever else somebody calls.
+    pub(crate) fn new(now_ns: u64, limit: Duration, calls: bool, why: i32, chance: u64) -> Absence {
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         Absence {
             until_ns: now_ns.saturating_add(limit_ns),
             call_ns: calls.then_some(now_ns),
             pause_ns: PAUSE_NS,
             patience_ns: PATIENCE_NS,
+            chance,
             why,
         }
     }
@@ -66,9 +71,20 @@ impl Absence {
 
     /// A call came to nothing, because of the `errno` `why`.
     pub(crate) fn failed(&mut self, now_ns: u64, why: i32) {
-        self.call_ns = Some(now_ns.saturating_add(self.pause_ns));
+        let left_out = self.draw() % (self.pause_ns / 2 + 1);
+        self.call_ns = Some(now_ns.saturating_add(self.pause_ns - left_out));
         self.pause_ns = (2 * self.pause_ns).min(PAUSE_NS_MAX);
         self.why = why;
+    }
+
+    /// The next number of a sequence without a pattern: SplitMix64 (Steele, Lea and Flood, *Fast Splittable
+    /// Pseudorandom Number Generators*, 2014).
+    fn draw(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut drawn = self.chance;
+        drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        drawn = (drawn ^ (drawn >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        drawn ^ (drawn >> 31)
     }
 }
 
@@ -80,7 +96,7 @@ mod tests {
 
     #[test]
     fn who_calls_calls_at_once_and_then_less_often() {
-        let mut absence = Absence::new(7 * S, Duration::from_secs(10), true, 104);
+        let mut absence = Absence::new(7 * S, Duration::from_secs(10), true, 104, 1);
         let mut now = 7 * S;
         let (mut pauses, mut patiences) = (Vec::new(), Vec::new());
         loop {
@@ -99,15 +115,45 @@ mod tests {
             absence.failed(now, 111);
             pauses.push(absence.due_ns() - now);
         }
-        assert_eq!(pauses[..3], [PAUSE_NS, 2 * PAUSE_NS, 4 * PAUSE_NS]);
-        assert!(pauses.iter().all(|&pause| pause <= S));
+        // The end of the time cuts the last one.
+        pauses.pop();
+        for (at, pause) in pauses.iter().enumerate() {
+            let whole = (PAUSE_NS << at.min(20)).min(S);
+            assert!((whole / 2..=whole).contains(pause), "{at}: {pause} of {whole}");
+        }
         assert_eq!(patiences[..4], [S, 2 * S, 4 * S, 8 * S]);
-        assert!(pauses.len() > 12 && pauses.len() < 30, "{}", pauses.len());
+        assert!(pauses.len() > 12 && pauses.len() < 40, "{}", pauses.len());
+    }
+
+    /// The pauses of one that calls in vain.
+    fn pauses(chance: u64) -> Vec<u64> {
+        let mut absence = Absence::new(0, Duration::from_secs(100), true, 104, chance);
+        let mut pause = || {
+            let now = absence.due_ns();
+            assert!(matches!(absence.due(now), Due::Call(_)));
+            absence.failed(now, 111);
+            absence.due_ns() - now
+        };
+        (0..40).map(|_| pause()).collect()
+    }
+
+    #[test]
+    fn not_all_call_at_once() {
+        let all: Vec<Vec<u64>> = (0..100).map(|chance| pauses(chance << 32)).collect();
+        assert_eq!(all[7], pauses(7 << 32));
+        for at in 0..40 {
+            let whole = (PAUSE_NS << at.min(20)).min(S);
+            // A tenth of the time that pauses may have does not have a third of them.
+            let tenth = |pause: u64| (10 * (pause - whole / 2) / (whole / 2 + 1)) as usize;
+            let mut tenths = [0; 10];
+            all.iter().for_each(|pauses| tenths[tenth(pauses[at])] += 1);
+            assert!(tenths.iter().all(|&some| some < 33), "{at}: {tenths:?}");
+        }
     }
 
     #[test]
     fn who_is_called_waits() {
-        let mut absence = Absence::new(S, Duration::from_secs(3), false, 104);
+        let mut absence = Absence::new(S, Duration::from_secs(3), false, 104, 1);
         assert_eq!((absence.due(S), absence.due_ns()), (Due::Nothing, 4 * S));
         assert_eq!(absence.due(4 * S - 1), Due::Nothing);
         assert_eq!(absence.due(4 * S), Due::GiveUp(104));
@@ -115,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_limit_without_end_is_none() {
-        let mut absence = Absence::new(S, Duration::MAX, true, 104);
+        let mut absence = Absence::new(S, Duration::MAX, true, 104, 1);
         assert_eq!(absence.due(S), Due::Call(Duration::from_secs(1)));
         assert_eq!(absence.due(u64::MAX - 1), Due::Nothing);
     }

@@ -136,7 +136,7 @@ impl Handshake {
         })
     }
 
-    /// Answers a caller; `full` if it cannot stay.
+    /// Answers a caller.
     ///
     /// # Errors
     /// [`Error::Os`].
@@ -145,7 +145,6 @@ impl Handshake {
         from: SocketAddr,
         auth: Auth,
         us: Offer,
-        full: Option<wire::Refusal>,
         now_ns: u64,
         silence: Duration,
     ) -> Result<Handshake> {
@@ -157,7 +156,7 @@ impl Handshake {
             socket: Some(socket),
             greeting,
             us,
-            full,
+            full: None,
             is_dialling: false,
             address: None,
             to: None,
@@ -187,6 +186,11 @@ impl Handshake {
     /// come, as one that has found the local socket does.
     pub(crate) fn admitted(&self) -> Option<[u8; 16]> {
         self.greeting.admitted()
+    }
+
+    /// Accepting: why nobody else can stay now, if nobody can.
+    pub(crate) fn is_full(&mut self, full: Option<wire::Refusal>) {
+        self.full = full;
     }
 
     /// Where this side connected to.

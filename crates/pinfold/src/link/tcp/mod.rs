@@ -3,9 +3,10 @@
 //!
 //! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect, which
 //! both sides prove before anything else ([`greeting`], which has no I/O; [`handshake`] drives it over a
-//! connection, [`listener`] takes callers). From then on a pair has a lane whose other end is in this
+//! connection, [`listener`] takes callers, [`strangers`] says who of them makes room for others). From then on a pair has a lane whose other end is in this
 //! process, and goes on over the connection ([`bridge`]). Long messages leave by an [`outlet`]. If the connection
-//! breaks, whoever had connected calls again ([`absence`] says when), and the pair goes on where it was.
+//! breaks, whoever had connected calls again ([`absence`] says when, [`lookup`] where), and the pair goes on where it was. That
+//! the other end does not answer any more, [`vigil`] finds out.
 
 pub(crate) mod absence;
 pub(crate) mod address;
@@ -15,4 +16,7 @@ pub(crate) mod handshake;
 pub(crate) mod host;
 pub(crate) mod key;
 pub(crate) mod listener;
+pub(crate) mod lookup;
 pub(crate) mod outlet;
+pub(crate) mod strangers;
+pub(crate) mod vigil;

@@ -9,7 +9,7 @@ use super::{
     super::{
         Engine,
         greetings::{Greeting, Handshake},
-        joining::Back,
+        joining::{Back, Session},
         peer::Peer,
     },
     Links, SOCKET, token,
@@ -85,7 +85,9 @@ impl Engine {
         let calls = peer.session.as_ref().is_some_and(|session| session.home.is_some());
         tracing::debug!(peer = peer.info.name, why, calls, "a connection broke");
         self.links.end_absence(id);
-        let absence = Absence::new(clock::now_ns(), self.config.away_max, calls, why);
+        // Without chance there is at least the time.
+        let chance = super::super::random().map_or_else(|_| clock::now_ns(), u64::from_ne_bytes);
+        let absence = Absence::new(clock::now_ns(), self.config.away_max, calls, why, chance);
         self.links.absent.push((id, absence));
         // Whoever sleeps does so for less long now.
         self.kick = true;
@@ -116,10 +118,17 @@ impl Engine {
 
     /// Begins to call a peer again. Nothing here waits.
     fn call_again(&mut self, id: PeerId, patience: Duration) -> Result<()> {
-        let Some(peer) = self.peers.get(id) else { return Ok(()) };
-        let home = peer.session.as_ref().and_then(|session| session.home.as_ref());
-        let (Some((address, to)), Some(ticket)) = (home, peer.ticket()) else { return Ok(()) };
-        let (to, ticket) = (*to, Some(ticket));
+        let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
+        let ticket = peer.ticket();
+        let Some(Session { home: Some((address, to)), elsewhere, .. }) = &mut peer.session else {
+            return Ok(());
+        };
+        if ticket.is_none() {
+            return Ok(());
+        }
+        let last = elsewhere.take().unwrap_or(*to);
+        *elsewhere = self.links.lookups.take(address, last).filter(|now| now != to);
+        let to = elsewhere.unwrap_or(*to);
         let auth = tcp::listener::auth(to.ip(), self.links.key.as_ref(), address)?;
         let away_max = self.config.away_max;
         let us = self.links.offer(NOTHING_MORE, away_max)?;
@@ -128,7 +137,8 @@ impl Engine {
         let handshake = Caller::connect(call, us, clock::now_ns())?;
         let handshake = Handshake::Wire(Box::new(handshake), None);
         let (granted, resumes) = (NOTHING_MORE, Some(id));
-        let greeting = Greeting { handshake, granted, call: None, beside: false, resumes };
+        let (call, beside, caller) = (None, false, None);
+        let greeting = Greeting { handshake, granted, call, beside, resumes, caller };
         let at = self.links.add_greeting(greeting)?;
         self.greet(at);
         Ok(())
@@ -138,11 +148,17 @@ impl Engine {
     pub(super) fn call_failed(&mut self, id: PeerId, error: &Error, refused: Option<Refusal>) {
         tracing::debug!(%error, ?id, "a peer did not come back");
         let Some(peer) = self.peers.get(id) else { return };
-        let Some(session) = peer.session.as_ref().filter(|session| session.home.is_some()) else {
+        let Some((session, address)) = peer
+            .session
+            .as_ref()
+            .and_then(|session| Some((session, session.home.as_ref()?.0.clone())))
+        else {
             // It is the peer that calls, and may once more.
             return;
         };
         let gone = match refused {
+            // Who answers elsewhere may be anybody that has the name as well, also of the same process.
+            _ if session.elsewhere.is_some() => None,
             Some(Refusal::UnknownSession { incarnation })
                 if incarnation == session.ticket.incarnation =>
             {
@@ -155,6 +171,8 @@ impl Engine {
             self.links.end_absence(id);
             return self.remove_peer(id, how);
         }
+        // It may be elsewhere; then that is where the next call goes.
+        self.links.lookups.ask(&address);
         let absence = self.links.absent.iter_mut().find(|(peer, _)| *peer == id);
         if let Some((_, absence)) = absence {
             absence.failed(clock::now_ns(), errno_of(error));
@@ -179,6 +197,11 @@ impl Engine {
         let _ = self.links.epoll.remove(&back.socket);
         self.links.end_absence(id);
         let Some(peer) = self.peers.get_mut(id) else { return };
+        if let Some(session) = &mut peer.session
+            && let Some(((_, home), to)) = session.home.as_mut().zip(session.elsewhere.take())
+        {
+            *home = to;
+        }
         let Some(bridge) = peer.line.wire() else { return };
         let resumed = bridge.resume(back.socket, back.rest, back.received);
         let about = token(SOCKET, id.index, id.generation);

@@ -19,7 +19,7 @@ use crate::{
     failpoint::{self, Point},
     link::{
         local::{self, Address, Limits},
-        tcp::outlet::Outlet,
+        tcp::{handshake, outlet::Outlet, strangers::Caller},
     },
     status::Tally,
 };
@@ -45,8 +45,8 @@ impl Engine {
     pub(super) fn greet_by(&mut self, handshake: Handshake, granted: Limits) -> Result<u64> {
         self.links.calls += 1;
         let call = self.links.calls;
-        let greeting =
-            Greeting { handshake, granted, call: Some(call), beside: false, resumes: None };
+        let (beside, resumes, caller) = (false, None, None);
+        let greeting = Greeting { handshake, granted, call: Some(call), beside, resumes, caller };
         let at = self.links.add_greeting(greeting)?;
         self.kick = true;
         self.greet(at);
@@ -54,7 +54,8 @@ impl Engine {
     }
 
     pub(super) fn room_for_peer(&self) -> Result<()> {
-        let coming = self.links.greetings.iter().flatten().count();
+        let greetings = self.links.greetings.iter().flatten();
+        let coming = greetings.filter(|greeting| greeting.takes_place()).count();
         if self.peers.live() + coming >= self.config.peers_max {
             return Err(Error::LimitReached {
                 what: "the number of peers of this endpoint",
@@ -88,7 +89,9 @@ impl Engine {
     pub(super) fn answer_callers(&mut self, beside: bool) {
         let mut turned_away = 0;
         loop {
-            if self.links.greetings.iter().flatten().count() + turned_away >= GREETINGS_MAX {
+            let greetings = self.links.greetings.iter().flatten();
+            let theirs = greetings.filter(|it| it.call.is_none() && it.takes_place()).count();
+            if theirs + turned_away >= GREETINGS_MAX {
                 return;
             }
             let Links { listener, beside: other, epoll, .. } = &mut self.links;
@@ -109,7 +112,7 @@ impl Engine {
                         self.config.peers_max as u64,
                         clock::now_ns(),
                     );
-                    self.answer(Handshake::Host(Box::new(handshake)), granted, beside);
+                    self.answer(Handshake::Host(Box::new(handshake)), granted, beside, None);
                 }
                 Ok(None) => return,
                 Err(error) if listener.turn_away(&error) => {
@@ -128,8 +131,15 @@ impl Engine {
         }
     }
 
-    pub(super) fn answer(&mut self, handshake: Handshake, granted: Limits, beside: bool) {
-        let greeting = Greeting { handshake, granted, call: None, beside, resumes: None };
+    pub(super) fn answer(
+        &mut self,
+        handshake: Handshake,
+        granted: Limits,
+        beside: bool,
+        caller: Option<Caller>,
+    ) {
+        let (call, resumes) = (None, None);
+        let greeting = Greeting { handshake, granted, call, beside, resumes, caller };
         match self.links.add_greeting(greeting) {
             Ok(at) => self.greet(at),
             Err(error) => {
@@ -141,6 +151,7 @@ impl Engine {
 
     /// Takes a greeting as far as it goes.
     pub(super) fn greet(&mut self, at: usize) {
+        self.see_to_room(at);
         let Links { greetings, sessions, epoll, .. } = &mut self.links;
         let Some(greeting) = greetings.get_mut(at).and_then(Option::as_mut) else {
             return;
@@ -219,6 +230,7 @@ impl Engine {
             Line::Host(socket) => watch(&self.links.epoll, socket, about)?,
             Line::Wire(bridge) => {
                 bridge.leave_by(Outlet::new(Arc::clone(&self.core.driver)));
+                bridge.keep_vigil(handshake::silence(self.config.away_max));
                 let watched = bridge.socket().map_or(Ok(()), |socket| {
                     self.links.epoll.add(socket, about, Interest::Changes)
                 });

@@ -1,7 +1,7 @@
 //! Which long messages' memory is its owner's again: those that the kernel no longer looks at, and, if the pair
 //! may go on over another connection, that the peer has. No I/O.
 
-use crate::{SendMode, link::tcp::outlet::Departed};
+use crate::link::tcp::outlet::Departed;
 
 /// Long messages that were handed over.
 pub(super) struct Departures {
@@ -44,8 +44,7 @@ impl Departures {
     /// The kernel looks at nothing any more. How those left that the peer has, nobody has said: they count as
     /// copied.
     pub(super) fn settled(&mut self) {
-        let copied = |name| Departed { name, mode: SendMode::Plain, spared: 0 };
-        self.done.extend(self.had.drain(..).map(copied));
+        self.done.extend(self.had.drain(..).map(Departed::copied));
     }
 
     /// What the peer has not got is handed over anew.
@@ -67,9 +66,11 @@ impl Departures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{SendDriver, SendMode};
 
     fn message(name: u64) -> Departed {
-        Departed { name, mode: SendMode::PerSend, spared: 9 }
+        let (mode, driver) = (SendMode::PerSend, SendDriver::Calls);
+        Departed { name, mode, driver, spared: 9 }
     }
 
     #[test]
@@ -100,8 +101,7 @@ mod tests {
         departures.departed(message(1));
         departures.acknowledged(2);
         departures.settled();
-        let copied = Departed { name: 2, mode: SendMode::Plain, spared: 0 };
-        assert_eq!((departures.take(), departures.take()), (Some(copied), None));
+        assert_eq!((departures.take(), departures.take()), (Some(Departed::copied(2)), None));
         // The first is sent again, and is not done because it had left before.
         departures.again();
         departures.acknowledged(1);

@@ -28,9 +28,15 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
+    time::Duration,
 };
 
-use pinfold_sys::{mapping::SharedMapping, memfd, process::Segment as Part, stream};
+use pinfold_sys::{
+    mapping::SharedMapping,
+    memfd,
+    process::Segment as Part,
+    stream::{self, signs::signs},
+};
 
 use rustix::io::Errno;
 
@@ -39,7 +45,10 @@ use crate::{
     blockmem::Tally,
     link::{
         shm::{budget::Budget, ring::Violation, segment::Segment},
-        tcp::outlet::{Departed, Outlet},
+        tcp::{
+            outlet::{Departed, Outlet},
+            vigil::{Verdict, Vigil},
+        },
     },
     sync::LightFence,
     wire::{
@@ -87,6 +96,10 @@ pub(crate) struct Bridge {
     mute: Option<Ended>,
     /// How the connection ended; nothing is sent or taken after that.
     ended: Option<Ended>,
+    /// Whether the peer answers.
+    vigil: Option<Vigil>,
+    /// Whether something was sent that may not have come to its host.
+    on_watch: bool,
 }
 
 impl Bridge {
@@ -112,6 +125,8 @@ impl Bridge {
             receiving: Receiving::new(&segment, WAY.reverse(), fence, tally, resumes, rest),
             mute: None,
             ended: None,
+            vigil: None,
+            on_watch: false,
         };
         Ok((bridge, map()?))
     }
@@ -128,6 +143,41 @@ impl Bridge {
         self.sending.break_off(self.socket.as_ref().map(AsFd::as_fd));
         self.receiving.break_off();
         self.socket.take()
+    }
+
+    /// From here on the peer is given up if it does not answer. Its connection may be silent for so long.
+    pub(crate) fn keep_vigil(&mut self, silence: Duration) {
+        self.vigil = Some(Vigil::new(silence));
+    }
+
+    /// Whether something was sent since this was asked last, so that the peer is to be [looked](Bridge::look) at.
+    #[inline]
+    pub(crate) fn take_has_sent(&mut self) -> bool {
+        let has_sent = self.sending.take_has_sent();
+        self.on_watch |= has_sent;
+        has_sent
+    }
+
+    /// Looks whether the peer answers, if it has to: when to do so again.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(crate) fn look(&mut self, now_ns: u64) -> Result<Option<u64>, Ended> {
+        self.unless_ended(|bridge| {
+            let (Some(socket), Some(vigil), true) =
+                (&bridge.socket, &mut bridge.vigil, bridge.on_watch)
+            else {
+                return Ok(None);
+            };
+            match vigil.look(signs(socket)?, now_ns) {
+                Verdict::Wait(at_ns) => Ok(Some(at_ns)),
+                Verdict::Gone => Err(Ended::Broken(Errno::TIMEDOUT.raw_os_error())),
+                Verdict::Idle => {
+                    bridge.on_watch = false;
+                    Ok(None)
+                }
+            }
+        })
     }
 
     /// How much has come from the peer.
@@ -233,7 +283,7 @@ impl Bridge {
 
     /// A message whose memory is read no more.
     pub(crate) fn take_sent(&mut self) -> Option<Departed> {
-        self.sending.take_sent()
+        self.sending.take_sent(self.socket.as_ref().map(AsFd::as_fd))
     }
 
     /// From here on long messages leave by this. None is on its way.

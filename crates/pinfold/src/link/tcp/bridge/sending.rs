@@ -91,6 +91,8 @@ pub(super) struct Sending {
     departures: Departures,
     /// Frames up to which an acknowledgement was asked for.
     asked: u64,
+    /// Whether anything was sent since somebody asked.
+    has_sent: bool,
     ending: Ending,
 }
 
@@ -124,6 +126,7 @@ impl Sending {
             outlet: Outlet::plain(),
             departures: Departures::new(resumes),
             asked: 0,
+            has_sent: false,
             ending: Ending::No,
         }
     }
@@ -248,9 +251,11 @@ impl Sending {
     }
 
     /// The long messages whose memory is read no more.
-    pub(super) fn take_sent(&mut self) -> Option<Departed> {
-        if self.outlet.is_airborne() {
-            self.outlet.land();
+    pub(super) fn take_sent(&mut self, socket: Option<BorrowedFd<'_>>) -> Option<Departed> {
+        if let Some(socket) = socket
+            && self.outlet.is_airborne()
+        {
+            self.outlet.land(socket);
         }
         self.collect();
         self.departures.take()
@@ -288,6 +293,12 @@ impl Sending {
     /// Whether nothing is left to be sent.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.lane.head().is_none() && self.ending != Ending::Due
+    }
+
+    /// Whether anything was sent since this was asked last.
+    #[inline]
+    pub(super) fn take_has_sent(&mut self) -> bool {
+        std::mem::take(&mut self.has_sent)
     }
 
     /// Whether the peer has got everything.
@@ -389,7 +400,8 @@ impl Sending {
             None => self.send_plainly(socket)?,
         };
         if sent > 0 {
-            self.advance(sent);
+            self.has_sent = true;
+            self.advance(sent, socket);
         }
         Ok(sent > 0)
     }
@@ -447,7 +459,7 @@ impl Sending {
     }
 
     /// So many bytes are sent.
-    fn advance(&mut self, mut sent: usize) {
+    fn advance(&mut self, mut sent: usize, socket: BorrowedFd<'_>) {
         while let Some(run) = self.runs.front() {
             let left = run.len() - self.done;
             if sent < left {
@@ -458,7 +470,7 @@ impl Sending {
             self.done = 0;
             match self.runs.pop_front() {
                 Some(Run::Scratch(len)) => self.scratch_at += len,
-                Some(Run::Sent(name)) => self.outlet.handed(name),
+                Some(Run::Sent(name)) => self.outlet.handed(name, socket),
                 _ => {}
             }
         }

@@ -42,7 +42,7 @@ use crate::{
 const PINNED_MAX: u64 = 1 << 30;
 const PINNED_SHARE: u64 = 2;
 /// Bytes of one send whose pages are held for it: it is charged for what it asks for, not for what is sent.
-const PER_SEND_MAX: usize = 512 << 10;
+pub(super) const PER_SEND_MAX: usize = 512 << 10;
 /// Bytes of any other.
 const COPIED_MAX: usize = 1 << 30;
 
@@ -141,9 +141,14 @@ impl Driver {
         }
     }
 
+    /// Whether there is a ring that sends. Asks for one.
+    pub(super) fn has_ring(&self) -> bool {
+        self.rings.lock().plain(self).is_some_and(|ring| !ring.is_dead())
+    }
+
     /// Whether memory can be kept pinned here. Asks for what that takes.
     pub(super) fn has_cache(&self) -> bool {
-        self.rings.lock().cached(self).is_some()
+        self.rings.lock().cached(self).is_some_and(|cache| !cache.ring.is_dead())
     }
 
     /// Sends what there is room for of these parts of one message; 0 bytes if there is no room. `None`: not this way.
@@ -385,7 +390,7 @@ impl Cache {
 }
 
 /// The first so many bytes, in as many parts as go into one order.
-fn first(parts: &[Part], mut most: usize) -> SmallVec<[Part; 4]> {
+pub(super) fn first(parts: &[Part], mut most: usize) -> SmallVec<[Part; 4]> {
     let mut some = SmallVec::new();
     for part in parts.iter().take(PARTS_MAX) {
         let len = part.len.min(most);

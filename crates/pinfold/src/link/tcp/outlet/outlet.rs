@@ -11,20 +11,27 @@ use std::{
     collections::VecDeque,
     os::fd::BorrowedFd,
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
 use pinfold_sys::{clock, process::Segment as Part, stream};
 use rustix::{io::Errno, param::page_size};
 
-use super::driver::{Airborne, Driver};
+use super::{
+    calls::{Called, Calls},
+    driver::{Airborne, Driver},
+};
 use crate::{
-    SendMode,
+    SendDriver, SendMode,
     route::{Outgoing, SendMemory, SendRoute, SentFrom},
 };
 
 /// How long a connection that was broken off is waited for, until the kernel has let go of all memory.
 const LAST: Duration = Duration::from_secs(1);
+/// ...in so many steps at least, by a ring and without one.
+const GLANCE: Duration = Duration::from_millis(10);
+const NAP: Duration = Duration::from_micros(100);
 
 /// A message that has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +40,32 @@ pub(crate) struct Departed {
     pub name: u64,
     /// How it was sent: all of it, or where that was refused in the middle, what came before.
     pub mode: SendMode,
+    /// By what.
+    pub driver: SendDriver,
     /// Bytes that the kernel did not copy.
     pub spared: u64,
+}
+
+impl Departed {
+    /// One that calls have copied, as far as anybody knows.
+    pub(crate) fn copied(name: u64) -> Departed {
+        Departed { name, mode: SendMode::Plain, driver: SendDriver::Calls, spared: 0 }
+    }
+}
+
+/// Bytes that the kernel may look at.
+#[derive(Debug)]
+enum Aloft {
+    Ring(Airborne),
+    Call(Called),
 }
 
 /// A message on its way.
 #[derive(Debug)]
 struct Journey {
     mode: SendMode,
-    airborne: Vec<Airborne>,
+    driver: SendDriver,
+    airborne: Vec<Aloft>,
     /// Bytes that landed copied, and not.
     copied: u64,
     spared: u64,
@@ -57,6 +81,7 @@ impl Journey {
     fn new() -> Journey {
         Journey {
             mode: SendMode::Plain,
+            driver: SendDriver::Calls,
             airborne: Vec::new(),
             copied: 0,
             spared: 0,
@@ -67,9 +92,13 @@ impl Journey {
     }
 
     /// Finds out what has landed.
-    fn land(&mut self, driver: &Driver) {
+    fn land(&mut self, driver: &Driver, calls: &mut Calls) {
         for airborne in std::mem::take(&mut self.airborne) {
-            match driver.land(airborne) {
+            let landed = match airborne {
+                Aloft::Ring(airborne) => driver.land(airborne).map_err(Aloft::Ring),
+                Aloft::Call(called) => calls.land(called).map_err(Aloft::Call),
+            };
+            match landed {
                 Ok((bytes, true)) => self.copied += bytes,
                 Ok((bytes, false)) => self.spared += bytes,
                 Err(airborne) => self.airborne.push(airborne),
@@ -83,6 +112,7 @@ impl Journey {
 pub(crate) struct Outlet {
     /// `None`: by calls, all of them.
     driver: Option<Arc<Driver>>,
+    calls: Calls,
     route: SendRoute,
     now: Journey,
     /// Messages that are handed over, and not over.
@@ -95,6 +125,7 @@ impl Outlet {
     pub(crate) fn plain() -> Outlet {
         Outlet {
             driver: None,
+            calls: Calls::default(),
             route: SendRoute::new(None),
             now: Journey::new(),
             landing: VecDeque::new(),
@@ -139,26 +170,46 @@ impl Outlet {
         mode: SendMode,
         parts: &[Part],
     ) -> Option<usize> {
-        let driver = self.driver.as_ref().filter(|_| !self.now.refused)?;
+        let driver = self.driver.clone().filter(|_| !self.now.refused)?;
         self.now.tried = true;
         let cached = matches!(mode, SendMode::Cached | SendMode::Aligned);
         let mode = if cached && self.now.uncached { SendMode::PerSend } else { mode };
+        let by_ring = mode != SendMode::PerSend || driver.has_ring();
         let started = clock::ticks();
-        // SAFETY: by contract.
-        match unsafe { driver.send(socket, mode, parts) } {
-            Ok(took) => {
-                if took.bytes > 0 {
+        let sent = if by_ring {
+            // SAFETY: by contract.
+            let took = unsafe { driver.send(socket, mode, parts) };
+            took.map(|took| {
+                self.now.airborne.extend(took.airborne.into_iter().map(Aloft::Ring));
+                took.bytes
+            })
+        } else {
+            // SAFETY: by contract.
+            let called = unsafe { self.calls.send(socket, parts) };
+            called.map(|(bytes, called)| {
+                self.now.airborne.extend(called.map(Aloft::Call));
+                bytes
+            })
+        };
+        match sent {
+            Ok(bytes) => {
+                if bytes > 0 {
                     self.now.mode = mode;
-                    self.route.took(mode, took.bytes, clock::ns_of(clock::ticks() - started));
+                    self.now.driver = if by_ring { SendDriver::Ring } else { SendDriver::Calls };
+                    self.route.took(mode, bytes, clock::ns_of(clock::ticks() - started));
                 }
-                self.now.airborne.extend(took.airborne);
-                Some(took.bytes)
+                Some(bytes)
             }
             // So many are in the air that there is no place for another: not the route's fault.
             Err(Errno::NOBUFS) => None,
             Err(errno) if cached && !self.now.uncached => {
                 tracing::debug!(%errno, "a message is not sent out of the cache");
                 self.now.uncached = true;
+                // SAFETY: by contract.
+                unsafe { self.send(socket, mode, parts) }
+            }
+            Err(errno) if by_ring && mode == SendMode::PerSend && !driver.has_ring() => {
+                tracing::debug!(%errno, "the ring sends no more");
                 // SAFETY: by contract.
                 unsafe { self.send(socket, mode, parts) }
             }
@@ -178,34 +229,35 @@ impl Outlet {
     }
 
     /// All of a message is handed over.
-    pub(crate) fn handed(&mut self, name: u64) {
+    pub(crate) fn handed(&mut self, name: u64, socket: BorrowedFd<'_>) {
         let journey = std::mem::replace(&mut self.now, Journey::new());
         if journey.refused {
             self.route.failed();
         }
         self.landing.push_back((name, journey));
-        self.land();
+        self.land(socket);
     }
 
     /// Finds out which messages the kernel no longer looks at.
-    pub(crate) fn land(&mut self) {
+    pub(crate) fn land(&mut self, socket: BorrowedFd<'_>) {
         let Some(driver) = &self.driver else {
-            let plain = |(name, _)| Departed { name, mode: SendMode::Plain, spared: 0 };
+            let plain = |(name, _)| Departed::copied(name);
             return self.gone.extend(self.landing.drain(..).map(plain));
         };
-        self.now.land(driver);
+        self.calls.collect(socket);
+        self.now.land(driver, &mut self.calls);
         for _ in 0..self.landing.len() {
             let Some((name, mut journey)) = self.landing.pop_front() else { break };
-            journey.land(driver);
+            journey.land(driver, &mut self.calls);
             if !journey.airborne.is_empty() {
                 self.landing.push_back((name, journey));
                 continue;
             }
-            let Journey { mode, copied, spared, tried, refused, .. } = journey;
+            let Journey { mode, driver, copied, spared, tried, refused, .. } = journey;
             if tried && !refused {
                 self.route.landed(copied > 0 || spared == 0);
             }
-            self.gone.push(Departed { name, mode, spared });
+            self.gone.push(Departed { name, mode, driver, spared });
         }
     }
 
@@ -224,29 +276,39 @@ impl Outlet {
     pub(crate) fn break_off(&mut self, socket: BorrowedFd<'_>) {
         self.settle(socket);
         self.now = Journey::new();
+        self.calls = Calls::default();
     }
 
     /// Has the kernel look at nothing any more: if something is airborne, the connection is broken off, and it is
     /// waited for, a second at most. What is airborne even then can only be in a device's queue. Its pages
     /// are held by the kernel, and nobody takes it for part of the message.
     pub(crate) fn settle(&mut self, socket: BorrowedFd<'_>) {
-        self.land();
+        self.land(socket);
         let Some(driver) = self.driver.clone().filter(|_| self.is_airborne()) else { return };
         // If there is no connection any more, nothing is held for it.
         let _ = stream::sever(socket);
         let end = Instant::now() + LAST;
         loop {
-            self.land();
+            self.land(socket);
             let mut left = self.landing.iter().flat_map(|(_, journey)| &journey.airborne);
             let Some(first) = self.now.airborne.first().or_else(|| left.next()) else { return };
             let now = Instant::now();
             if now >= end {
                 break;
             }
-            driver.wait(first, (end - now).min(Duration::from_millis(10)));
+            match first {
+                Aloft::Ring(airborne) => driver.wait(airborne, (end - now).min(GLANCE)),
+                // Of a connection that is severed nothing tells.
+                Aloft::Call(_) => thread::sleep((end - now).min(NAP)),
+            }
         }
         tracing::warn!("the network has not let go of what it was to send");
         let landing = self.landing.drain(..).flat_map(|(_, journey)| journey.airborne);
-        landing.chain(self.now.airborne.drain(..)).for_each(|it| driver.give_up(it));
+        for aloft in landing.chain(self.now.airborne.drain(..)) {
+            // Of calls nobody hears any more, once there is another connection.
+            if let Aloft::Ring(airborne) = aloft {
+                driver.give_up(airborne);
+            }
+        }
     }
 }

@@ -8,12 +8,12 @@ use std::{
 };
 
 use pinfold_sys::{
-    poll::{Epoll, Events},
+    poll::{Epoll, Event, Events, Interest},
     process::Segment as Part,
 };
 
 use super::*;
-use crate::SendMode;
+use crate::{SendDriver, SendMode};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const TOKEN: u64 = 77;
@@ -54,12 +54,12 @@ impl Stand {
                 sent => done += sent,
             }
         }
-        self.outlet.handed(name);
+        self.outlet.handed(name, self.near.as_fd());
         Some(mode)
     }
 
     fn departed(&mut self) -> Option<Departed> {
-        self.outlet.land();
+        self.outlet.land(self.near.as_fd());
         self.outlet.take_departed()
     }
 
@@ -86,6 +86,18 @@ fn part(bytes: &[u8]) -> Part {
     Part { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }
 }
 
+fn departed(name: u64, mode: SendMode, driver: SendDriver) -> Departed {
+    Departed { name, mode, driver, spared: 0 }
+}
+
+/// Each mode that does not copy, by what can do it.
+const WITHOUT_COPIES: [(SendMode, SendDriver); 4] = [
+    (SendMode::PerSend, SendDriver::Calls),
+    (SendMode::PerSend, SendDriver::Ring),
+    (SendMode::Cached, SendDriver::Ring),
+    (SendMode::Aligned, SendDriver::Ring),
+];
+
 fn bytes(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
 }
@@ -95,26 +107,38 @@ const LEN: usize = 300_000;
 /// What is not copied is named when the kernel is done with it, not before; the epoll tells of that.
 #[test]
 fn memory_is_back_when_the_kernel_says_so() {
-    for mode in [SendMode::PerSend, SendMode::Cached, SendMode::Aligned] {
-        let mut stand = stand(mode, true);
+    for (mode, driver) in WITHOUT_COPIES {
+        let mut stand = stand(mode, driver == SendDriver::Ring);
+        // Whoever has a connection watches it.
+        const CONNECTION: u64 = 78;
+        stand.epoll.add(&stand.near, CONNECTION, Interest::Changes).unwrap();
         let memory = bytes(LEN, 1);
         let Some(sent) = stand.hand(9, &memory) else {
-            eprintln!("SKIPPED: {mode:?}: nothing is sent this way here");
+            eprintln!("SKIPPED: {mode:?} by {driver:?}: nothing is sent this way here");
             continue;
         };
         // Nobody reads, so most of it is here still.
         std::thread::sleep(Duration::from_millis(30));
         assert_eq!(stand.departed(), None, "{mode:?}");
-        assert!(stand.outlet.is_airborne() && stand.driver.is_airborne());
-        assert!(stand.read(LEN) == memory);
+        assert!(stand.outlet.is_airborne());
+        assert_eq!(stand.driver.is_airborne(), driver == SendDriver::Ring);
         let mut events = Events::with_capacity(4);
-        assert_eq!(stand.epoll.wait(&mut events, Some(PATIENCE)).unwrap(), 1);
-        assert!(events.iter().all(|event| event.token == TOKEN));
+        let _ = stand.epoll.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        assert!(stand.read(LEN) == memory);
+        let end = Instant::now() + PATIENCE;
+        let news = |event: Event| match driver {
+            SendDriver::Ring => event.token == TOKEN,
+            SendDriver::Calls => event.token == CONNECTION && event.hung_up,
+        };
+        while !events.iter().any(news) {
+            assert!(Instant::now() < end);
+            let _ = stand.epoll.wait(&mut events, Some(PATIENCE)).unwrap();
+        }
         // The kernel copied after all: the route leads to this host.
-        let departed = stand.until_departed();
-        assert_eq!(departed, Departed { name: 9, mode: sent, spared: 0 });
+        assert_eq!(stand.until_departed(), departed(9, sent, driver));
         assert!(!stand.outlet.is_airborne() && !stand.driver.is_airborne());
         assert!(!stand.driver.has_news());
+        let _ = stand.epoll.wait(&mut events, Some(Duration::from_millis(1))).unwrap();
         assert_eq!(stand.epoll.wait(&mut events, Some(Duration::ZERO)).unwrap(), 0);
     }
 }
@@ -127,32 +151,84 @@ fn copies_are_back_at_once() {
     if stand.hand(5, &memory).is_none() {
         return eprintln!("SKIPPED: no ring");
     }
-    let departed = Departed { name: 5, mode: SendMode::TwoCopy, spared: 0 };
+    let departed = departed(5, SendMode::TwoCopy, SendDriver::Ring);
     assert_eq!((stand.departed(), stand.outlet.is_airborne()), (Some(departed), false));
     assert!(stand.read(LEN) == memory);
 }
 
 #[test]
 fn without_rings_nothing_is_sent_by_them() {
-    for mode in SendMode::ALL {
+    for mode in [SendMode::Plain, SendMode::TwoCopy] {
         let mut stand = stand(mode, false);
         let memory = bytes(LEN, 1);
         assert_eq!(stand.hand(1, &memory), None, "{mode:?}");
-        stand.outlet.handed(1);
-        let departed = Departed { name: 1, mode: SendMode::Plain, spared: 0 };
-        assert_eq!(stand.departed(), Some(departed));
+        stand.outlet.handed(1, stand.near.as_fd());
+        assert_eq!(stand.departed(), Some(Departed::copied(1)));
         let mut plain = Outlet::plain();
-        plain.handed(4);
+        plain.handed(4, stand.near.as_fd());
         assert_eq!(plain.take_departed().map(|it| it.name), Some(4));
     }
+    // What would be sent out of a cache holds its pages for one send.
+    for mode in [SendMode::PerSend, SendMode::Cached, SendMode::Aligned] {
+        let mut stand = stand(mode, false);
+        let memory = bytes(LEN, 1);
+        if stand.hand(1, &memory).is_none() {
+            eprintln!("SKIPPED: no MSG_ZEROCOPY here");
+            continue;
+        }
+        assert!(stand.read(LEN) == memory);
+        let expected = departed(1, SendMode::PerSend, SendDriver::Calls);
+        assert_eq!(stand.until_departed(), expected);
+    }
+}
+
+/// So much as may be out is not copied, and the rest is; and where nothing may be, all is, and that counts
+/// against the route.
+#[test]
+fn calls_without_room_copy() {
+    let mut stand = stand(SendMode::PerSend, false);
+    let memory = bytes(LEN, 1);
+    if stand.hand(1, &memory).is_none() {
+        return eprintln!("SKIPPED: no MSG_ZEROCOPY here");
+    }
+    // A descriptor that is no connection.
+    let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut other = Outlet::new(Arc::clone(&stand.driver));
+    // SAFETY: nothing is sent.
+    let sent = unsafe { other.send(near.as_fd(), SendMode::PerSend, &[part(&memory)]) };
+    assert_eq!(sent, None);
+    assert!(!other.is_airborne());
+    other.handed(3, near.as_fd());
+    assert_eq!(other.take_departed(), Some(Departed::copied(3)));
+    assert!(stand.read(LEN) == memory);
+    assert_eq!(stand.until_departed().name, 1);
+}
+
+/// Another connection begins anew, also with what is known of its calls.
+#[test]
+fn each_connection_counts_its_own_calls() {
+    let mut first = stand(SendMode::PerSend, false);
+    let memory = bytes(LEN, 1);
+    if first.hand(1, &memory).is_none() {
+        return eprintln!("SKIPPED: no MSG_ZEROCOPY here");
+    }
+    let near = first.near.try_clone().unwrap();
+    first.outlet.break_off(near.as_fd());
+    let second = stand(SendMode::PerSend, false);
+    let mut again = Stand { outlet: first.outlet, ..second };
+    assert_eq!(again.outlet.take_departed().map(|it| it.name), Some(1));
+    assert_eq!(again.hand(2, &memory), Some(SendMode::PerSend));
+    assert!(again.read(LEN) == memory);
+    let expected = departed(2, SendMode::PerSend, SendDriver::Calls);
+    assert_eq!(again.until_departed(), expected);
 }
 
 /// Who gives memory back that is in flight breaks the connection, and nothing is read there after that: what is
 /// written to it later is not sent.
 #[test]
 fn to_settle_is_to_have_nothing_read() {
-    for mode in [SendMode::PerSend, SendMode::Cached] {
-        let mut stand = stand(mode, true);
+    for (mode, driver) in WITHOUT_COPIES {
+        let mut stand = stand(mode, driver == SendDriver::Ring);
         let mut memory = bytes(LEN, 1);
         if stand.hand(1, &memory).is_none() {
             eprintln!("SKIPPED: {mode:?}: nothing is sent this way here");

@@ -1,0 +1,118 @@
+//! What the kernel knows of whether the other end of a connection is there.
+#![allow(unsafe_code)]
+// Invariant: the kernel is given room for as much as it is told.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd},
+    time::Duration,
+};
+
+/// The first fields of `struct tcp_info`, `linux/tcp.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Info {
+    state: u8,
+    ca_state: u8,
+    retransmits: u8,
+    probes: u8,
+    more: [u8; 4],
+    times: [u32; 9],
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+}
+
+const _: () = assert!(size_of::<Info>() == 60);
+
+/// Signs of life of the other end, and of its absence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signs {
+    /// Something that was handed to the connection has not been acknowledged: it is on its way, or the other end
+    /// has no room for it.
+    pub waits: bool,
+    /// What was sent once more, or asked of an end without room, has not been answered.
+    pub unanswered: bool,
+    /// How long ago it acknowledged something, or said that it has no room.
+    pub silent: Duration,
+}
+
+/// Looks for signs of life. Two system calls.
+///
+/// `TCP_USER_TIMEOUT` cannot say this: it also ends a connection whose other end answers that it has no room.
+///
+/// # Errors
+/// What `getsockopt(2)` says of `TCP_INFO`.
+pub fn signs(socket: impl AsFd) -> io::Result<Signs> {
+    let socket = socket.as_fd().as_raw_fd();
+    let mut info = Info::default();
+    let mut len = size_of::<Info>() as libc::socklen_t;
+    let to = &raw mut info;
+    // SAFETY: the kernel writes as much as `len` says at most; any bytes are such numbers.
+    let got = unsafe {
+        libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, to.cast(), &raw mut len)
+    };
+    if got != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut queued: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer: `SIOCOUTQ`.
+    if unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut queued) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Signs {
+        waits: queued > 0,
+        unanswered: info.retransmits > 0 || info.probes > 0,
+        silent: Duration::from_millis(info.last_ack_recv.into()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Instant};
+
+    use super::*;
+    use crate::{
+        process::Segment,
+        stream::{self, Received, tests::pair},
+    };
+
+    #[test]
+    fn an_end_without_room_answers() {
+        let (one, two) = pair();
+        let idle = signs(&one).unwrap();
+        assert!(!idle.waits && !idle.unanswered);
+        let mut block = vec![7; 1 << 20];
+        let part = [Segment { ptr: block.as_mut_ptr(), len: block.len() }];
+        let mut sent = 0;
+        // SAFETY: it is this vector.
+        while let bytes @ 1.. = unsafe { stream::send(&one, &part, false) }.unwrap() {
+            sent += bytes;
+        }
+        // For longer than silence is stood: it is asked, and answers.
+        let end = Instant::now() + Duration::from_secs(5);
+        let mut answered = false;
+        while Instant::now() < end {
+            thread::sleep(Duration::from_millis(20));
+            let signs = signs(&one).unwrap();
+            assert!(signs.waits);
+            answered |= !signs.unanswered && signs.silent < Duration::from_millis(100);
+        }
+        assert!(answered);
+        assert!(stream::is_connected(&one).unwrap());
+        let mut got = 0;
+        while got < sent {
+            // SAFETY: as above.
+            match unsafe { stream::recv(&two, &part) }.unwrap() {
+                Received::Bytes(bytes) => got += bytes,
+                Received::Nothing => thread::sleep(Duration::from_millis(1)),
+                Received::End => panic!("{got} of {sent} bytes"),
+            }
+        }
+        let end = Instant::now() + Duration::from_secs(20);
+        while signs(&one).unwrap().waits {
+            assert!(Instant::now() < end);
+        }
+    }
+}
