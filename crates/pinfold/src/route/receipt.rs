@@ -25,6 +25,8 @@ pub struct Receipt {
     why: Why,
     by: Largest,
     sent: Option<SendMode>,
+    /// Why nothing but a copy came into question for that.
+    must_copy: Code,
 }
 
 // It is returned for every message: well within a cache line.
@@ -49,6 +51,7 @@ impl Receipt {
             why: Why::NOT_ASKED,
             by: Largest::NONE,
             sent: None,
+            must_copy: Code::NONE,
         }
     }
 
@@ -58,7 +61,8 @@ impl Receipt {
     /// for all stores before it, those to memory that the peer looks at among them.
     #[inline(always)]
     pub(crate) const fn copied(path: Path, bytes: u64, why: Why, by: Largest) -> Receipt {
-        Receipt { path, bytes, copied_user: bytes, copied_kernel: 0, why, by, sent: None }
+        let (copied_user, copied_kernel, sent, must_copy) = (bytes, 0, None, Code::NONE);
+        Receipt { path, bytes, copied_user, copied_kernel, why, by, sent, must_copy }
     }
 
     /// By what algorithm this process copied the bytes, or the largest part of them. `None`: it copied
@@ -80,6 +84,19 @@ impl Receipt {
     /// Notes how it was sent.
     pub(crate) const fn note_sent(&mut self, mode: SendMode) {
         self.sent = Some(mode);
+    }
+
+    /// Why no [`SendMode`] but [`SendMode::Plain`] came into question, nor an io_uring, where that was settled before
+    /// anything was tried: [`Refusal::Encrypted`]. `None` for all other messages, and for those that are not sent from
+    /// the memory they lay in.
+    pub const fn send_refused(&self) -> Option<Refusal> {
+        self.must_copy.refusal()
+    }
+
+    /// Notes that it was sent by a copy, and why.
+    pub(crate) const fn note_copied(&mut self, why: Refusal) {
+        self.sent = Some(SendMode::Plain);
+        self.must_copy = Code::of(why);
     }
 
     /// Takes note of how some more of its bytes were copied.
@@ -128,6 +145,9 @@ impl fmt::Display for Receipt {
         write!(f, ", {} copied by the kernel", self.copied_kernel)?;
         if let Some(mode) = self.sent_by() {
             write!(f, ", sent {}", mode.name())?;
+            if let Some(why) = self.send_refused() {
+                write!(f, " since {why}")?;
+            }
         }
         for (path, why) in self.refusals() {
             write!(f, "; not {path}: {why}")?;

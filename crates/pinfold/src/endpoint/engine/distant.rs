@@ -14,7 +14,7 @@ use super::{
     peer::{MESSAGE_COST, Peer, Sink},
 };
 use crate::{
-    Path,
+    Path, Refusal,
     link::{shm::ring::Violation, tcp::bridge::Ended},
     status::Tally,
     wire::{
@@ -84,10 +84,17 @@ impl Core {
             let Some(op) = self.ops.send_mut(key) else { continue };
             let SendStage::Handed { bytes } = op.stage else { continue };
             let mut receipt = op.receipt;
-            receipt.copied_kernel = bytes.saturating_sub(departed.spared);
-            receipt.note_sent(departed.mode);
+            if peer.info.encryption.is_some() {
+                // What the kernel copies is not the message any more.
+                receipt.copied_user = bytes;
+                receipt.note_copied(Refusal::Encrypted);
+            } else {
+                receipt.copied_kernel = bytes.saturating_sub(departed.spared);
+                receipt.note_sent(departed.mode);
+            }
             let len = op.memory.len();
             peer.record.count_sent(Path::Eager, len);
+            self.status.copied_user.add(receipt.copied_user);
             self.status.copied_kernel.add(receipt.copied_kernel);
             self.wakes.leader = true;
             self.finish(key, Ok(Done::Sent(receipt)));
@@ -160,7 +167,9 @@ impl Core {
             took += came;
             stream.got += came;
             stream.came.copied += came;
-            stream.came.by_kernel += came;
+            if peer.info.encryption.is_none() {
+                stream.came.by_kernel += came;
+            }
             if let Sink::Keep(_, kept) = &mut stream.sink {
                 // SAFETY: they were written just now, where it said.
                 unsafe { kept.came(came) };

@@ -183,6 +183,7 @@ pub(super) fn offer(
     paths: PathSet,
     (shortcut, local): (bool, Option<LocalName>),
     resumes: bool,
+    encrypts: bool,
 ) -> Result<Offer> {
     let modes = ModeSet::none().with(ModeSet::RENDEZVOUS).with(ModeSet::ACTIVE);
     Ok(Offer {
@@ -194,7 +195,7 @@ pub(super) fn offer(
         limits,
         paths,
         modes: if resumes { modes.with(ModeSet::RESUMES) } else { modes },
-        tls: false,
+        tls: encrypts,
     })
 }
 

@@ -4,15 +4,18 @@
 //! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect, which
 //! both sides prove before anything else ([`greeting`], which has no I/O; [`handshake`] drives it over a
 //! connection, [`listener`] takes callers). From then on a pair has a lane whose other end is in this
-//! process, and goes on over the connection ([`bridge`]). Long messages leave by an [`outlet`]. If the connection
+//! process, and goes on over the [`connection`] ([`bridge`]), which is encrypted if both want it so ([`tls`]). Long
+//! messages leave by an [`outlet`]. If the connection
 //! breaks, whoever had connected calls again ([`absence`] says when), and the pair goes on where it was.
 
 pub(crate) mod absence;
 pub(crate) mod address;
 pub(crate) mod bridge;
+pub(crate) mod connection;
 pub(crate) mod greeting;
 pub(crate) mod handshake;
 pub(crate) mod host;
 pub(crate) mod key;
 pub(crate) mod listener;
 pub(crate) mod outlet;
+pub(crate) mod tls;

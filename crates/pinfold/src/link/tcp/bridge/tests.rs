@@ -47,8 +47,12 @@ impl Side {
     }
 
     fn over(socket: OwnedFd, budget: usize, resumes: bool) -> Side {
+        Side::of(socket.into(), budget, resumes)
+    }
+
+    fn of(connection: Connection, budget: usize, resumes: bool) -> Side {
         let tally = Arc::default();
-        let (bridge, mapping) = Bridge::new(socket, Vec::new(), resumes, &tally).unwrap();
+        let (bridge, mapping) = Bridge::new(connection, Vec::new(), resumes, &tally).unwrap();
         let segment = Segment::new(mapping);
         let fence = LightFence::Compiler;
         Side {
