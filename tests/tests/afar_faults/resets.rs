@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use pinfold::{Endpoint, Progress, SendMode, TagMatch};
+use pinfold::{Builder, Endpoint, Progress, SendMode, TagMatch};
 use pinfold_tests::{
     network::{Relay, Way},
     stamp,
@@ -11,7 +11,7 @@ use pinfold_tests::{
 use super::{LENGTHS, PATIENCE, Pair, builder, exchange, until};
 
 /// What a greeting takes, from who connects and from who is connected to.
-const GREETING: [u64; 2] = [48 + 264 + 44, 48 + 276];
+pub(crate) const GREETING: [u64; 2] = [48 + 264 + 44, 48 + 276];
 
 /// Talks over a connection that is reset once, after so many bytes of frames that go one way.
 fn reset_once(progress: Progress, way: Way, at: u64, lengths: &[usize]) {
@@ -107,7 +107,7 @@ fn resets_while_memory_is_in_flight() {
     }
 }
 
-fn reset_at_random(pair: &Pair, rounds: u64) {
+pub(crate) fn reset_at_random(pair: &Pair, rounds: u64) {
     for round in 0..rounds {
         let mut random = stamp::Random::new(round);
         thread::scope(|scope| {
@@ -215,9 +215,21 @@ fn who_sleeps_comes_back_too() {
 #[test]
 fn breaks_within_the_greeting_are_errors_or_nothing() {
     for (way, bytes) in [(Way::There, GREETING[0]), (Way::Back, GREETING[1])] {
-        for at in (1..bytes).step_by(23).chain([bytes - 45, bytes - 1, bytes]) {
-            let one = builder(Progress::Dedicated).listen("tcp:127.0.0.1:0").build().unwrap();
-            let two = builder(Progress::Dedicated).build().unwrap();
+        let places = (1..bytes).step_by(23).chain([bytes - 45, bytes - 1, bytes]);
+        errors_or_nothing(|| builder(Progress::Dedicated), way, places);
+    }
+}
+
+/// Breaks connections to new endpoints that way at each of these places of what goes over them.
+pub(crate) fn errors_or_nothing(
+    builder: impl Fn() -> Builder,
+    way: Way,
+    places: impl Iterator<Item = u64>,
+) {
+    {
+        for at in places {
+            let one = builder().listen("tcp:127.0.0.1:0").build().unwrap();
+            let two = builder().build().unwrap();
             let to = one.listens_at().unwrap();
             let relay = Relay::here(to.strip_prefix("tcp:").unwrap().parse().unwrap());
             relay.reset_after(way, at);

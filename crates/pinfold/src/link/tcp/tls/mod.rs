@@ -40,7 +40,7 @@ mod identity;
 mod securing;
 mod session;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use self::{
     securing::{Binding, Securing, Trouble},
