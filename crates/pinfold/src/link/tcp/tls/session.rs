@@ -32,6 +32,8 @@ pub(crate) struct Session {
     incoming: Box<[u8]>,
     start: usize,
     end: usize,
+    /// What was found wrong with what came.
+    failed: Option<rustls::Error>,
 }
 
 impl Session {
@@ -52,7 +54,7 @@ impl Session {
         let mut tls = tls.map_err(io::Error::other)?;
         tls.set_buffer_limit(Some(OUTGOING_BYTES));
         let incoming = vec![0; INCOMING_BYTES].into_boxed_slice();
-        Ok(Session { tls, incoming, start: 0, end: 0 })
+        Ok(Session { tls, incoming, start: 0, end: 0, failed: None })
     }
 
     /// Whether the handshake is over: from here on bytes can be [put](Session::put).
@@ -89,8 +91,8 @@ impl Session {
     /// took.
     ///
     /// # Errors
-    /// Something that came was not sent by the other end, or not by an honest one. What was handed out before
-    /// is good.
+    /// Something that came was not sent by the other end, or not by an honest one. What was handed out before,
+    /// also by this call, is good.
     pub(crate) fn take(
         &mut self,
         mut each: impl FnMut(&[u8]) -> usize,
@@ -109,16 +111,22 @@ impl Session {
                 }
                 continue;
             }
+            if let Some(error) = &self.failed {
+                return Err(error.clone());
+            }
             if self.start == self.end {
                 return Ok(took);
             }
             let read = self.tls.read_tls(&mut &self.incoming[self.start..self.end]);
-            self.start += match read {
-                Ok(0) => return Err(rustls::Error::General("it ended the channel".into())),
-                Ok(read) => read,
-                Err(error) => return Err(rustls::Error::General(error.to_string())),
+            let read = read.map_err(|error| rustls::Error::General(error.to_string()));
+            self.failed = match read {
+                Ok(0) => Some(rustls::Error::General("it ended the channel".into())),
+                Ok(read) => {
+                    self.start += read;
+                    self.tls.process_new_packets().err()
+                }
+                Err(error) => Some(error),
             };
-            self.tls.process_new_packets()?;
         }
     }
 

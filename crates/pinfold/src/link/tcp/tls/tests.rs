@@ -164,6 +164,18 @@ fn two_channels_are_not_one() {
     }
 }
 
+/// Whether anybody looks at the byte at this place of whole records: not in one that is there for old middleboxes, nor
+/// at the version in the head of one (RFC 8446, section 5 and appendix D.4).
+fn means_something(mut records: &[u8], mut at: usize) -> bool {
+    loop {
+        let len = 5 + usize::from(u16::from_be_bytes([records[3], records[4]]));
+        if at < len {
+            return records[0] != 20 && !(1..3).contains(&at);
+        }
+        (records, at) = (&records[len..], at - len);
+    }
+}
+
 /// Each byte changed in turn: no side that heard it takes the channel for one.
 #[test]
 fn no_changed_handshake_ends_well() {
@@ -173,12 +185,17 @@ fn no_changed_handshake_ends_well() {
     for whose in [0, 1] {
         for at in (0..lens[whose]).step_by(3) {
             let (mut c, mut a) = (Side::new(Role::Connecting), Side::new(Role::Accepting));
+            let mut counts = false;
             talk([&mut c, &mut a], usize::MAX, |who, said, bytes| {
-                let here = at.checked_sub(said).and_then(|at| bytes.get_mut(at));
-                if let (Some(byte), true) = (here, who == whose) {
-                    *byte ^= 0x20;
+                let at = at.checked_sub(said).filter(|at| who == whose && *at < bytes.len());
+                if let Some(at) = at {
+                    counts = means_something(bytes, at);
+                    bytes[at] ^= 0x20;
                 }
             });
+            if !counts {
+                continue;
+            }
             let heard = if whose == 0 { &a } else { &c };
             assert!(!matches!(heard.end, Some(Ok(()))), "{whose} {at}");
         }
@@ -198,7 +215,8 @@ fn strangers_get_nowhere() {
         }
         endless.extend(record);
     }
-    let garbage: Vec<u8> = (0..100_000u32).map(|at| (at * 2_654_435_761 >> 13) as u8).collect();
+    let garbage: Vec<u8> =
+        (0..100_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let plain = [23, 3, 3, 0, 5, 1, 2, 3, 4, 5].repeat(10_000);
     for bytes in [endless, garbage, plain, vec![0; 100_000], b"GET / HTTP/1.1\r\n".repeat(5000)] {
         for role in [Role::Connecting, Role::Accepting] {
