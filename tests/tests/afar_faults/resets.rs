@@ -226,36 +226,34 @@ pub(crate) fn errors_or_nothing(
     way: Way,
     places: impl Iterator<Item = u64>,
 ) {
-    {
-        for at in places {
-            let one = builder().listen("tcp:127.0.0.1:0").build().unwrap();
-            let two = builder().build().unwrap();
-            let to = one.listens_at().unwrap();
-            let relay = Relay::here(to.strip_prefix("tcp:").unwrap().parse().unwrap());
-            relay.reset_after(way, at);
-            let Ok(peer) = two.connect(&format!("tcp:{}", relay.address())) else { continue };
-            until(|| relay.resets() > 0);
-            relay.reset_never();
-            let talk = |one: &Endpoint, two: &Endpoint| {
-                two.send(peer, 1, b"whether").ok()?;
-                let error = two.recv_timeout(peer, 2, Duration::from_millis(1)).err()?;
-                if error.is_peer_gone() {
-                    return None;
-                }
-                let Ok(to_two) = one.accept_timeout(Duration::from_millis(500)) else {
-                    let error = two.recv_timeout(peer, 2, PATIENCE).unwrap_err();
-                    assert!(error.is_peer_gone(), "{way:?} {at}: {error}");
-                    return None;
-                };
-                Some(to_two)
-            };
-            if let Some(to_two) = talk(&one, &two) {
-                assert_eq!(&*one.recv_timeout(to_two, 1, PATIENCE).unwrap(), b"whether");
-                thread::scope(|scope| {
-                    scope.spawn(|| exchange(&one, to_two, [1, 2], &[8, 20_000]));
-                    exchange(&two, peer, [2, 1], &[8, 20_000]);
-                });
+    for at in places {
+        let one = builder().listen("tcp:127.0.0.1:0").build().unwrap();
+        let two = builder().build().unwrap();
+        let to = one.listens_at().unwrap();
+        let relay = Relay::here(to.strip_prefix("tcp:").unwrap().parse().unwrap());
+        relay.reset_after(way, at);
+        let Ok(peer) = two.connect(&format!("tcp:{}", relay.address())) else { continue };
+        until(|| relay.resets() > 0);
+        relay.reset_never();
+        let talk = |one: &Endpoint, two: &Endpoint| {
+            two.send(peer, 1, b"whether").ok()?;
+            let error = two.recv_timeout(peer, 2, Duration::from_millis(1)).err()?;
+            if error.is_peer_gone() {
+                return None;
             }
+            let Ok(to_two) = one.accept_timeout(Duration::from_millis(500)) else {
+                let error = two.recv_timeout(peer, 2, PATIENCE).unwrap_err();
+                assert!(error.is_peer_gone(), "{way:?} {at}: {error}");
+                return None;
+            };
+            Some(to_two)
+        };
+        if let Some(to_two) = talk(&one, &two) {
+            assert_eq!(&*one.recv_timeout(to_two, 1, PATIENCE).unwrap(), b"whether");
+            thread::scope(|scope| {
+                scope.spawn(|| exchange(&one, to_two, [1, 2], &[8, 20_000]));
+                exchange(&two, peer, [2, 1], &[8, 20_000]);
+            });
         }
     }
 }
