@@ -129,6 +129,9 @@ impl Channel {
     /// # Safety
     /// As [`Connection::send`].
     unsafe fn send(&mut self, parts: &[Part], more: bool) -> io::Result<usize> {
+        if let Some(errno) = self.failed {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
         let mut left = Places::new(parts);
         let mut sent = 0;
         while !left.is_empty() {
@@ -144,6 +147,11 @@ impl Channel {
                 self.flush(true)?;
                 if self.session.wants_sending() {
                     break;
+                }
+                if took == 0 {
+                    // There is room, and it takes nothing: the channel is at its end.
+                    self.failed = Some(Errno::BADMSG.raw_os_error());
+                    return Err(Errno::BADMSG.into());
                 }
             }
         }

@@ -372,6 +372,9 @@ fn what_was_altered_is_an_error() {
     assert_eq!((&came[..], error.raw_os_error()), (&b"good"[..], Some(74)));
     let again = recv(&mut connection, &[part(&mut into)]).unwrap_err();
     assert_eq!(again.raw_os_error(), error.raw_os_error());
+    // Nothing is sent any more either, and nobody waits for that.
+    let sent = send(&mut connection, &[part(&mut into)]).unwrap_err();
+    assert_eq!(sent.raw_os_error(), error.raw_os_error());
 }
 
 /// Who does not take anything has little waiting for it, and it is not taken for sent.
