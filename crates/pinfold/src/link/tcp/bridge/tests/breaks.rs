@@ -512,8 +512,8 @@ fn credit_is_told_again() {
         side.bridge.reached()
     });
     let (first, second) = sockets();
-    one.bridge.resume(first.into(), Vec::new(), reached[1]).unwrap();
-    two.bridge.resume(second.into(), Vec::new(), reached[0]).unwrap();
+    one.bridge.resume(OwnedFd::from(first).into(), Vec::new(), reached[1]).unwrap();
+    two.bridge.resume(OwnedFd::from(second).into(), Vec::new(), reached[0]).unwrap();
     assert_eq!(two.tx.released(), 0);
     one.turn();
     two.turn();
