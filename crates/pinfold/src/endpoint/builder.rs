@@ -79,10 +79,10 @@ impl Builder {
     /// [key](Builder::key_file) that he has not; there are no certificates. Both sides have to want the same: else
     /// [`Endpoint::connect`] is [`Error::Greeting`](crate::Error::Greeting) at either. Default: no.
     ///
-    /// The cost: one more round trip to connect, and some 100 µs; each byte is encrypted and decrypted
-    /// where it is copied, at a few GB/s, and short messages take some µs more; some 200 KiB of memory for each
-    /// peer. Long messages are copied by this process: none is sent by a [`SendMode`] that spares that, nor by
-    /// an io_uring ([`Receipt::send_refused`](crate::Receipt::send_refused)).
+    /// The cost: two more round trips to connect, and a key exchange; each byte is encrypted and decrypted by this
+    /// process as it is copied; buffers of some 100 to 200 KiB for each peer (`pinfold perf tcp --tls` measures it). Long
+    /// messages are copied by this process: none is sent by a [`SendMode`] that spares that, nor by an io_uring
+    /// ([`Receipt::send_refused`](crate::Receipt::send_refused)).
     /// [`PeerInfo::encryption`](crate::PeerInfo::encryption) says by what it is done.
     ///
     /// Peers on this host that are reached [as such](Builder::local_shortcut) are not encrypted: there is no
