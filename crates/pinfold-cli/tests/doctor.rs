@@ -490,6 +490,22 @@ fn a_peer_is_reached_step_by_step() {
     for part in ["key ", "connection ", "there (tcp:127.0.0.1:", "the peer is on another host"] {
         assert!(out.contains(part), "{part}: {out}");
     }
+    assert!(out.contains("encryption  none"), "{out}");
+    let encrypting = pinfold::Endpoint::builder()
+        .progress(pinfold::Progress::Dedicated)
+        .local_shortcut(false)
+        .key(&[7; 32])
+        .encrypt(true)
+        .listen("tcp:127.0.0.1:0")
+        .build()
+        .unwrap();
+    let place = encrypting.listens_at().unwrap();
+    let (code, out, said) = doctor(&[&place, "--key", &right, "--tls"]);
+    assert_eq!(code, Some(0), "{out}{said}");
+    assert!(out.contains("encryption  TLS13_") && out.contains("bound to the key"), "{out}");
+    let (code, out, said) = doctor(&[&place, "--key", &right]);
+    assert_eq!(code, Some(1), "{out}{said}");
+    assert!(said.contains("give the command --tls"), "{said}");
     let (code, out, said) = doctor(&[&address, "--key", &wrong]);
     assert_eq!(code, Some(1));
     assert!(out.contains("connection ") && !out.contains("greeting "), "{out}");

@@ -14,6 +14,7 @@ use crate::{
                 Agreed, Auth, Failure, Greeting, Nonce, Step, UNPROVEN_BYTES_MAX, proof::Loopback,
             },
             key::Key,
+            tls::{Binding, Securing, Trouble},
         },
     },
     route::PathSet,
@@ -47,6 +48,66 @@ pub fn greeting(data: &[u8]) {
         2 => tampered(auth, rest, part),
         _ => packets_of(rest),
     }
+}
+
+/// What comes in place of a TLS handshake, and behind an honest one.
+///
+/// The first byte says which side hears it, whether it has opened a channel before, and in what pieces. No
+/// stranger gets a channel, and nothing comes out of one that the other end did not put in.
+pub fn tls(data: &[u8]) {
+    let Some((&mode, rest)) = data.split_first() else { return };
+    let (heard, other) = match mode & 1 {
+        0 => (packets::Role::Connecting, packets::Role::Accepting),
+        _ => (packets::Role::Accepting, packets::Role::Connecting),
+    };
+    let new = |role| Securing::new(role).expect("random bytes");
+    let (mut side, mut honest) = (new(heard), new(other));
+    let part = usize::from(mode >> 2) * 64 + 1;
+    if mode & 2 == 0 {
+        let _ = spoken(&mut side);
+        for part in rest.chunks(part) {
+            match listened(&mut side, part, heard) {
+                Ok(false) => {}
+                Ok(true) => panic!("a stranger has a channel"),
+                Err(_) => return,
+            }
+        }
+        return;
+    }
+    let (mut opened, mut theirs) = (false, false);
+    while !(opened && theirs) {
+        theirs |= listened(&mut honest, &spoken(&mut side), other).expect("an honest peer");
+        opened |= listened(&mut side, &spoken(&mut honest), heard).expect("an honest peer");
+    }
+    let mut session = side.into_session();
+    for part in rest.chunks(part) {
+        let room = session.room();
+        let len = part.len().min(room.len());
+        room[..len].copy_from_slice(&part[..len]);
+        session.came(len);
+        if session.take(|_| panic!("a stranger is believed")).is_err() {
+            return;
+        }
+    }
+}
+
+/// What a side has to say.
+fn spoken(side: &mut Securing) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    side.session().send(&mut bytes).expect("there is room");
+    bytes
+}
+
+/// Whether a side that hears this has its channel.
+fn listened(side: &mut Securing, bytes: &[u8], role: packets::Role) -> Result<bool, Trouble> {
+    let room = side.session().room();
+    assert!(room.len() >= bytes.len(), "no room for {} bytes", bytes.len());
+    room[..bytes.len()].copy_from_slice(bytes);
+    side.session().came(bytes.len());
+    side.step(|exported| match role {
+        packets::Role::Connecting => Binding { ours: *exported, theirs: exported.map(|it| !it) },
+        packets::Role::Accepting => Binding { ours: exported.map(|it| !it), theirs: *exported },
+    })
 }
 
 /// Frames over TCP: heads and the words behind them.

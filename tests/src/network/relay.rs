@@ -55,6 +55,10 @@ struct Shared {
 struct State {
     /// After how many bytes of a connection to reset it, by way.
     reset_after: [Option<u64>; 2],
+    /// Which byte of a connection to change, by way; of the first that has so many.
+    alter: [Option<u64>; 2],
+    /// What goes by, by way, if it is to be kept.
+    record: Option<[Vec<u8>; 2]>,
     delay: Duration,
     stalled: bool,
     ends: bool,
@@ -123,6 +127,27 @@ impl Relay {
         self.order(|state| state.reset_after = [None; 2]);
     }
 
+    /// Changes one bit of the byte with this number (from 0) of a connection that way, once.
+    pub fn alter(&self, way: Way, at: u64) {
+        self.order(|state| state.alter[way as usize] = Some(at));
+    }
+
+    /// Keeps what goes by from here on.
+    pub fn record(&self) {
+        self.order(|state| state.record = Some(Default::default()));
+    }
+
+    /// What has gone that way since then.
+    pub fn recorded(&self, way: Way) -> Vec<u8> {
+        let state = self.shared.state();
+        state.record.as_ref().map_or_else(Vec::new, |record| record[way as usize].clone())
+    }
+
+    /// Whether a byte that is to be changed has not come yet.
+    pub fn is_to_alter(&self) -> bool {
+        self.shared.state().alter.iter().any(Option::is_some)
+    }
+
     /// Passes each piece on only so long after it came; zero: at once.
     pub fn delay(&self, delay: Duration) {
         self.order(|state| state.delay = delay);
@@ -167,6 +192,21 @@ impl Drop for Relay {
             && !thread::panicking()
         {
             std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+impl State {
+    /// Keeps and changes what has come that way after `passed` bytes of its connection.
+    fn see(&mut self, way: Way, passed: u64, piece: &mut [u8]) {
+        let way = way as usize;
+        let at = self.alter[way].and_then(|at| usize::try_from(at.checked_sub(passed)?).ok());
+        if let Some(byte) = at.and_then(|at| piece.get_mut(at)) {
+            *byte ^= 0x10;
+            self.alter[way] = None;
+        }
+        if let Some(record) = &mut self.record {
+            record[way].extend_from_slice(piece);
         }
     }
 }
@@ -248,6 +288,7 @@ impl Connection {
                     return;
                 }
                 Ok(len) => {
+                    shared.state().see(way, passed, &mut piece[..len]);
                     if !self.wait(shared) || !self.put(to, &piece[..len], shared) {
                         return;
                     }

@@ -310,7 +310,8 @@ fn what_breaks_the_rules_is_cut_off() {
             let key = it.key;
             it.frame(OPEN, 0, 1, &[key[0], key[1], key[2], 1], &[])
         }),
-        ("not its own", |it| it.frame(USED, WAS, 0, &[1], &[])),
+        // Whether there is one of that number by then, or none.
+        ("it answered an operation", |it| it.frame(USED, WAS, 0, &[1], &[])),
         ("not open", |it| it.frame(USED, WRITTEN, u32::MAX, &[], &[])),
     ];
     let mut ground = Ground::new(Rights::ReadWrite);

@@ -20,7 +20,7 @@ fn inline() -> Builder {
 }
 
 /// What becomes of a call, and whether the one called got a peer.
-fn called(listening: Builder, calling: Builder) -> (Result<()>, bool) {
+pub fn called(listening: Builder, calling: Builder) -> (Result<()>, bool) {
     let one = listening.listen("tcp:127.0.0.1:0").build().unwrap();
     let two = calling.connect_timeout(Duration::from_secs(20)).build().unwrap();
     let address = one.listens_at().unwrap();

@@ -1,6 +1,7 @@
 //! Endpoints that reach each other as peers on different hosts do.
 
 mod crowd;
+mod encrypted;
 mod ends;
 mod forged;
 mod forks;

@@ -1,5 +1,6 @@
 //! Connections with other hosts that break: everything comes once, or there is an error.
 
+mod encrypted;
 mod ends;
 mod links;
 mod moved;

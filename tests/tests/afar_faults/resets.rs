@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use pinfold::{Endpoint, Progress, SendMode, TagMatch};
+use pinfold::{Builder, Endpoint, Progress, SendMode, TagMatch};
 use pinfold_tests::{
     network::{Relay, Way},
     stamp,
@@ -107,7 +107,7 @@ fn resets_while_memory_is_in_flight() {
     }
 }
 
-fn reset_at_random(pair: &Pair, rounds: u64) {
+pub(crate) fn reset_at_random(pair: &Pair, rounds: u64) {
     for round in 0..rounds {
         let mut random = stamp::Random::new(round);
         thread::scope(|scope| {
@@ -215,35 +215,45 @@ fn who_sleeps_comes_back_too() {
 #[test]
 fn breaks_within_the_greeting_are_errors_or_nothing() {
     for (way, bytes) in [(Way::There, GREETING[0]), (Way::Back, GREETING[1])] {
-        for at in (1..bytes).step_by(23).chain([bytes - 45, bytes - 1, bytes]) {
-            let one = builder(Progress::Dedicated).listen("tcp:127.0.0.1:0").build().unwrap();
-            let two = builder(Progress::Dedicated).build().unwrap();
-            let to = one.listens_at().unwrap();
-            let relay = Relay::here(to.strip_prefix("tcp:").unwrap().parse().unwrap());
-            relay.reset_after(way, at);
-            let Ok(peer) = two.connect(&format!("tcp:{}", relay.address())) else { continue };
-            until(|| relay.resets() > 0);
-            relay.reset_never();
-            let talk = |one: &Endpoint, two: &Endpoint| {
-                two.send(peer, 1, b"whether").ok()?;
-                let error = two.recv_timeout(peer, 2, Duration::from_millis(1)).err()?;
-                if error.is_peer_gone() {
-                    return None;
-                }
-                let Ok(to_two) = one.accept_timeout(Duration::from_millis(500)) else {
-                    let error = two.recv_timeout(peer, 2, PATIENCE).unwrap_err();
-                    assert!(error.is_peer_gone(), "{way:?} {at}: {error}");
-                    return None;
-                };
-                Some(to_two)
-            };
-            if let Some(to_two) = talk(&one, &two) {
-                assert_eq!(&*one.recv_timeout(to_two, 1, PATIENCE).unwrap(), b"whether");
-                thread::scope(|scope| {
-                    scope.spawn(|| exchange(&one, to_two, [1, 2], &[8, 20_000]));
-                    exchange(&two, peer, [2, 1], &[8, 20_000]);
-                });
+        let places = (1..bytes).step_by(23).chain([bytes - 45, bytes - 1, bytes]);
+        errors_or_nothing(|| builder(Progress::Dedicated), way, places);
+    }
+}
+
+/// Breaks connections to new endpoints that way at each of these places of what goes over them.
+pub(crate) fn errors_or_nothing(
+    builder: impl Fn() -> Builder,
+    way: Way,
+    places: impl Iterator<Item = u64>,
+) {
+    for at in places {
+        let one = builder().listen("tcp:127.0.0.1:0").build().unwrap();
+        let two = builder().build().unwrap();
+        let to = one.listens_at().unwrap();
+        let relay = Relay::here(to.strip_prefix("tcp:").unwrap().parse().unwrap());
+        relay.reset_after(way, at);
+        let Ok(peer) = two.connect(&format!("tcp:{}", relay.address())) else { continue };
+        until(|| relay.resets() > 0);
+        relay.reset_never();
+        let talk = |one: &Endpoint, two: &Endpoint| {
+            two.send(peer, 1, b"whether").ok()?;
+            let error = two.recv_timeout(peer, 2, Duration::from_millis(1)).err()?;
+            if error.is_peer_gone() {
+                return None;
             }
+            let Ok(to_two) = one.accept_timeout(Duration::from_millis(500)) else {
+                let error = two.recv_timeout(peer, 2, PATIENCE).unwrap_err();
+                assert!(error.is_peer_gone(), "{way:?} {at}: {error}");
+                return None;
+            };
+            Some(to_two)
+        };
+        if let Some(to_two) = talk(&one, &two) {
+            assert_eq!(&*one.recv_timeout(to_two, 1, PATIENCE).unwrap(), b"whether");
+            thread::scope(|scope| {
+                scope.spawn(|| exchange(&one, to_two, [1, 2], &[8, 20_000]));
+                exchange(&two, peer, [2, 1], &[8, 20_000]);
+            });
         }
     }
 }

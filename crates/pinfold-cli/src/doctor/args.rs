@@ -20,6 +20,10 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE", requires = "peer")]
     pub(super) key: Option<PathBuf>,
 
+    /// Encrypt the connection (TLS 1.3), as that endpoint then has to, too
+    #[arg(long, requires = "peer")]
+    pub(super) tls: bool,
+
     /// Print one JSON object in place of the report
     #[arg(long)]
     json: bool,
@@ -37,6 +41,7 @@ const AFTER: &str = "\
 Examples:
   pinfold doctor
   pinfold doctor tcp:host:7000 --key FILE
+  pinfold doctor tcp:host:7000 --key FILE --tls
   pinfold doctor --json --no-measure | jq '.facilities.process_vm_readv'
   pinfold doctor --json | jq -r '.problems[].remedies[].run'
 

@@ -32,7 +32,7 @@ use crate::{exit, fold::width_of_stdout};
 /// Runs `pinfold doctor`.
 pub(crate) fn run(args: &DoctorArgs) -> ExitCode {
     if let Some(address) = &args.peer {
-        return peer::reach(address, args.key.as_deref());
+        return peer::reach(address, args.key.as_deref(), args.tls);
     }
     // Until here this process has one thread, and it stays so: see `child`.
     let trials = trial::all(args.measures());

@@ -18,20 +18,21 @@ use crate::{exit, perf::units};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tries it, and says how far it got.
-pub(super) fn reach(address: &str, key: Option<&Path>) -> ExitCode {
+pub(super) fn reach(address: &str, key: Option<&Path>, tls: bool) -> ExitCode {
     let Some(place) = address.strip_prefix("tcp:") else {
         return exit::usage(format_args!(
             "{address}: write tcp:HOST:PORT; what is on this host `pinfold top` shows"
         ));
     };
-    match steps(address, place, key) {
+    match steps(address, place, key, tls) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => exit::failed(why),
     }
 }
 
-fn steps(address: &str, place: &str, key: Option<&Path>) -> Result<(), String> {
+fn steps(address: &str, place: &str, key: Option<&Path>, tls: bool) -> Result<(), String> {
     let builder = Endpoint::builder().label("pinfold doctor").connect_timeout(PATIENCE);
+    let builder = builder.encrypt(tls);
     let builder = key.iter().fold(builder, |builder, key| builder.key_file(key));
     let endpoint = builder.build().map_err(|why| why.to_string())?;
     match key {
@@ -59,6 +60,12 @@ fn steps(address: &str, place: &str, key: Option<&Path>) -> Result<(), String> {
         "greeting",
         format_args!("{} greets as an endpoint, in {}", info.name, units::time(took)),
     )?;
+    let encryption = match (info.encryption, info.pid) {
+        (Some(suite), _) => format!("{suite}, bound to the key"),
+        (None, 0) => "none: who is on the way can read and change what is said; see --tls".into(),
+        (None, _) => "none: it is on this host, and there is no connection".into(),
+    };
+    step("encryption", encryption)?;
     let paths: Vec<&str> = info.paths.iter().map(pinfold::Path::name).collect();
     let reason = match (info.pid, info.cma_refused) {
         (0, Some(why)) => format!(" over the connection: {why}"),

@@ -64,7 +64,7 @@ Fields of --json. Every object has kind and time_ms (since 1970).
             it), handled (of it), queued, answers, waiting and waiting_max
             (announced to it), credit_used and credit_max, owed and granted (credit of the peer
             in use here), announced and announced_max (by it), arriving, lane_bytes, blocked,
-            leaving, rates
+            leaving, encrypted, rates
   trouble   pid, command, problem (other_version, nonsense, unsteady or unreadable), text
   summary   endpoints, peers, hidden (processes of this user that may not be looked into)
 rates is null at the first look; then sent_messages, sent_bytes, received_messages, received_bytes,

@@ -108,6 +108,7 @@ struct Peer<'a> {
     lane_bytes: u64,
     blocked: bool,
     leaving: bool,
+    encrypted: bool,
     rates: Option<Flow>,
 }
 
@@ -241,6 +242,7 @@ fn peer<'a>(of: &EndpointStatus, seen: &'a PeerStatus, flows: &Flows, time_ms: u
         lane_bytes: seen.lane_bytes,
         blocked: seen.blocked,
         leaving: seen.leaving,
+        encrypted: seen.encrypted,
         rates: flows.rate_of_peer(of, seen),
     }
 }

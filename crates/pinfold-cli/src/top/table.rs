@@ -158,6 +158,7 @@ fn peer_row(layout: &Layout, view: &View, peer: &PeerStatus, flow: &Flow) -> Vec
     let paths: Vec<&str> = peer.paths.iter().map(Path::name).collect();
     let mut notes = vec![paths.join(" ")];
     let mut note = |is: bool, text: String| notes.extend(is.then_some(text));
+    note(peer.encrypted, "encrypted".into());
     note(peer.leaving, "leaving".into());
     note(peer.blocked, "no room".into());
     note(peer.waiting > 0, format!("{} announced to it", peer.waiting));

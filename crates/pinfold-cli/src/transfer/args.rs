@@ -28,6 +28,7 @@ Examples:
   pinfold send report.pdf photos local:box     files, to 'pinfold recv local:box DIR'
   tar c dir | pinfold send local:box           a stream, to 'pinfold recv local:box | tar x'
   pinfold send photos tcp:host:7000 --key FILE files, to 'pinfold recv tcp:0.0.0.0:7000 DIR --key FILE'
+  pinfold send photos tcp:host:7000 --key FILE --tls    the same, encrypted; give the receiver --tls, too
 ",
     statuses!()
 );
@@ -131,6 +132,10 @@ pub(crate) struct CommonArgs {
     /// 32 to 4,096 bytes, which nobody but its owner can read: (umask 077; head -c 32 /dev/urandom > FILE)
     #[arg(long, value_name = "FILE")]
     pub(super) key: Option<PathBuf>,
+
+    /// Encrypt the connection (TLS 1.3), for tcp:; the other side has to want that, too
+    #[arg(long)]
+    pub(super) tls: bool,
 
     /// The paths to allow: inline, eager, cma, mapped, handoff
     #[arg(long, value_name = "PATHS", value_delimiter = ',', value_parser = parse_path)]

@@ -270,7 +270,7 @@ fn endpoint(common: &CommonArgs, label: &str, listen: Option<&str>) -> pinfold::
     if let Some(key) = &common.key {
         builder = builder.key_file(key);
     }
-    builder.build()
+    builder.encrypt(common.tls).build()
 }
 
 /// The permission bits not to give to new files. Asking is setting, so this puts it back; called

@@ -9,7 +9,11 @@ use super::harness::{look_at, run};
 #[test]
 fn peers_on_other_hosts_have_places() {
     let builder = |label| {
-        Endpoint::builder().progress(Progress::Dedicated).local_shortcut(false).label(label)
+        Endpoint::builder()
+            .progress(Progress::Dedicated)
+            .local_shortcut(false)
+            .label(label)
+            .encrypt(true)
     };
     let one = builder("heron").listen("tcp:127.0.0.1:0").build().unwrap();
     let two = builder("newt").build().unwrap();
@@ -23,6 +27,7 @@ fn peers_on_other_hosts_have_places() {
     let of = |label: &str| {
         let found = seen.endpoints.iter().find(|endpoint| endpoint.own["label"] == label).unwrap();
         let [peer] = &found.peers[..] else { panic!("{found:?}") };
+        assert_eq!(peer["encrypted"], true);
         peer["address"].as_str().unwrap().to_owned()
     };
     assert_eq!(of("newt"), address);
@@ -32,5 +37,5 @@ fn peers_on_other_hosts_have_places() {
     for part in [format!("heron at {address}"), format!("newt at {there}")] {
         assert!(table.contains(&part), "{part}: {table}");
     }
-    assert!(!table.contains("pid 0"), "{table}");
+    assert!(table.contains("encrypted") && !table.contains("pid 0"), "{table}");
 }

@@ -17,14 +17,20 @@ fn key(place: &Place, name: &str, byte: u8) {
 }
 
 /// A file goes to a receiver that is called by host and port: what the receiver says in the end.
-fn received(from_elsewhere: bool) -> String {
+fn received(from_elsewhere: bool, tls: bool) -> String {
     let place = Place::new();
     place.dir("out");
     fs::write(place.path("file"), pattern(5 << 20, 1)).unwrap();
     key(&place, "key", 1);
     let address = address();
-    let recv = place.recv(&[&address, "out", "--key", "key", "--json"]);
-    let words = ["file", &address, "--key", "key"];
+    let words = |words: &[&str]| {
+        let tls = if tls { &["--tls"][..] } else { &[] };
+        [words, tls].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let recv = words(&[&address, "out", "--key", "key", "--json"]);
+    let recv = place.recv(&recv.iter().map(String::as_str).collect::<Vec<_>>());
+    let words = words(&["file", &address, "--key", "key"]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let send = if from_elsewhere { place.send_from_elsewhere(&words) } else { place.send(&words) };
     send.end().assert_code(0);
     let ended = recv.end();
@@ -36,14 +42,30 @@ fn received(from_elsewhere: bool) -> String {
 #[test]
 fn files_go_over_a_connection() {
     // It does not find the receiver's local name.
-    let said = received(true);
-    assert!(said.contains("the peer is on this host, but did not come by"), "{said}");
+    for tls in [false, true] {
+        let said = received(true, tls);
+        assert!(said.contains("the peer is on this host, but did not come by"), "{said}");
+    }
 }
 
 #[test]
 fn on_one_host_they_do_not() {
-    let said = received(false);
+    let said = received(false, true);
     assert!(!said.contains("the peer is on"), "{said}");
+}
+
+#[test]
+fn both_sides_encrypt_or_neither() {
+    let place = Place::new();
+    place.dir("out");
+    fs::write(place.path("file"), pattern(100, 1)).unwrap();
+    key(&place, "key", 1);
+    let address = address();
+    let recv = place.recv(&[&address, "out", "--key", "key", "--tls", "--wait", "5"]);
+    let send = place.send(&["file", &address, "--key", "key"]);
+    send.end().assert_code(3).assert_says("give the command --tls");
+    recv.end().assert_code(3);
+    assert!(!place.path("out/file").exists());
 }
 
 #[test]

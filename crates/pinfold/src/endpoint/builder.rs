@@ -62,7 +62,7 @@ impl Builder {
 
     /// The file with the key that this endpoint shares with those on other hosts: 32 to 4,096 bytes, which
     /// nobody but its owner can read. Both sides prove that they have the same before anything else; it is
-    /// never sent. What is said after that is not protected by it.
+    /// never sent. What is said after that is not protected by it, unless it is [encrypted](Builder::encrypt).
     pub fn key_file(mut self, path: impl Into<PathBuf>) -> Builder {
         self.key = Some(KeySource::File(path.into()));
         self
@@ -71,6 +71,24 @@ impl Builder {
     /// The same key as bytes.
     pub fn key(mut self, bytes: &[u8]) -> Builder {
         self.key = Some(KeySource::Bytes(Zeroizing::new(bytes.to_vec())));
+        self
+    }
+
+    /// Whether connections with other hosts are encrypted: TLS 1.3, for those that this endpoint calls and for those
+    /// that call it. Nobody on the way can then read or change what is said, as long as both sides have a
+    /// [key](Builder::key_file) that he has not; there are no certificates. Both sides have to want the same: else
+    /// [`Endpoint::connect`] is [`Error::Greeting`](crate::Error::Greeting) at either. Default: no.
+    ///
+    /// The cost: two more round trips to connect, and a key exchange; each byte is encrypted and decrypted by this
+    /// process as it is copied; buffers of some 100 to 200 KiB for each peer (`pinfold perf tcp --tls` measures it). Long
+    /// messages are copied by this process: none is sent by a [`SendMode`] that spares that, nor by an io_uring
+    /// ([`Receipt::send_refused`](crate::Receipt::send_refused)).
+    /// [`PeerInfo::encryption`](crate::PeerInfo::encryption) says by what it is done.
+    ///
+    /// Peers on this host that are reached [as such](Builder::local_shortcut) are not encrypted: there is no
+    /// connection. What is said in the greeting, as labels, can be heard on the way.
+    pub fn encrypt(mut self, wanted: bool) -> Builder {
+        self.config.encrypts = wanted;
         self
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Config {
     pub local_shortcut: bool,
     /// What peers on other hosts have to share.
     pub key: Option<Arc<Key>>,
+    /// Whether connections with them are encrypted.
+    pub encrypts: bool,
     pub label: String,
     pub access: Access,
     pub paths: PathSet,
@@ -70,6 +72,7 @@ impl Default for Config {
             listen_afar: None,
             local_shortcut: true,
             key: None,
+            encrypts: false,
             label: String::new(),
             access: Access::same_user(),
             paths: PathSet::all(),

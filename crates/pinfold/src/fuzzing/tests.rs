@@ -51,9 +51,18 @@ impl Random {
     }
 }
 
-fn run(seed: u64, target: fn(&[u8]), mut good: impl FnMut(&mut Random) -> Vec<u8>) {
+fn run(seed: u64, target: fn(&[u8]), good: impl FnMut(&mut Random) -> Vec<u8>) {
+    run_times(INPUTS, seed, target, good);
+}
+
+fn run_times(
+    inputs: u32,
+    seed: u64,
+    target: fn(&[u8]),
+    mut good: impl FnMut(&mut Random) -> Vec<u8>,
+) {
     let mut random = Random(seed);
-    for at in 0..INPUTS {
+    for at in 0..inputs {
         let input = if at % 2 == 0 {
             random.bytes(400)
         } else {
@@ -127,6 +136,22 @@ fn greetings_of_any_bytes() {
             input.extend_from_slice(good[random.below(4)]);
             input
         }
+    });
+}
+
+#[test]
+fn channels_of_any_bytes() {
+    let roles = [packets::Role::Connecting, packets::Role::Accepting];
+    let [mut client, mut server] = roles.map(|role| Securing::new(role).unwrap());
+    let hello = spoken(&mut client);
+    listened(&mut server, &hello, roles[1]).unwrap();
+    let flight = spoken(&mut server);
+    // Each is half a handshake or a whole one.
+    run_times(3_000, 4, tls, |random| {
+        let side = random.below(2);
+        let mut input = vec![side as u8 | random.byte() & !3];
+        input.extend_from_slice(if side == 0 { &flight } else { &hello });
+        input
     });
 }
 

@@ -24,7 +24,15 @@ pub struct Receipt {
     pub copied_kernel: u64,
     why: Why,
     by: Largest,
-    sent: Option<(SendMode, SendDriver)>,
+    sent: Option<Sent>,
+}
+
+/// How a message was sent to another host from the memory it lay in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    By(SendMode, SendDriver),
+    /// Nothing but a copy came into question.
+    Encrypted,
 }
 
 // It is returned for every message: well within a cache line.
@@ -58,7 +66,8 @@ impl Receipt {
     /// for all stores before it, those to memory that the peer looks at among them.
     #[inline(always)]
     pub(crate) const fn copied(path: Path, bytes: u64, why: Why, by: Largest) -> Receipt {
-        Receipt { path, bytes, copied_user: bytes, copied_kernel: 0, why, by, sent: None }
+        let (copied_user, copied_kernel, sent) = (bytes, 0, None);
+        Receipt { path, bytes, copied_user, copied_kernel, why, by, sent }
     }
 
     /// By what algorithm this process copied the bytes, or the largest part of them. `None`: it copied
@@ -75,7 +84,8 @@ impl Receipt {
     /// Whether the kernel copied is another matter: [`Receipt::copied_kernel`].
     pub const fn sent_by(&self) -> Option<SendMode> {
         match self.sent {
-            Some((mode, _)) => Some(mode),
+            Some(Sent::By(mode, _)) => Some(mode),
+            Some(Sent::Encrypted) => Some(SendMode::Plain),
             None => None,
         }
     }
@@ -84,14 +94,32 @@ impl Receipt {
     /// it is not wanted ([`Builder::io_uring`](crate::Builder::io_uring)), and for [`SendMode::Plain`].
     pub const fn send_driver(&self) -> Option<SendDriver> {
         match self.sent {
-            Some((_, driver)) => Some(driver),
+            Some(Sent::By(_, driver)) => Some(driver),
+            Some(Sent::Encrypted) => Some(SendDriver::Calls),
             None => None,
         }
     }
 
     /// Notes how it was sent.
     pub(crate) const fn note_sent(&mut self, mode: SendMode, driver: SendDriver) {
-        self.sent = Some((mode, driver));
+        self.sent = Some(Sent::By(mode, driver));
+    }
+
+    /// Why no [`SendMode`] but [`SendMode::Plain`] came into question, nor an io_uring, where that was settled before
+    /// anything was tried: [`Refusal::Encrypted`]. `None` for all other messages, and for those that are not sent from
+    /// the memory they lay in.
+    pub const fn send_refused(&self) -> Option<Refusal> {
+        if let Some(Sent::Encrypted) = self.sent { Some(Refusal::Encrypted) } else { None }
+    }
+
+    /// Notes that its last part was sent as another was, if that went past the lane.
+    pub(crate) fn note_sent_as(&mut self, other: &Receipt) {
+        self.sent = other.sent.or(self.sent);
+    }
+
+    /// Notes that it was sent encrypted.
+    pub(crate) const fn note_encrypted(&mut self) {
+        self.sent = Some(Sent::Encrypted);
     }
 
     /// Takes note of how some more of its bytes were copied.
@@ -138,8 +166,11 @@ impl fmt::Display for Receipt {
             write!(f, " by {algorithm}")?;
         }
         write!(f, ", {} copied by the kernel", self.copied_kernel)?;
-        if let Some((mode, driver)) = self.sent {
+        if let (Some(mode), Some(driver)) = (self.sent_by(), self.send_driver()) {
             write!(f, ", sent {} by {}", mode.name(), driver.name())?;
+            if let Some(why) = self.send_refused() {
+                write!(f, " since {why}")?;
+            }
         }
         for (path, why) in self.refusals() {
             write!(f, "; not {path}: {why}")?;

@@ -44,6 +44,8 @@ pub enum Refusal {
     /// mount namespace, `ETIMEDOUT` for one that did not answer; 0 at the side that was called, which does
     /// not know more.
     OutOfReach(i32),
+    /// The connection is encrypted, which takes that this process reads the message.
+    Encrypted,
 }
 
 impl Refusal {
@@ -98,6 +100,9 @@ impl fmt::Display for Refusal {
             Refusal::OtherNamespace => f.write_str(
                 "the peer is on this host, but in another network, process-id or IPC namespace",
             ),
+            Refusal::Encrypted => {
+                f.write_str("the connection is encrypted, which this process does as it copies")
+            }
             Refusal::OutOfReach(0) => {
                 f.write_str("the peer is on this host, but did not come by the local socket")
             }
@@ -139,6 +144,7 @@ impl Code {
             Refusal::NotLeft => 11,
             Refusal::OtherHost => 12,
             Refusal::OtherNamespace => 13,
+            Refusal::Encrypted => 14,
             // Linux has none beyond 4095 (include/linux/err.h).
             Refusal::Denied(errno) => DENIED | (errno & 0xfff) as u16,
             Refusal::OutOfReach(errno) => OUT_OF_REACH | (errno & 0xfff) as u16,
@@ -160,6 +166,7 @@ impl Code {
             11 => Refusal::NotLeft,
             12 => Refusal::OtherHost,
             13 => Refusal::OtherNamespace,
+            14 => Refusal::Encrypted,
             code if code & 0xf000 == OUT_OF_REACH => {
                 Refusal::OutOfReach((code - OUT_OF_REACH) as i32)
             }
@@ -196,6 +203,7 @@ mod tests {
             Refusal::NotLeft,
             Refusal::OtherHost,
             Refusal::OtherNamespace,
+            Refusal::Encrypted,
             Refusal::OutOfReach(0),
             Refusal::OutOfReach(4095),
             Refusal::Denied(0),

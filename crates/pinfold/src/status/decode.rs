@@ -153,6 +153,7 @@ fn peer(record: &Record<u64>) -> PeerStatus {
         lane_bytes: record.lane_bytes,
         blocked: record.flags & super::flags::BLOCKED != 0,
         leaving: record.flags & super::flags::LEAVING != 0,
+        encrypted: record.flags & super::flags::ENCRYPTED != 0,
     }
 }
 

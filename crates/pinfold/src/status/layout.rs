@@ -289,4 +289,6 @@ pub(crate) mod flags {
     pub(crate) const POLLED: u64 = 2;
     /// It is being let go.
     pub(crate) const LEAVING: u64 = 4;
+    /// The connection with it is encrypted.
+    pub(crate) const ENCRYPTED: u64 = 8;
 }

@@ -158,6 +158,8 @@ pub struct PeerStatus {
     pub blocked: bool,
     /// Whether it is being let go.
     pub leaving: bool,
+    /// Whether it is reached over a connection that is encrypted.
+    pub encrypted: bool,
 }
 
 impl PeerStatus {

@@ -42,6 +42,10 @@ pub(crate) struct TcpArgs {
     #[command(flatten)]
     pub(in crate::perf) bounds: Bounds,
 
+    /// Have Pinfold take turns over an encrypted connection, too
+    #[arg(long)]
+    tls: bool,
+
     /// Leave the programs of other libraries out
     #[arg(long)]
     no_tools: bool,
@@ -63,6 +67,7 @@ const AFTER: &str = "\
 Examples:
   pinfold perf tcp --quick
   pinfold perf tcp --hosts 2 --html tcp.html
+  pinfold perf tcp --tls --no-tools
   pinfold perf tcp --latency 8,64,1K --stream 1M,16M --json
 
 Who takes turns:
@@ -70,6 +75,7 @@ Who takes turns:
   spinning   a connection, calls that do not wait, made again at once
   ring       a connection by an io_uring: one call submits and waits
   pinfold    tagged messages over tcp:, send and recv_into; peers on one host stay with the connection
+  encrypted  the same over TLS 1.3, with --tls
   libfabric  fi_pingpong over its provider for TCP (libfabric-bin); streams by fi_rdm_tagged_bw (fabtests)
   ucx        ucx_perftest over its transport for TCP (ucx-utils)
 
@@ -107,6 +113,7 @@ pub(super) struct Wish {
     pub(super) time: Duration,
     pub(super) cores: Option<[usize; 2]>,
     pub(super) tools: bool,
+    pub(super) encrypted: bool,
 }
 
 /// Where the results go.
@@ -131,6 +138,7 @@ impl TcpArgs {
             latency,
             stream,
             bounds,
+            tls: false,
             no_tools: false,
             json,
             html,
@@ -173,6 +181,7 @@ impl TcpArgs {
             time: self.bounds.time(self.quick, SECONDS)?,
             cores: self.bounds.cores()?,
             tools: !self.no_tools,
+            encrypted: self.tls,
         })
     }
 

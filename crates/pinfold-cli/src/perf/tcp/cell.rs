@@ -28,6 +28,8 @@ pub(super) enum Contestant {
     Ring,
     /// This library.
     Pinfold,
+    /// This library, over a connection that is encrypted.
+    Encrypted,
     /// Programs of libfabric, over its provider for TCP.
     Libfabric,
     /// A program of UCX, over its transport for TCP.
@@ -35,11 +37,12 @@ pub(super) enum Contestant {
 }
 
 impl Contestant {
-    pub(super) const ALL: [Contestant; 6] = [
+    pub(super) const ALL: [Contestant; 7] = [
         Contestant::Sockets,
         Contestant::Spinning,
         Contestant::Ring,
         Contestant::Pinfold,
+        Contestant::Encrypted,
         Contestant::Libfabric,
         Contestant::Ucx,
     ];
@@ -51,9 +54,15 @@ impl Contestant {
             Contestant::Spinning => "spinning",
             Contestant::Ring => "ring",
             Contestant::Pinfold => "pinfold",
+            Contestant::Encrypted => "encrypted",
             Contestant::Libfabric => "libfabric",
             Contestant::Ucx => "ucx",
         }
+    }
+
+    /// Whether it is this library, in whatever way.
+    pub(super) const fn is_pinfold(self) -> bool {
+        matches!(self, Contestant::Pinfold | Contestant::Encrypted)
     }
 
     /// Whether it is another program, which writes and checks no message.

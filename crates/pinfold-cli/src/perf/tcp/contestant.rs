@@ -29,7 +29,8 @@ pub(super) fn set_up(who: Contestant, at: IpAddr, pair: &mut Pair) -> Result<Box
             let stream = stream(pair)?;
             Box::new(tcp::over(stream, pair)?)
         }
-        Contestant::Pinfold => Box::new(connect(at, pair)?),
+        Contestant::Pinfold => Box::new(connect(at, pair, false)?),
+        Contestant::Encrypted => Box::new(connect(at, pair, true)?),
         Contestant::Ring => {
             let stream = stream(pair)?;
             Box::new(Ring(RingStream::new(stream.into()).map_err(Fail::os("io_uring_setup"))?))
@@ -41,9 +42,10 @@ pub(super) fn set_up(who: Contestant, at: IpAddr, pair: &mut Pair) -> Result<Box
 }
 
 /// An endpoint of this side, connected to one of the other.
-fn connect(at: IpAddr, pair: &mut Pair) -> Result<Pinfold> {
+fn connect(at: IpAddr, pair: &mut Pair, encrypted: bool) -> Result<Pinfold> {
     // That it is one host is not to matter.
     let builder = Endpoint::builder().label("pinfold perf").local_shortcut(false);
+    let builder = builder.encrypt(encrypted);
     let (endpoint, peer) = match pair.side() {
         Side::First => {
             let mut key = [0; 32];

@@ -60,7 +60,7 @@ impl Samples {
 /// The rows of a cell.
 pub(super) fn rows(cell: &Cell, all: &[Samples]) -> Vec<Row> {
     let of = |wanted: Contestant| all.iter().find(|samples| samples.who == wanted);
-    let rivals = all.iter().filter(|samples| samples.who != Contestant::Pinfold);
+    let rivals = all.iter().filter(|samples| !samples.who.is_pinfold());
     let timed = rivals.filter_map(|samples| Some((samples, samples.middle()?)));
     let best = timed.min_by(|a, b| a.1.total_cmp(&b.1)).map(|best| best.0);
     let over = |one: &Samples, other: &Samples| {

@@ -150,6 +150,9 @@ impl Runner<'_> {
         let at = self.ground.address();
         let mut all = Vec::new();
         for who in Contestant::ALL {
+            if who == Contestant::Encrypted && !wish.encrypted {
+                continue;
+            }
             if who.is_tool() {
                 let left_out = (!wish.tools).then(|| "--no-tools leaves it out".into());
                 all.push((who, left_out.or_else(|| tool::lacks(who, self.ground))));

@@ -25,6 +25,7 @@ fn colour(who: Contestant) -> RGBColor {
         Contestant::Spinning => RGBColor(214, 120, 24),
         Contestant::Ring => RGBColor(196, 52, 43),
         Contestant::Pinfold => RGBColor(40, 110, 230),
+        Contestant::Encrypted => RGBColor(120, 70, 200),
         Contestant::Libfabric => RGBColor(60, 150, 80),
         Contestant::Ucx => RGBColor(120, 80, 190),
     }

@@ -122,8 +122,15 @@ impl Core {
             let Some(op) = self.ops.send_mut(key) else { continue };
             let SendStage::Handed { bytes } = op.stage else { continue };
             let mut receipt = op.receipt;
-            receipt.copied_kernel = bytes.saturating_sub(departed.spared);
-            receipt.note_sent(departed.mode, departed.driver);
+            if peer.info.encryption.is_some() {
+                // What the kernel copies is not the message any more.
+                receipt.copied_user = bytes;
+                receipt.note_encrypted();
+            } else {
+                receipt.copied_kernel = bytes.saturating_sub(departed.spared);
+                receipt.note_sent(departed.mode, departed.driver);
+            }
+            self.status.copied_user.add(receipt.copied_user);
             self.status.copied_kernel.add(receipt.copied_kernel);
             self.wakes.leader = true;
             if op.far.as_deref().is_some_and(Far::is_write) {
@@ -218,7 +225,9 @@ impl Core {
             took += came;
             stream.got += came;
             stream.came.copied += came;
-            stream.came.by_kernel += came;
+            if peer.info.encryption.is_none() {
+                stream.came.by_kernel += came;
+            }
             if let Sink::Keep(_, kept) = &mut stream.sink {
                 // SAFETY: they were written just now, where it said.
                 unsafe { kept.came(came) };

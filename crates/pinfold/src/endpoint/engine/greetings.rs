@@ -200,6 +200,7 @@ pub(super) fn offer(
     paths: PathSet,
     (shortcut, local): (bool, Option<LocalName>),
     resumes: bool,
+    encrypts: bool,
 ) -> Result<Offer> {
     let modes = [ModeSet::RENDEZVOUS, ModeSet::ACTIVE, ModeSet::ONE_SIDED, ModeSet::ATOMICS];
     let modes = modes.into_iter().fold(ModeSet::none(), ModeSet::with);
@@ -212,7 +213,7 @@ pub(super) fn offer(
         limits,
         paths,
         modes: if resumes { modes.with(ModeSet::RESUMES) } else { modes },
-        tls: false,
+        tls: encrypts,
     })
 }
 

@@ -9,7 +9,7 @@ use crate::{
     blockmem::Tally,
     link::{
         local::{Established, Limits, Side},
-        tcp::{bridge::Bridge, greeting::Ticket},
+        tcp::{bridge::Bridge, connection::Connection, greeting::Ticket},
     },
     route::{Path, PathSet, Refusal},
     wire::tcp::offer::Reached,
@@ -23,7 +23,7 @@ pub(crate) enum Outcome {
 
 /// Another connection of a pair that had lost one.
 pub(crate) struct Back {
-    pub socket: OwnedFd,
+    pub socket: Connection,
     /// What has come of its frames.
     pub rest: Vec<u8>,
     /// How much has come to the peer.
@@ -97,7 +97,7 @@ impl From<Established> for Joining {
 
 /// What a peer on another host has said of itself.
 pub(crate) struct Stranger {
-    pub socket: OwnedFd,
+    pub socket: Connection,
     /// What has come of its frames.
     pub rest: Vec<u8>,
     pub session: Option<Session>,

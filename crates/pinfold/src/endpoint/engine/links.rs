@@ -66,6 +66,8 @@ pub(crate) struct Links {
     /// Whether to look for such.
     shortcut: bool,
     key: Option<Arc<Key>>,
+    /// Whether connections with other hosts are encrypted.
+    encrypts: bool,
     us: Us,
     greetings: Vec<Option<Greeting>>,
     /// Peers whose connections may break, by their sessions.
@@ -124,6 +126,7 @@ impl Links {
             beside,
             shortcut: config.local_shortcut,
             key: config.key.clone(),
+            encrypts: config.encrypts,
             us,
             greetings: Vec::new(),
             sessions: FxHashMap::default(),

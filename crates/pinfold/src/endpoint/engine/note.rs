@@ -81,7 +81,8 @@ impl Core {
         record.flags.set(
             flag(peer.blocked, flags::BLOCKED)
                 | flag(peer.hot, flags::POLLED)
-                | flag(peer.leaving.is_some(), flags::LEAVING),
+                | flag(peer.leaving.is_some(), flags::LEAVING)
+                | flag(peer.info.encryption.is_some(), flags::ENCRYPTED),
         );
     }
 }

@@ -53,6 +53,9 @@ pub struct PeerInfo {
     /// The address that was connected to; `None` for a peer that connected to this endpoint. One of the form
     /// `tcp:HOST:PORT` may have led to a peer on this host.
     pub address: Option<String>,
+    /// By what the connection with a peer on another host is [encrypted](crate::Builder::encrypt), as TLS 1.3 calls
+    /// it; `None` if it is not, and for a peer on this host.
+    pub encryption: Option<&'static str>,
     /// How often a connection with another host broke and another took its place.
     pub reconnections: u64,
     /// The paths on which messages to it can go.
@@ -256,6 +259,7 @@ impl Peer {
                 pid,
                 uid,
                 address,
+                encryption: line.as_wire().and_then(|bridge| bridge.suite()),
                 reconnections: 0,
                 paths,
                 cma_refused: cma.err(),

@@ -171,9 +171,7 @@ fn took(all: &mut Option<Receipt>, under_way: &mut VecDeque<Borrowed<'_>>) -> Re
             all.bytes += receipt.bytes;
             all.copied_user += receipt.copied_user;
             all.copied_kernel += receipt.copied_kernel;
-            if let (Some(mode), Some(driver)) = (receipt.sent_by(), receipt.send_driver()) {
-                all.note_sent(mode, driver);
-            }
+            all.note_sent_as(&receipt);
         }
     }
     Ok(())

@@ -13,7 +13,8 @@
 //! whether it has a key, and nothing else.
 //!
 //! What follows the greeting is not protected by it. Who can change what goes over the network can
-//! still change that; without TLS the network has to be trusted so far.
+//! still change that, and who hears it reads it, unless both sides want the connection [encrypted](super::tls):
+//! then the greeting is what that is [bound](Greeting::bind) to.
 //!
 //! # What a stranger can cost
 //!
@@ -23,6 +24,7 @@
 
 use std::sync::Arc;
 
+use super::tls::{Binding, EXPORTED_BYTES};
 use crate::wire::{
     hello::Malformed,
     tcp::{
@@ -59,6 +61,8 @@ pub(crate) struct Greeting {
     auth: Auth,
     role: Role,
     nonce: Nonce,
+    /// Whether this side wants the connection encrypted, as far as it has said.
+    encrypts: bool,
     /// For messages.
     peer: Arc<str>,
     deadline_ns: u64,
@@ -126,9 +130,11 @@ impl Greeting {
         ticket: Option<Ticket>,
         deadline_ns: u64,
     ) -> Greeting {
+        let encrypts = us.tls;
         let opening = Box::new(Opening { us, ticket });
         let state = State::AwaitKnock(Some(opening));
         let mut greeting = Greeting::new(auth, nonce, peer, Role::Connecting, state, deadline_ns);
+        greeting.encrypts = encrypts;
         greeting.knock();
         greeting
     }
@@ -150,6 +156,7 @@ impl Greeting {
             auth,
             role,
             nonce,
+            encrypts: false,
             peer: peer.into(),
             deadline_ns,
             transcript: Transcript::new(),
@@ -264,6 +271,7 @@ impl Greeting {
         let State::Deciding(known) = std::mem::replace(&mut self.state, State::Over) else {
             return Err(self.over());
         };
+        self.encrypts = us.tls;
         let Known { version, knocks, peer, wanted } = *known;
         let peer_received = match self.fits(us, &peer, ticket.as_ref(), &wanted, &knocks) {
             Ok(received) => received,
@@ -283,6 +291,18 @@ impl Greeting {
         }
         self.state = State::Over;
         self.refuse(why)
+    }
+
+    /// What both sides have to show within an encrypted channel that exports this, once both have agreed: that it
+    /// ends where this greeting did.
+    pub(crate) fn bind(&self, exported: &[u8; EXPORTED_BYTES]) -> Binding {
+        let mut transcript = self.transcript.clone();
+        transcript.absorb(exported);
+        let of = |role| self.auth.prove(Purpose::Channel(role), &transcript);
+        match self.role {
+            Role::Connecting => Binding { ours: of(Role::Connecting), theirs: of(Role::Accepting) },
+            Role::Accepting => Binding { ours: of(Role::Accepting), theirs: of(Role::Connecting) },
+        }
     }
 
     /// One packet further. An error leaves it over.
@@ -427,11 +447,23 @@ impl Greeting {
             Role::Accepting => self.send(wire::reply(Err(why)), Purpose::Reply),
             Role::Connecting => self.send(wire::confirm(Some(why)), Purpose::Confirm),
         }
-        Failure::Declined { peer: self.peer.clone(), why }
+        match why {
+            Refusal::TlsDiffers => self.unlike(),
+            why => Failure::Declined { peer: self.peer.clone(), why },
+        }
     }
 
     fn refused(&self, why: Refusal) -> Failure {
-        Failure::Refused { peer: self.peer.clone(), why }
+        match why {
+            Refusal::TlsDiffers => self.unlike(),
+            why => Failure::Refused { peer: self.peer.clone(), why },
+        }
+    }
+
+    /// One side wants the connection encrypted, and the other does not.
+    fn unlike(&self) -> Failure {
+        let whose = if self.encrypts { Whose::Theirs } else { Whose::Ours };
+        Failure::Unencrypted { peer: self.peer.clone(), whose }
     }
 
     fn garbage(&self, why: Malformed) -> Failure {

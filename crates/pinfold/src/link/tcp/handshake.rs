@@ -9,7 +9,11 @@ use std::{
 use pinfold_sys::{process::Segment, stream};
 use rustix::io::Errno;
 
-use super::greeting::{self, Agreed, Auth, Failure, Greeting, Nonce, Ticket};
+use super::{
+    connection::{Connection, Outgoing},
+    greeting::{self, Agreed, Auth, Failure, Greeting, Nonce, Ticket},
+    tls::{Securing, Trouble},
+};
 use crate::{
     Error, Refusal, Result,
     link::local::Address,
@@ -45,7 +49,7 @@ pub(crate) struct Here {
 
 /// A pair that is ready to exchange frames.
 pub(crate) struct Met {
-    pub socket: OwnedFd,
+    pub socket: Connection,
     pub agreed: Box<Agreed>,
     /// Why memory of neither can be reached by the other.
     pub apart: Refusal,
@@ -98,6 +102,8 @@ pub(crate) struct Handshake {
     refused: Option<wire::Refusal>,
     agreed: Option<Box<Agreed>>,
     rest: Vec<u8>,
+    /// The connection is being encrypted.
+    securing: Option<Securing>,
     /// Whether the way by the local socket is being tried.
     waits: bool,
     /// What became of that.
@@ -131,6 +137,7 @@ impl Handshake {
             refused: None,
             agreed: None,
             rest: Vec::new(),
+            securing: None,
             waits: false,
             out_of_reach: None,
         })
@@ -167,6 +174,7 @@ impl Handshake {
             refused: None,
             agreed: None,
             rest: Vec::new(),
+            securing: None,
             waits: false,
             out_of_reach: None,
         })
@@ -232,10 +240,17 @@ impl Handshake {
         if done.is_err() {
             // Its last word. If that does not go, the other side sees the end.
             let _ = self.send(&socket);
+            if let Some(securing) = &mut self.securing {
+                let _ = securing.session().send(Outgoing::new(&socket, false));
+            }
         }
         if done? && let Some(agreed) = self.agreed.take() {
             let rest = std::mem::take(&mut self.rest);
             let (address, to, place) = (self.address.take(), self.to, self.place.clone());
+            let socket = match self.securing.take() {
+                Some(securing) => Connection::encrypted(socket, securing.into_session()),
+                None => Connection::from(socket),
+            };
             let apart = self.out_of_reach.unwrap_or_else(|| apart(&self.us, &agreed));
             return Ok(Step::Met(Met { socket, agreed, apart, rest, address, to, place }));
         }
@@ -246,6 +261,10 @@ impl Handshake {
         }
         if let Some(failure) = self.greeting.expired(now_ns) {
             return Err(self.failed(failure));
+        }
+        if self.securing.is_some() && now_ns >= self.greeting.deadline_ns() {
+            let missing = "its part of the encryption";
+            return Err(self.failed(Failure::TooLate { peer: self.peer(), missing }));
         }
         self.socket = Some(socket);
         Ok(Step::More)
@@ -278,8 +297,8 @@ impl Handshake {
             if self.here().is_some() || !self.send(socket)? {
                 return Ok(false);
             }
-            if self.agreed.is_some() {
-                return Ok(true);
+            if let Some(agreed) = &self.agreed {
+                return if agreed.tls { self.secure(socket) } else { Ok(true) };
             }
             let mut bytes = [0; AT_ONCE];
             match recv(socket, &mut bytes).map_err(|error| refused("recv", &self.place, error))? {
@@ -291,6 +310,65 @@ impl Handshake {
                 stream::Received::Bytes(len) => self.hear(&bytes[..len], sessions)?,
             }
         }
+    }
+
+    /// Goes on with the encryption, as far as it can now. Whether it is there.
+    fn secure(&mut self, socket: &OwnedFd) -> Result<bool> {
+        let Handshake { securing, greeting, agreed, rest, place, .. } = self;
+        let Some(agreed) = agreed else { return Ok(false) };
+        let securing = match securing {
+            Some(securing) => securing,
+            none => {
+                let made = Securing::new(agreed.role)
+                    .map_err(|error| Error::os("getrandom", "an encrypted connection", error))?;
+                none.insert(made)
+            }
+        };
+        loop {
+            // What came behind the greeting is no longer than its packets.
+            if !rest.is_empty() {
+                let room = securing.session().room();
+                let len = rest.len().min(room.len());
+                room[..len].copy_from_slice(&rest[..len]);
+                securing.session().came(len);
+                rest.drain(..len);
+            }
+            let is_there = securing.step(|exported| greeting.bind(exported));
+            let is_there = match is_there {
+                Ok(is_there) => is_there,
+                Err(trouble) => {
+                    let peer = self.peer();
+                    return Err(self.failed(match trouble {
+                        Trouble::Tls(error) => Failure::Tls { peer, what: error.to_string() },
+                        Trouble::Unbound => Failure::Intercepted { peer },
+                    }));
+                }
+            };
+            let session = securing.session();
+            let sent = session.send(Outgoing::new(socket, false));
+            sent.map_err(|error| refused("send", place, error))?;
+            if session.wants_sending() {
+                return Ok(false);
+            }
+            if is_there {
+                return Ok(true);
+            }
+            match recv(socket, session.room()).map_err(|error| refused("recv", place, error))? {
+                stream::Received::Nothing => return Ok(false),
+                stream::Received::Bytes(bytes) => session.came(bytes),
+                stream::Received::End => {
+                    let missing = "its part of the encryption";
+                    let hint = "see what the other side logs";
+                    let peer = self.peer();
+                    return Err(self.failed(Failure::Closed { peer, missing, hint }));
+                }
+            }
+        }
+    }
+
+    /// The other side, for messages.
+    fn peer(&self) -> std::sync::Arc<str> {
+        self.address.as_deref().unwrap_or(&self.place).into()
     }
 
     /// Takes what has come.

@@ -35,7 +35,8 @@ impl Links {
     pub(super) fn offer(&self, granted: Limits, away_max: Duration) -> Result<Offer> {
         let Us { endpoint_id, label, paths, .. } = &self.us;
         let here = (self.shortcut, self.local_name());
-        greetings::offer(*endpoint_id, label, granted, *paths, here, !away_max.is_zero())
+        let resumes = !away_max.is_zero();
+        greetings::offer(*endpoint_id, label, granted, *paths, here, resumes, self.encrypts)
     }
 }
 

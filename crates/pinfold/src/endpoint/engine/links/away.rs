@@ -204,11 +204,13 @@ impl Engine {
         }
         let Some(bridge) = peer.line.wire() else { return };
         let resumed = bridge.resume(back.socket, back.rest, back.received);
+        let suite = bridge.suite();
         let about = token(SOCKET, id.index, id.generation);
         let watched = match bridge.socket() {
             Some(socket) => self.links.epoll.add(socket, about, Interest::Changes),
             None => Ok(()),
         };
+        peer.info.encryption = suite;
         peer.info.reconnections += 1;
         tracing::debug!(peer = peer.info.name, times = peer.info.reconnections, "a peer is back");
         self.heat(id.index);

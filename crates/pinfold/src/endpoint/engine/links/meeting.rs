@@ -229,7 +229,10 @@ impl Engine {
         match &mut peer.line {
             Line::Host(socket) => watch(&self.links.epoll, socket, about)?,
             Line::Wire(bridge) => {
-                bridge.leave_by(Outlet::new(Arc::clone(&self.core.driver)));
+                // What is encrypted has to be read by this process.
+                if bridge.suite().is_none() {
+                    bridge.leave_by(Outlet::new(Arc::clone(&self.core.driver)));
+                }
                 bridge.keep_vigil(handshake::silence(self.config.away_max));
                 let watched = bridge.socket().map_or(Ok(()), |socket| {
                     self.links.epoll.add(socket, about, Interest::Changes)

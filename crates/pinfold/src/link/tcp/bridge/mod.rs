@@ -26,7 +26,7 @@ mod tests;
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::Arc,
     time::Duration,
 };
@@ -46,6 +46,7 @@ use crate::{
     link::{
         shm::{budget::Budget, ring::Violation, segment::Segment},
         tcp::{
+            connection::Connection,
             outlet::{Departed, Outlet},
             vigil::{Verdict, Vigil},
         },
@@ -89,7 +90,7 @@ impl From<io::Error> for Ended {
 /// The far end of a peer's lanes, and the connection.
 pub(crate) struct Bridge {
     /// `None` while the pair has none.
-    socket: Option<OwnedFd>,
+    socket: Option<Connection>,
     sending: Sending,
     receiving: Receiving,
     /// Why nothing more can be sent. What has come is taken all the same.
@@ -109,7 +110,7 @@ impl Bridge {
     /// # Errors
     /// There is no memory for the lanes.
     pub(crate) fn new(
-        socket: OwnedFd,
+        socket: Connection,
         rest: Vec<u8>,
         resumes: bool,
         tally: &Arc<Tally>,
@@ -136,9 +137,14 @@ impl Bridge {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
+    /// By what the connection is encrypted, if it is: with such a one no long message leaves but by copies.
+    pub(crate) fn suite(&self) -> Option<&'static str> {
+        self.socket.as_ref().and_then(Connection::suite)
+    }
+
     /// The connection has broken, or is to be replaced: it is given back. Until
     /// [another](Bridge::resume) is there, nothing is sent and nothing comes.
-    pub(crate) fn break_off(&mut self) -> Option<OwnedFd> {
+    pub(crate) fn break_off(&mut self) -> Option<Connection> {
         (self.mute, self.ended) = (None, None);
         self.sending.break_off(self.socket.as_ref().map(AsFd::as_fd));
         self.receiving.break_off();
@@ -192,7 +198,7 @@ impl Bridge {
     /// That cannot be.
     pub(crate) fn resume(
         &mut self,
-        socket: OwnedFd,
+        socket: Connection,
         rest: Vec<u8>,
         received: Reached,
     ) -> Result<(), Ended> {
@@ -212,7 +218,7 @@ impl Bridge {
     /// The connection has ended. What came before that is in the lane.
     pub(crate) fn turn(&mut self, waits: bool, budget: &mut Budget) -> Result<bool, Ended> {
         self.unless_ended(|bridge| {
-            let Some(socket) = &bridge.socket else { return Ok(()) };
+            let Some(socket) = &mut bridge.socket else { return Ok(()) };
             let came = bridge.receiving.take(socket, budget);
             let done = bridge.sending.heard(bridge.receiving.heard())?;
             bridge.receiving.acknowledge(done);
@@ -248,7 +254,7 @@ impl Bridge {
     }
 
     fn send(&mut self, waits: bool) -> Result<(), Ended> {
-        let Some(socket) = &self.socket else { return Ok(()) };
+        let Some(socket) = &mut self.socket else { return Ok(()) };
         let word = self.receiving.word(waits);
         match self.sending.send(socket, &word, waits) {
             Ok(()) if self.sending.has_told(&word) => self.receiving.told(&word),
@@ -331,7 +337,7 @@ impl Bridge {
         put: impl FnOnce(&[u8]),
     ) -> Result<usize, Ended> {
         self.unless_ended(|bridge| {
-            let Some(socket) = &bridge.socket else { return Ok(0) };
+            let Some(socket) = &mut bridge.socket else { return Ok(0) };
             // SAFETY: by contract.
             unsafe { bridge.receiving.take_directly(socket, to, put) }
         })
@@ -348,6 +354,7 @@ impl Bridge {
         if let Some(socket) = &self.socket
             && sent.is_ok()
             && self.sending.is_empty()
+            && socket.is_flushed()
         {
             let _ = stream::end(socket);
         }
@@ -356,8 +363,10 @@ impl Bridge {
     /// Whether the kernel has got all that was put into the lane, or nothing takes it any more. Without a
     /// connection: whether it has come to the peer.
     pub(crate) fn is_sent(&self) -> bool {
-        match self.socket {
-            Some(_) => self.sending.is_empty() || self.ended.or(self.mute).is_some(),
+        match &self.socket {
+            Some(socket) => {
+                self.sending.is_empty() && socket.is_flushed() || self.ended.or(self.mute).is_some()
+            }
             None => self.sending.is_flushed(),
         }
     }

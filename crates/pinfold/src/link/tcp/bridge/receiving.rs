@@ -7,17 +7,17 @@
 //! **Invariant.** What is written lies in the buffer, or in a range that the lane has lent to the next
 //! descriptor, which was not pushed yet.
 
-use std::{os::fd::AsFd, sync::Arc};
+use std::sync::Arc;
 
-use pinfold_sys::{
-    process::Segment as Part,
-    stream::{self, Received},
-};
+use pinfold_sys::{process::Segment as Part, stream::Received};
 
 use super::{Ended, Word};
 use crate::{
     blockmem::Tally,
-    link::shm::{budget::Budget, lane::LaneTx, ring::Violation, segment::Segment},
+    link::{
+        shm::{budget::Budget, lane::LaneTx, ring::Violation, segment::Segment},
+        tcp::connection::Connection,
+    },
     sync::LightFence,
     wire::{
         descriptor::{Body, Eager, Header, Kind, Piece},
@@ -219,7 +219,11 @@ impl Receiving {
     }
 
     /// Takes what has come, as far as the lane has room for it.
-    pub(super) fn take(&mut self, socket: impl AsFd, budget: &mut Budget) -> Result<(), Ended> {
+    pub(super) fn take(
+        &mut self,
+        socket: &mut Connection,
+        budget: &mut Budget,
+    ) -> Result<(), Ended> {
         let mut more = true;
         loop {
             match self.parse(budget)? {
@@ -227,7 +231,7 @@ impl Receiving {
                 Pause::Room => return Ok(()),
                 // What comes after this look is told of by the connection (`epoll(7)`).
                 Pause::Bytes if !more => return Ok(()),
-                Pause::Bytes => match self.read(&socket)? {
+                Pause::Bytes => match self.read(socket)? {
                     Received::Bytes(_) => {
                         self.moved = true;
                         more = self.end == BUFFER_BYTES;
@@ -240,7 +244,7 @@ impl Receiving {
     }
 
     /// Reads what the connection has: first what the piece lacks that is coming.
-    fn read(&mut self, socket: impl AsFd) -> Result<Received, Ended> {
+    fn read(&mut self, socket: &mut Connection) -> Result<Received, Ended> {
         self.buffer.resize(BUFFER_BYTES, 0);
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -255,14 +259,14 @@ impl Receiving {
         };
         let Some((part, filled)) = lacking else {
             // SAFETY: the buffer's own bytes.
-            let got = unsafe { stream::recv(socket, &[buffer]) }?;
+            let got = unsafe { socket.recv(&[buffer]) }?;
             if let Received::Bytes(bytes) = got {
                 self.end += bytes;
             }
             return Ok(got);
         };
         // SAFETY: what is left of a range that is lent to the descriptor to come, and the buffer's own bytes.
-        let got = unsafe { stream::recv(socket, &[part, buffer]) }?;
+        let got = unsafe { socket.recv(&[part, buffer]) }?;
         if let Received::Bytes(bytes) = got {
             let there = bytes.min(part.len);
             *filled += there as u32;
@@ -392,7 +396,7 @@ impl Receiving {
     /// `to` can be written.
     pub(super) unsafe fn take_directly(
         &mut self,
-        socket: impl AsFd,
+        socket: &mut Connection,
         to: Part,
         put: impl FnOnce(&[u8]),
     ) -> Result<usize, Ended> {
@@ -409,7 +413,7 @@ impl Receiving {
                 // Nothing is read beyond what the message has left but what comes after it.
                 let parts = if len as u64 == left { &parts[..] } else { &parts[..1] };
                 // SAFETY: `to` by contract; the buffer's own bytes.
-                match unsafe { stream::recv(socket, parts) }? {
+                match unsafe { socket.recv(parts) }? {
                     Received::Nothing => 0,
                     Received::End => return Err(Ended::Gone),
                     Received::Bytes(bytes) => {

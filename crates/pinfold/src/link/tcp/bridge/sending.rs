@@ -16,11 +16,7 @@ use std::{
     sync::Arc,
 };
 
-use pinfold_sys::{
-    clock,
-    process::Segment as Part,
-    stream::{self, PARTS_MAX},
-};
+use pinfold_sys::{clock, process::Segment as Part, stream::PARTS_MAX};
 use smallvec::SmallVec;
 
 use super::{
@@ -33,7 +29,10 @@ use crate::{
     blockmem::Tally,
     link::{
         shm::{lane::LaneRx, ring::Violation, segment::Segment},
-        tcp::outlet::{Departed, Outlet},
+        tcp::{
+            connection::Connection,
+            outlet::{Departed, Outlet},
+        },
     },
     sync::LightFence,
     wire::{
@@ -314,7 +313,7 @@ impl Sending {
     /// Sends what there is, as far as there is room.
     pub(super) fn send(
         &mut self,
-        socket: impl AsFd,
+        socket: &mut Connection,
         word: &Word,
         waits: bool,
     ) -> Result<(), super::Ended> {
@@ -324,10 +323,11 @@ impl Sending {
                 self.scratch_at = 0;
                 self.gather(word, waits, FRAMES_A_CALL)?;
                 if self.runs.is_empty() {
+                    socket.flush()?;
                     break;
                 }
             }
-            if !self.send_some(&socket)? {
+            if !self.send_some(socket)? {
                 break;
             }
         }
@@ -383,15 +383,14 @@ impl Sending {
     }
 
     /// Sends the runs. `false`: the connection takes no more.
-    fn send_some(&mut self, socket: impl AsFd) -> io::Result<bool> {
-        let socket = socket.as_fd();
+    fn send_some(&mut self, socket: &mut Connection) -> io::Result<bool> {
         // What is not copied goes by itself: what comes before and behind it is copied, and used again at once.
         let sent = match self.runs.front() {
             Some(&Run::Direct(_, mode)) if mode != SendMode::Plain => {
                 let parts = self.parts(|run| matches!(run, Run::Direct(..)))?.0;
                 // SAFETY: the parts are those of a message that is not named as sent; all up to the next
                 // that is not, which is its end.
-                unsafe { self.outlet.send(socket, mode, &parts) }
+                unsafe { self.outlet.send(socket.as_fd(), mode, &parts) }
             }
             _ => None,
         };
@@ -401,13 +400,13 @@ impl Sending {
         };
         if sent > 0 {
             self.has_sent = true;
-            self.advance(sent, socket);
+            self.advance(sent, socket.as_fd());
         }
         Ok(sent > 0)
     }
 
     /// Sends by a call what is next and may be copied, and as much as there is room for of it: how many bytes.
-    fn send_plainly(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+    fn send_plainly(&mut self, socket: &mut Connection) -> io::Result<usize> {
         let mut long = false;
         let mut first = true;
         let (parts, more) = self.parts(|run| {
@@ -422,7 +421,7 @@ impl Sending {
         let started = if long { clock::ticks() } else { 0 };
         // SAFETY: the parts are in `scratch`, or bulk bytes of pieces that were not given back, or those of
         // messages that are not named as sent.
-        let sent = unsafe { stream::send(socket, &parts, more) }?;
+        let sent = unsafe { socket.send(&parts, more) }?;
         if long && sent > 0 {
             self.outlet.took(sent, started);
         }

@@ -47,8 +47,12 @@ impl Side {
     }
 
     fn over(socket: OwnedFd, budget: usize, resumes: bool) -> Side {
+        Side::of(socket.into(), budget, resumes)
+    }
+
+    fn of(connection: Connection, budget: usize, resumes: bool) -> Side {
         let tally = Arc::default();
-        let (bridge, mapping) = Bridge::new(socket, Vec::new(), resumes, &tally).unwrap();
+        let (bridge, mapping) = Bridge::new(connection, Vec::new(), resumes, &tally).unwrap();
         let segment = Segment::new(mapping);
         let fence = LightFence::Compiler;
         Side {
@@ -78,6 +82,15 @@ impl Side {
 fn pair(budget: usize) -> (Side, Side) {
     let (one, two) = streams();
     (Side::new(one, budget), Side::new(two, budget))
+}
+
+/// The same over an encrypted connection.
+fn encrypted_pair(budget: usize) -> (Side, Side) {
+    let (one, two) = streams();
+    rustix::net::sockopt::set_socket_send_buffer_size(&one, 4096).unwrap();
+    let [one, two] = crate::link::tcp::tls::tests::encrypted([one, two])
+        .map(|connection| Side::of(connection, budget, true));
+    (one, two)
 }
 
 /// What a test sends: descriptors, some with bytes.
@@ -222,9 +235,11 @@ proptest! {
         there in prop::collection::vec(Sent::any(), 0..120),
         back in prop::collection::vec(Sent::any(), 0..120),
         ample: bool,
+        encrypted: bool,
         steps in prop::collection::vec((0..4u8, 1..30u32), 8..40),
     ) {
-        let (mut one, mut two) = pair(if ample { 4 << 20 } else { 0 });
+        let budget = if ample { 4 << 20 } else { 0 };
+        let (mut one, mut two) = if encrypted { encrypted_pair(budget) } else { pair(budget) };
         let feeder = |all: &[Sent]| Feeder { queue: all.iter().cloned().collect(), at: 0 };
         let (mut out, mut home) = (feeder(&there), feeder(&back));
         let (mut at_one, mut at_two) = (Taker::default(), Taker::default());
@@ -278,8 +293,8 @@ fn flood(side: &mut Side, other: &mut Side, turns: bool) -> u64 {
 
 #[test]
 fn who_does_not_take_stops_who_sends() {
-    for turns in [false, true] {
-        let (mut one, mut two) = pair(1 << 20);
+    for (turns, encrypted) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (mut one, mut two) = if encrypted { encrypted_pair(1 << 20) } else { pair(1 << 20) };
         let sent = flood(&mut one, &mut two, turns);
         // The two lanes, and what the kernel holds: 40 bytes each in queues of some megabytes.
         assert!(sent < 400_000, "{sent}");
@@ -303,18 +318,20 @@ fn who_does_not_take_stops_who_sends() {
 
 #[test]
 fn a_goodbye_comes_after_all_else() {
-    let (mut one, mut two) = pair(1 << 20);
-    for at in 0..50 {
-        one.tx.push(Header::new(Kind::Inline, 8, 1), &[at]);
+    for (mut one, mut two) in [pair(1 << 20), encrypted_pair(1 << 20)] {
+        for at in 0..50 {
+            one.tx.push(Header::new(Kind::Inline, 8, 1), &[at]);
+        }
+        one.bridge.say_goodbye();
+        assert!(one.bridge.is_sent());
+        drop(one);
+        let ended = two.until_it_ends();
+        assert!(matches!(ended, Ended::Closed), "{ended:?}");
+        assert!(two.rx.is_closed());
+        let mut taker = Taker::default();
+        taker.take(&mut two, 100);
+        assert_eq!(taker.came.len(), 50);
     }
-    one.bridge.say_goodbye();
-    drop(one);
-    let ended = two.until_it_ends();
-    assert!(matches!(ended, Ended::Closed), "{ended:?}");
-    assert!(two.rx.is_closed());
-    let mut taker = Taker::default();
-    taker.take(&mut two, 100);
-    assert_eq!(taker.came.len(), 50);
 }
 
 #[test]

@@ -41,12 +41,25 @@ pub(crate) enum Failure {
     /// This side does not want to, and has told the other.
     #[error("{peer} was refused: {}", declined(*.why))]
     Declined { peer: Arc<str>, why: Refusal },
+    /// One wants the connection encrypted, and the other does not. Both are told.
+    #[error("{}", unencrypted(.peer, *.whose))]
+    Unencrypted { peer: Arc<str>, whose: Whose },
+    /// There is no encrypted channel to be had with it.
+    #[error(
+        "{peer} and this endpoint did not come to an encrypted connection: {what}; if both run the same version, somebody changes what they send"
+    )]
+    Tls { peer: Arc<str>, what: String },
+    /// The encrypted channel ends elsewhere than the greeting.
+    #[error(
+        "{peer} greets with the right key, but somebody between it and this endpoint ends the encrypted connection to read what is said; nothing was; find out who is on the way: traceroute"
+    )]
+    Intercepted { peer: Arc<str> },
     /// It has succeeded or failed before.
     #[error("the greeting with {peer} is over; begin another")]
     Over { peer: Arc<str> },
 }
 
-/// Who has no key.
+/// Who has no key, or does not encrypt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Ours,
@@ -77,7 +90,7 @@ fn refused(why: Refusal) -> String {
             "it does not know the session that broke off; connect anew, what was under way is lost"
                 .into()
         }
-        Refusal::TlsDiffers => tls().into(),
+        Refusal::TlsDiffers => "its connections are not encrypted as this one's are".into(),
         Refusal::Senseless => {
             "what this endpoint offers makes no sense to it; update the older side".into()
         }
@@ -101,7 +114,7 @@ fn declined(why: Refusal) -> String {
         Refusal::UnknownSession { .. } => {
             "it asked to go on with a session that is not known here; it has to connect anew".into()
         }
-        Refusal::TlsDiffers => tls().into(),
+        Refusal::TlsDiffers => "its connections are not encrypted as this one's are".into(),
         Refusal::Senseless => "what it offers makes no sense; update the older side".into(),
         Refusal::Itself => itself().into(),
         Refusal::OtherEndpoint => {
@@ -111,8 +124,15 @@ fn declined(why: Refusal) -> String {
     }
 }
 
-fn tls() -> &'static str {
-    "one side wants the connection encrypted and the other does not; set both alike"
+fn unencrypted(peer: &str, whose: Whose) -> String {
+    match whose {
+        Whose::Ours => format!(
+            "{peer} speaks over encrypted connections alone, and this endpoint does not encrypt; build it with Builder::encrypt(true), or give the command --tls"
+        ),
+        Whose::Theirs => format!(
+            "{peer} does not encrypt, and this endpoint speaks over encrypted connections alone; build that one with Builder::encrypt(true), or give its command --tls"
+        ),
+    }
 }
 
 fn itself() -> &'static str {

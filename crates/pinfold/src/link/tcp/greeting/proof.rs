@@ -66,6 +66,8 @@ pub(super) enum Purpose {
     SessionSecret,
     /// That one side knows the secret of a session that goes on.
     Resuming(Role),
+    /// That an encrypted channel ends at one side.
+    Channel(Role),
 }
 
 /// Bytes of a domain; shorter ones are filled with zeros, so that all have one length.
@@ -73,7 +75,7 @@ const DOMAIN_BYTES: usize = 48;
 
 impl Purpose {
     #[cfg(test)]
-    pub(super) const ALL: [Purpose; 7] = [
+    pub(super) const ALL: [Purpose; 9] = [
         Purpose::Claim,
         Purpose::Reply,
         Purpose::Confirm,
@@ -81,6 +83,8 @@ impl Purpose {
         Purpose::SessionSecret,
         Purpose::Resuming(Role::Connecting),
         Purpose::Resuming(Role::Accepting),
+        Purpose::Channel(Role::Connecting),
+        Purpose::Channel(Role::Accepting),
     ];
 
     fn domain(self) -> [u8; DOMAIN_BYTES] {
@@ -92,6 +96,8 @@ impl Purpose {
             Purpose::SessionSecret => "pinfold tcp v1: session secret",
             Purpose::Resuming(Role::Connecting) => "pinfold tcp v1: resumed by the connecting side",
             Purpose::Resuming(Role::Accepting) => "pinfold tcp v1: resumed by the accepting side",
+            Purpose::Channel(Role::Connecting) => "pinfold tcp v1: channel of the connecting side",
+            Purpose::Channel(Role::Accepting) => "pinfold tcp v1: channel of the accepting side",
         };
         let mut domain = [0; DOMAIN_BYTES];
         domain[..text.len()].copy_from_slice(text.as_bytes());

@@ -366,17 +366,24 @@ fn refusals_are_told() {
 
 #[test]
 fn what_does_not_go_together_is_told_to_both() {
-    for (them, why) in [
-        (Offer { tls: true, ..offer(2) }, Refusal::TlsDiffers),
-        (Offer { endpoint_id: [1; 16], ..offer(2) }, Refusal::Itself),
+    let (there, here) = (|| "tcp:there:1".into(), || "10.0.0.9:7".into());
+    let why = Refusal::Itself;
+    for (them, refused, declined) in [
+        (
+            Offer { tls: true, ..offer(2) },
+            Failure::Unencrypted { peer: there(), whose: Whose::Ours },
+            Failure::Unencrypted { peer: here(), whose: Whose::Theirs },
+        ),
+        (
+            Offer { endpoint_id: [1; 16], ..offer(2) },
+            Failure::Refused { peer: there(), why },
+            Failure::Declined { peer: here(), why },
+        ),
     ] {
         let mut scene = Scene::between(key(1), key(1));
-        let mut declined = None;
-        let outcome =
-            scene.play_with(&mut |g, _| declined = Some(g.admit(&them, None).unwrap_err()));
-        assert_eq!(declined.unwrap(), Failure::Declined { peer: "10.0.0.9:7".into(), why });
-        let refused = Failure::Refused { peer: "tcp:there:1".into(), why };
-        assert_eq!(outcome.connecting.unwrap_err(), refused);
+        let mut said = None;
+        let outcome = scene.play_with(&mut |g, _| said = Some(g.admit(&them, None).unwrap_err()));
+        assert_eq!((said.unwrap(), outcome.connecting.unwrap_err()), (declined, refused));
     }
 }
 

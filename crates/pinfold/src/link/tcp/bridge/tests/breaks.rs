@@ -247,7 +247,11 @@ fn play(plans: [&[Message]; 2], breaks: &[[usize; 2]], budget: usize, told: bool
         (wire, sockets) = next();
         let reached = [ends[0].side.bridge.reached(), ends[1].side.bridge.reached()];
         for (way, socket) in sockets.into_iter().enumerate() {
-            ends[way].side.bridge.resume(socket.into(), Vec::new(), reached[1 - way]).unwrap();
+            ends[way]
+                .side
+                .bridge
+                .resume(OwnedFd::from(socket).into(), Vec::new(), reached[1 - way])
+                .unwrap();
         }
     }
     for way in [0, 1] {
@@ -357,7 +361,7 @@ fn lies_about_what_has_come_are_noticed() {
         one.feed();
         one.turn().unwrap();
         let (_wire, [again, _]) = Wire::new([usize::MAX; 2]);
-        let resumed = one.side.bridge.resume(again.into(), Vec::new(), lie);
+        let resumed = one.side.bridge.resume(OwnedFd::from(again).into(), Vec::new(), lie);
         assert_eq!(resumed.is_ok(), ok, "{lie:?}");
         assert_eq!(one.turn().is_ok(), ok, "{lie:?}");
     }
@@ -383,7 +387,7 @@ fn another_frame_in_the_place_of_one_ends_it() {
         end.side.bridge.break_off();
         assert_eq!(end.side.bridge.reached(), Reached { frames: 0, bytes: 4 });
         let (mut stranger, socket) = UnixStream::pair().unwrap();
-        end.side.bridge.resume(socket.into(), again, Reached::default()).unwrap();
+        end.side.bridge.resume(OwnedFd::from(socket).into(), again, Reached::default()).unwrap();
         stranger.set_nonblocking(true).unwrap();
         let _ = stranger.flush();
         let turned = end.turn();
@@ -396,7 +400,7 @@ fn another_frame_in_the_place_of_one_ends_it() {
 fn without_sessions_the_kernel_is_enough() {
     let (near, _far) = UnixStream::pair().unwrap();
     let (mut bridge, _mapping) =
-        Bridge::new(near.into(), Vec::new(), false, &Arc::default()).unwrap();
+        Bridge::new(OwnedFd::from(near).into(), Vec::new(), false, &Arc::default()).unwrap();
     let mut memory = vec![1u8; 100];
     let part = Part { ptr: memory.as_mut_ptr(), len: memory.len() };
     let words = crate::wire::tcp::frame::long_eager(1, 100);
@@ -464,7 +468,10 @@ fn who_waits_asks_again() {
     (wire, sockets) = Wire::new([usize::MAX; 2]);
     for (end, socket) in [&mut one, &mut two].into_iter().zip(sockets) {
         end.side.bridge.break_off();
-        end.side.bridge.resume(socket.into(), Vec::new(), Reached::default()).unwrap();
+        end.side
+            .bridge
+            .resume(OwnedFd::from(socket).into(), Vec::new(), Reached::default())
+            .unwrap();
     }
     for _ in 0..5 {
         one.turn().unwrap();
@@ -511,8 +518,8 @@ fn credit_is_told_again() {
         side.bridge.reached()
     });
     let (first, second) = sockets();
-    one.bridge.resume(first.into(), Vec::new(), reached[1]).unwrap();
-    two.bridge.resume(second.into(), Vec::new(), reached[0]).unwrap();
+    one.bridge.resume(OwnedFd::from(first).into(), Vec::new(), reached[1]).unwrap();
+    two.bridge.resume(OwnedFd::from(second).into(), Vec::new(), reached[0]).unwrap();
     assert_eq!(two.tx.released(), 0);
     one.turn();
     two.turn();

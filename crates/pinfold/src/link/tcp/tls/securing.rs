@@ -1,0 +1,94 @@
+//! How a channel comes about, from the end of the greeting to the first frame: the handshake of TLS, and the proof of
+//! both sides that it ends where the greeting did. No I/O.
+
+use std::io;
+
+use super::{
+    super::key::{MAC_BYTES, is_same},
+    EXPORTED_BYTES, Session,
+};
+use crate::wire::tcp::greeting::Role;
+
+/// Why there is no channel.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// What came is not the TLS of an honest peer.
+    Tls(rustls::Error),
+    /// The channel ends elsewhere than the greeting: somebody is in between.
+    Unbound,
+}
+
+/// What both sides have to show, which the channel and the greeting make.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Binding {
+    pub ours: [u8; MAC_BYTES],
+    pub theirs: [u8; MAC_BYTES],
+}
+
+/// A channel that comes about.
+#[derive(Debug)]
+pub(crate) struct Securing {
+    session: Session,
+    /// Once the handshake is over.
+    binding: Option<Binding>,
+    /// What has come of the other side's proof.
+    shown: [u8; MAC_BYTES],
+    have: usize,
+}
+
+impl Securing {
+    /// # Errors
+    /// The kernel has no random bytes.
+    pub(crate) fn new(role: Role) -> io::Result<Securing> {
+        let session = Session::new(role)?;
+        Ok(Securing { session, binding: None, shown: [0; MAC_BYTES], have: 0 })
+    }
+
+    /// What the connection is read into and written from.
+    pub(crate) fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Goes on with what has come. `bind` says what both sides have to show for what TLS exports. Whether the channel
+    /// is there: then nothing but what there is to send is missing.
+    ///
+    /// # Errors
+    /// There will be none.
+    pub(crate) fn step(
+        &mut self,
+        bind: impl FnOnce(&[u8; EXPORTED_BYTES]) -> Binding,
+    ) -> Result<bool, Trouble> {
+        let Securing { session, binding, shown, have } = self;
+        // Nothing is said before the handshake is over, and nothing behind the proof is looked at.
+        session
+            .take(|bytes| {
+                let len = bytes.len().min(shown.len() - *have);
+                shown[*have..*have + len].copy_from_slice(&bytes[..len]);
+                *have += len;
+                len
+            })
+            .map_err(Trouble::Tls)?;
+        if binding.is_none()
+            && let Some(exported) = session.exported()
+        {
+            let made = bind(&exported);
+            session.put(&made.ours);
+            *binding = Some(made);
+        }
+        match binding {
+            Some(binding) if *have == shown.len() => {
+                if is_same(shown, &binding.theirs) {
+                    Ok(true)
+                } else {
+                    Err(Trouble::Unbound)
+                }
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// The channel.
+    pub(crate) fn into_session(self) -> Session {
+        self.session
+    }
+}
