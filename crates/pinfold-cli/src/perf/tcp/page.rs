@@ -132,7 +132,7 @@ mod tests {
                 found: Ok(found(bytes as f64)),
             }));
         }
-        rows[5].found = Err("no <tool>".into());
+        rows[Contestant::ALL.len() - 1].found = Err("no <tool>".into());
         let mut findings = Findings {
             machine: Machine { processor: "a <b> & c".into(), ..Machine::look([None; 2]) },
             hosts: 1,
@@ -153,7 +153,7 @@ mod tests {
         balanced(&whole).unwrap();
         // One size of latency makes no line.
         assert_eq!(whole.matches("<svg").count(), 1);
-        assert_eq!(whole.matches("<tr><td>").count(), 3 * 6 - 1);
+        assert_eq!(whole.matches("<tr><td>").count(), 3 * Contestant::ALL.len() - 1);
         for part in ["a &lt;b&gt; &amp; c", "ucx has no figures for latency: no &lt;tool&gt;"] {
             assert!(whole.contains(part), "{part}");
         }
