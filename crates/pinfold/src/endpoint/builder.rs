@@ -80,8 +80,9 @@ impl Builder {
     /// [`Endpoint::connect`] is [`Error::Greeting`](crate::Error::Greeting) at either. Default: no.
     ///
     /// The cost: two more round trips to connect, and a key exchange; each byte is encrypted and decrypted by this
-    /// process as it is copied; buffers of some 100 to 200 KiB for each peer (`pinfold perf tcp --tls` measures it). Long
-    /// messages are copied by this process: none is sent by a [`SendMode`] that spares that, nor by an io_uring
+    /// process as it is copied; buffers of some 100 to 200 KiB for each peer. On a Xeon of 2023, over the loopback, 8 bytes
+    /// took 4.3 µs in place of 3.7, and a stream of 1 MiB went at 2.8 GB/s in place of 7.3 (`pinfold perf tcp --tls`
+    /// measures it). Long messages are copied by this process: none is sent by a [`SendMode`] that spares that, nor by an io_uring
     /// ([`Receipt::send_refused`](crate::Receipt::send_refused)).
     /// [`PeerInfo::encryption`](crate::PeerInfo::encryption) says by what it is done.
     ///
