@@ -16,6 +16,7 @@ pub mod group;
 pub mod host;
 pub mod network;
 pub mod pair;
+pub mod remote;
 pub mod role;
 pub mod skip;
 pub mod stage;

@@ -11,6 +11,7 @@ use pinfold::{
 };
 use pinfold_tests::{
     driven,
+    remote::use_until_withdrawn,
     stamp::{self, Random},
 };
 
@@ -507,24 +508,7 @@ fn ends_are_errors() {
         let (one, two) = pair(builder(Progress::Dedicated), builder(progress));
         let (_region, remote) = opened(&one, &two, 4 << 20, Rights::ReadWrite);
         thread::scope(|scope| {
-            for len in [8, 5000, 4 << 20] {
-                let remote = &remote;
-                scope.spawn(move || {
-                    let mut bytes = vec![1; len];
-                    loop {
-                        let done = match len {
-                            8 => remote.fetch_add(0, 1u64).map(drop),
-                            5000 => remote.read(0, &mut bytes).map(drop),
-                            _ => remote.write(0, &bytes).map(drop),
-                        };
-                        match done {
-                            Ok(()) => {}
-                            Err(Error::Withdrawn) => break,
-                            Err(error) => panic!("{error}"),
-                        }
-                    }
-                });
-            }
+            use_until_withdrawn(scope, &remote);
             thread::sleep(std::time::Duration::from_millis(20));
             [&one.0, &two.0][closes].close();
         });

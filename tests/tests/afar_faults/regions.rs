@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
-use pinfold::{Error, Progress, Region, RemoteRegion, Rights};
+use pinfold::{Progress, Region, RemoteRegion, Rights};
 use pinfold_tests::{
     driven,
     network::Way,
+    remote::use_until_withdrawn,
     stamp::{self, Random},
 };
 
@@ -193,24 +194,7 @@ fn who_is_gone_is_an_error() {
     let pair = Pair::new(soon(Progress::Dedicated), soon(Progress::Dedicated));
     let (_region, remote) = opened(&pair, 4 << 20);
     thread::scope(|scope| {
-        for len in [8, 5000, 4 << 20] {
-            let remote = &remote;
-            scope.spawn(move || {
-                let mut bytes = vec![1; len];
-                let error = loop {
-                    let done = match len {
-                        8 => remote.fetch_add(0, 1u64).map(drop),
-                        5000 => remote.read(0, &mut bytes).map(drop),
-                        _ => remote.write(0, &bytes).map(drop),
-                    };
-                    match done {
-                        Ok(()) => {}
-                        Err(error) => break error,
-                    }
-                };
-                assert!(matches!(error, Error::Withdrawn), "{error}");
-            });
-        }
+        use_until_withdrawn(scope, &remote);
         thread::sleep(Duration::from_millis(20));
         // Nothing more goes through, on no connection.
         pair.relay.reset_after(Way::There, 0);
