@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Arena, Endpoint, Error, Path, PathSet, PeerId, Received, ScopedSend};
+use pinfold::{Arena, Endpoint, Error, Path, PathSet, PeerId, Receipt, Received, ScopedSend};
 
 use super::{Subject, Waiting};
 use crate::perf::{
@@ -61,6 +61,13 @@ impl Pinfold {
             return Err(Fail::Said(why));
         }
         Ok(Pinfold::over(endpoint, peer))
+    }
+
+    #[inline]
+    fn send_one(&mut self, message: &[u8]) -> Result<Receipt> {
+        let receipt = self.endpoint.send(self.peer, TAG, message)?;
+        self.sent_by[receipt.path as usize] += 1;
+        Ok(receipt)
     }
 
     #[inline]
@@ -141,9 +148,7 @@ pub(in crate::perf) fn accepted(pair: &mut Pair, endpoint: &Endpoint) -> Result<
 impl Subject for Pinfold {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        let receipt = self.endpoint.send(self.peer, TAG, message)?;
-        self.sent_by[receipt.path as usize] += 1;
-        Ok(())
+        self.send_one(message).map(drop)
     }
 
     #[inline]
@@ -159,8 +164,7 @@ impl Subject for Pinfold {
         let len = messages.get(0).len();
         let known = self.past_the_lane == Some(len);
         if !known {
-            let first = self.endpoint.send(self.peer, TAG, messages.get(0))?;
-            self.sent_by[first.path as usize] += 1;
+            let first = self.send_one(messages.get(0))?;
             self.past_the_lane = first.sent_by().map(|_| len);
         }
         let first = usize::from(!known);
