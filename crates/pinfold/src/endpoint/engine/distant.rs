@@ -106,10 +106,9 @@ impl Core {
             // The sender of a message that has come may wait to hear of it, and this side may not turn again.
             bridge.hand_on();
         }
-        moved |= self.end_sent(peer);
         // What a sleeping leader was to be woken by, nobody finds any more: a connection tells of each change once.
         self.wakes.leader |= moved;
-        Ok(moved)
+        Ok(self.end_sent(peer) || moved)
     }
 
     /// Ends the operations whose messages are sent. Whether there were any.

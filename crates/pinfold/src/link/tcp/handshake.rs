@@ -30,6 +30,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 /// Bytes taken at a time: no packet of a greeting is longer.
 const AT_ONCE: usize = 512;
+/// What a side has not said that goes on with nothing while a connection is being encrypted.
+const ENCRYPTING: &str = "its part of the encryption";
 
 /// How far it got.
 pub(crate) enum Step {
@@ -263,8 +265,8 @@ impl Handshake {
             return Err(self.failed(failure));
         }
         if self.securing.is_some() && now_ns >= self.greeting.deadline_ns() {
-            let missing = "its part of the encryption";
-            return Err(self.failed(Failure::TooLate { peer: self.peer(), missing }));
+            let (peer, missing) = (self.peer(), ENCRYPTING);
+            return Err(self.failed(Failure::TooLate { peer, missing }));
         }
         self.socket = Some(socket);
         Ok(Step::More)
@@ -357,9 +359,8 @@ impl Handshake {
                 stream::Received::Nothing => return Ok(false),
                 stream::Received::Bytes(bytes) => session.came(bytes),
                 stream::Received::End => {
-                    let missing = "its part of the encryption";
                     let hint = "see what the other side logs";
-                    let peer = self.peer();
+                    let (peer, missing) = (self.peer(), ENCRYPTING);
                     return Err(self.failed(Failure::Closed { peer, missing, hint }));
                 }
             }

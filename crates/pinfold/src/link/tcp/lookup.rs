@@ -3,7 +3,7 @@
 //! The system's resolver takes as long as it likes, so a thread asks it: one at a time for an endpoint, which ends with
 //! its answer.
 
-use std::{net::SocketAddr, sync::Arc, thread};
+use std::{mem, net::SocketAddr, sync::Arc, thread};
 
 use parking_lot::Mutex;
 
@@ -35,10 +35,10 @@ impl Lookups {
     /// Begins to ask where `address` leads, if it has a name and nobody asks for another. Nothing here waits.
     pub(crate) fn ask(&self, address: &str) {
         let Ok(to) = address.parse::<Address>() else { return };
-        if !matches!(to.host(), Host::Name(_)) || self.state.lock().asking {
+        if !matches!(to.host(), Host::Name(_)) || mem::replace(&mut self.state.lock().asking, true)
+        {
             return;
         }
-        self.state.lock().asking = true;
         let (resolve, state, address) = (self.resolve, Arc::clone(&self.state), address.to_owned());
         let asks = thread::Builder::new().name("pinfold-lookup".into()).spawn(move || {
             let found = resolve(&to).inspect_err(|error| tracing::debug!(%error, "not found"));
