@@ -12,7 +12,7 @@ mod api;
 mod piece;
 mod pieces;
 mod plan;
-mod short;
+pub(super) mod short;
 mod tally;
 #[cfg(test)]
 mod tests;

@@ -9,12 +9,12 @@ use std::mem::MaybeUninit;
 /// Whatever 16 bytes hold.
 type Sixteen = MaybeUninit<u128>;
 
-/// Copies `len` bytes, which are at least one: up to 64 of them in line. Takes one or two nanoseconds then.
+/// Copies `len` bytes, up to 64 of them in line. Takes one or two nanoseconds then.
 ///
 /// # Safety
 /// `from` must be readable and `to` writable for `len` bytes.
 #[inline(always)]
-pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+pub(in crate::blockmem) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // Not a `match`, which would become a table, and wait for it. The longer ones are first.
     // SAFETY: as the caller promised, and there are as many bytes as each branch needs.
     unsafe {
@@ -30,7 +30,7 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
             two::<u32>(from, to, len);
         } else if len >= 2 {
             two::<u16>(from, to, len);
-        } else {
+        } else if len == 1 {
             to.cast::<MaybeUninit<u8>>().write(from.cast::<MaybeUninit<u8>>().read());
         }
     }
