@@ -41,7 +41,8 @@ pub unsafe fn copy_as_planned(hints: Hints, from: *const u8, to: *mut u8, len: u
             copy_long(to, from, len, copies);
         } else if choice_min == CHOICE_MIN_AWAY {
             copy_short(copies, from, to, len);
-        } else if matches!(hints.source, CacheState::Cached | CacheState::Dirty | CacheState::Clean) {
+        } else if matches!(hints.source, CacheState::Cached | CacheState::Dirty | CacheState::Clean)
+        {
             short::copy(from, to, len);
         } else {
             // Few instructions count more here: while they wait for memory, the next copies begin.

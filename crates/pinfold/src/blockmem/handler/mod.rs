@@ -20,6 +20,7 @@ mod tests;
 use std::sync::Arc;
 
 use pinfold_sys::{block, clock};
+use smallvec::SmallVec;
 
 pub(crate) use self::api::copy_for;
 pub use self::{
@@ -29,7 +30,7 @@ pub use self::{
     plan::{Choose, Fixed, InForce},
     tally::{Count, Counts, SIZES, Tally, size_class},
 };
-use super::{Algorithm, Block, CacheState, Choice, Reader, Site};
+use super::{Algorithm, Block, CANDIDATES_MAX, CacheState, Choice, Reader, Site, Stores};
 
 /// Shorter copies are made in line by what the compiler chooses, and not counted.
 pub const SHORT: usize = 256;
@@ -74,11 +75,16 @@ impl Done {
         Done { algorithm: Algorithm::LIBC, bytes, ns: None }
     }
 
-    /// Tells the copy's site what it took: so long, and `reader_ns` until its reader was done.
+    /// Tells the copy's site what it took: so long here, and `reader_ns` until its reader was done.
+    ///
+    /// One after the other they are as long as both together, as is a message by itself. In a stream the next
+    /// copy is made meanwhile, and the slower side alone counts. A site cannot tell who waits for what, so it
+    /// learns the middle of the two.
     #[inline]
     pub fn learn(&self, site: &mut Site, reader_ns: u64) {
         if let Some(ns) = self.ns {
-            site.observe(self.bytes, self.algorithm, ns.saturating_add(reader_ns));
+            let (less, more) = (ns.min(reader_ns), ns.max(reader_ns));
+            site.observe(self.bytes, self.algorithm, more.saturating_add(less / 2));
         }
     }
 }
@@ -204,13 +210,21 @@ fn untimed(algorithm: Algorithm) -> Choice {
     Choice { algorithm, timed: false }
 }
 
-/// The candidates whose times can be compared.
+/// The candidates whose times can be compared, in the order in which a site is to know them.
+///
+/// Where the reader is heard, those that store into the cache are first, whatever the plan says: what is used
+/// again and again, as a ring is, stays in the caches of both only while nobody streams. So one copy that
+/// streams, between others that do not, takes what it would take if all streamed; one that does not, between
+/// others that stream, finds its destination far away, where it would not be if all did as it does.
 fn comparable(
     best: Algorithm,
     hints: Hints,
     all: impl Iterator<Item = Algorithm>,
-) -> impl Iterator<Item = Algorithm> {
-    all.filter(move |other| hints.hears_reader || other.stores() == best.stores())
+) -> SmallVec<[Algorithm; CANDIDATES_MAX]> {
+    let may = |it: &Algorithm| hints.hears_reader || it.stores() == best.stores();
+    let mut comparable: SmallVec<_> = all.filter(may).collect();
+    comparable.sort_by_key(|it: &Algorithm| it.stores() == Stores::Streaming);
+    comparable
 }
 
 /// Whether two blocks of that length have bytes in common.

@@ -6,12 +6,15 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::*;
-use crate::blockmem::Caller;
+use crate::blockmem::{Caller, Isa, Prefetch};
 
 /// Bytes that tell their places apart.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251 + 1) as u8).collect()
 }
+
+/// What stores past the cache; `None` where nothing does.
+const STREAMING: Option<Algorithm> = Algorithm::new(Isa::Word, Prefetch::None, Stores::Streaming);
 
 /// A plan with two candidates, and `rep` below those sizes.
 struct Two;
@@ -20,7 +23,6 @@ const REP: Algorithm = algorithm("rep");
 const WORD: Algorithm = algorithm("word");
 
 const fn algorithm(name: &str) -> Algorithm {
-    use crate::blockmem::{Isa, Prefetch, Stores};
     let isa = if name.len() == 3 { Isa::Rep } else { Isa::Word };
     match Algorithm::new(isa, Prefetch::None, Stores::Temporal) {
         Some(algorithm) => algorithm,
@@ -84,11 +86,6 @@ fn what_goes_through_is_counted_by_algorithm_and_size() {
 fn who_does_not_hear_of_the_reader_compares_like_with_like() {
     /// Stores that leave the reader more to do, and two that do not.
     struct Mixed;
-    const STREAMING: Option<Algorithm> = Algorithm::new(
-        crate::blockmem::Isa::Word,
-        crate::blockmem::Prefetch::None,
-        crate::blockmem::Stores::Streaming,
-    );
     impl Choose for Mixed {
         fn pick(&self, _: &Block) -> Algorithm {
             REP
@@ -142,6 +139,52 @@ fn a_site_learns_what_its_copies_took_with_their_readers_time() {
         done.learn(&mut site, if choice.algorithm == WORD { 5000 } else { 0 });
     }
     assert_eq!(site.using(4096), Some(REP));
+}
+
+/// What a stream gains from both sides at work counts half: (what the one takes here and with its reader, what
+/// the other does, which of them is used in the end).
+#[test]
+fn neither_both_times_nor_the_longer_alone_decides() {
+    let cases = [
+        // Together 2.4 against 2.7, but the reader holds a stream up: the even one.
+        ((500, 1900), (1350, 1350), REP),
+        // Much less together, and the slower side is hardly slower.
+        ((200, 1400), (1300, 1300), WORD),
+        // The same together.
+        ((0, 2000), (1000, 1000), REP),
+    ];
+    for (uneven, even, used) in cases {
+        let mut site = Site::new();
+        for _ in 0..400 {
+            let choice = site.next(4096, || [WORD, REP]).unwrap();
+            let (here, there) = if choice.algorithm == WORD { uneven } else { even };
+            let ns = choice.timed.then_some(here);
+            Done { algorithm: choice.algorithm, bytes: 4096, ns }.learn(&mut site, there);
+        }
+        assert_eq!(site.using(4096), Some(used), "{uneven:?} {even:?}");
+    }
+}
+
+#[test]
+fn who_hears_of_the_reader_does_not_begin_by_streaming() {
+    struct Streams;
+    impl Choose for Streams {
+        fn pick(&self, _: &Block) -> Algorithm {
+            STREAMING.unwrap_or(REP)
+        }
+
+        fn candidates(&self, _: &Block) -> impl Iterator<Item = Algorithm> {
+            [STREAMING, Some(REP), Some(WORD)].into_iter().flatten()
+        }
+    }
+    let (from, mut to) = (pattern(4096), vec![0; 4096]);
+    for (hears_reader, first) in [(true, Some(REP)), (false, STREAMING)] {
+        let (mut handler, mut site) = (Handler::new(Streams), Site::new());
+        let hints = Hints { hears_reader, ..Hints::default() };
+        // SAFETY: both vectors have that length.
+        let done = unsafe { handler.copy(&mut site, hints, from.as_ptr(), to.as_mut_ptr(), 4096) };
+        assert_eq!((Some(done.algorithm), to == from), (first, true), "{hears_reader}");
+    }
 }
 
 #[test]
