@@ -14,6 +14,7 @@
 //! - [`refused`]: what the four before this one say when they cannot.
 //! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
+//! - [`program`]: programs that this one starts: where they run, and how long.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
 //! - [`block`]: memory copied and zeroed, by every algorithm there is.
 //! - [`partner`]: another core that reads, where it is measured what that costs.
@@ -45,6 +46,7 @@ pub mod partner;
 pub mod pin;
 pub mod poll;
 pub mod process;
+pub mod program;
 pub mod refused;
 pub mod reserved;
 mod resident;
