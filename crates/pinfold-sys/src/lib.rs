@@ -21,6 +21,7 @@
 //! - [`careful`]: copies where there may be no memory.
 //! - [`poll`]: sleeping until something happens.
 //! - `netns`: networks within this machine, for measurements and tests; with the feature of that name.
+//! - `fabric`: libfabric, where it is installed, for measurements; with the feature of that name.
 //! - [`trial`], [`child`], [`cpu`]: finding out what is allowed here, without coming to harm.
 //!
 //! Nothing here decides anything: a call that the kernel lacks or a filter forbids comes back
@@ -35,6 +36,8 @@ pub mod child;
 pub mod clock;
 pub mod cpu;
 pub mod datagram;
+#[cfg(feature = "fabric")]
+pub mod fabric;
 pub mod fork;
 pub mod lots;
 pub mod mapping;
