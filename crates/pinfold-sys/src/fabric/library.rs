@@ -26,20 +26,26 @@ const NAME: &CStr = c"libfabric.so.1";
 /// on that provider is called `tcp`.
 pub(super) const PROVIDERS: [&CStr; 2] = [c"net", c"tcp"];
 
+type GetInfo = unsafe extern "C" fn(
+    u32,
+    *const c_char,
+    *const c_char,
+    u64,
+    *const Info,
+    *mut *mut Info,
+) -> c_int;
+type FreeInfo = unsafe extern "C" fn(*mut Info);
+type DupInfo = unsafe extern "C" fn(*const Info) -> *mut Info;
+type OpenFabric = unsafe extern "C" fn(*mut FabricAttr, *mut *mut Fabric, *mut c_void) -> c_int;
+type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
+
 /// Its functions.
 pub(super) struct Library {
-    getinfo: unsafe extern "C" fn(
-        u32,
-        *const c_char,
-        *const c_char,
-        u64,
-        *const Info,
-        *mut *mut Info,
-    ) -> c_int,
-    freeinfo: unsafe extern "C" fn(*mut Info),
-    dupinfo: unsafe extern "C" fn(*const Info) -> *mut Info,
-    fabric: unsafe extern "C" fn(*mut FabricAttr, *mut *mut Fabric, *mut c_void) -> c_int,
-    strerror: unsafe extern "C" fn(c_int) -> *const c_char,
+    getinfo: GetInfo,
+    freeinfo: FreeInfo,
+    dupinfo: DupInfo,
+    fabric: OpenFabric,
+    strerror: StrError,
 }
 
 /// What a provider can do, by the library's own account.
@@ -86,11 +92,11 @@ impl Library {
         // SAFETY: these are the functions' types in those versions, which libfabric promises to keep.
         unsafe {
             Ok(Library {
-                getinfo: transmute::<*mut c_void, _>(getinfo),
-                freeinfo: transmute::<*mut c_void, _>(freeinfo),
-                dupinfo: transmute::<*mut c_void, _>(dupinfo),
-                fabric: transmute::<*mut c_void, _>(fabric),
-                strerror: transmute::<*mut c_void, _>(strerror),
+                getinfo: transmute::<*mut c_void, GetInfo>(getinfo),
+                freeinfo: transmute::<*mut c_void, FreeInfo>(freeinfo),
+                dupinfo: transmute::<*mut c_void, DupInfo>(dupinfo),
+                fabric: transmute::<*mut c_void, OpenFabric>(fabric),
+                strerror: transmute::<*mut c_void, StrError>(strerror),
             })
         }
     }
