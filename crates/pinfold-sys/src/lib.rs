@@ -14,12 +14,14 @@
 //! - [`refused`]: what the four before this one say when they cannot.
 //! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
+//! - [`program`]: programs that this one starts: where they run, and how long.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
 //! - [`block`]: memory copied and zeroed, by every algorithm there is.
 //! - [`partner`]: another core that reads, where it is measured what that costs.
 //! - [`careful`]: copies where there may be no memory.
 //! - [`poll`]: sleeping until something happens.
 //! - `netns`: networks within this machine, for measurements and tests; with the feature of that name.
+//! - `fabric`: libfabric, where it is installed, for measurements; with the feature of that name.
 //! - [`trial`], [`child`], [`cpu`]: finding out what is allowed here, without coming to harm.
 //!
 //! Nothing here decides anything: a call that the kernel lacks or a filter forbids comes back
@@ -34,6 +36,8 @@ pub mod child;
 pub mod clock;
 pub mod cpu;
 pub mod datagram;
+#[cfg(feature = "fabric")]
+pub mod fabric;
 pub mod fork;
 pub mod lots;
 pub mod mapping;
@@ -45,6 +49,7 @@ pub mod partner;
 pub mod pin;
 pub mod poll;
 pub mod process;
+pub mod program;
 pub mod refused;
 pub mod reserved;
 mod resident;

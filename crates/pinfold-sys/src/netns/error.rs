@@ -4,6 +4,8 @@ use std::{fmt, fs, io};
 
 use rustix::io::Errno;
 
+use super::sysfs;
+
 /// Why it was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -11,6 +13,8 @@ pub enum Reason {
     Denied,
     /// This user may make no user namespace, or none that is of use.
     UserDenied,
+    /// A user namespace may not mount this: parts of it are hidden, as containers do.
+    Masked,
     /// Only a process with one thread can do this.
     Threads,
     /// The kernel was built without, or a filter hides it.
@@ -86,8 +90,8 @@ impl Error {
     /// Whether nothing of this kind can be done here: for want of a privilege, by a setting, or because
     /// the kernel lacks it. A test that meets this skips.
     pub fn is_not_possible_here(&self) -> bool {
-        matches!(self.reason, Reason::Denied | Reason::UserDenied | Reason::Absent)
-            || !self.settings.is_empty()
+        use Reason::{Absent, Denied, Masked, UserDenied};
+        matches!(self.reason, Denied | UserDenied | Masked | Absent) || !self.settings.is_empty()
     }
 }
 
@@ -106,6 +110,8 @@ impl Reason {
         match errno {
             Errno::PERM | Errno::ACCESS if user => Reason::UserDenied,
             Errno::INVAL if user => Reason::Threads,
+            // Who may not mount at all has been told no before.
+            Errno::PERM if call == sysfs::MOUNT => Reason::Masked,
             Errno::PERM | Errno::ACCESS => Reason::Denied,
             Errno::OPNOTSUPP | Errno::NOSYS | Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT => {
                 Reason::Absent
@@ -135,6 +141,10 @@ impl Reason {
             Reason::UserDenied => {
                 "this user may make no user namespaces, or a seccomp filter (in a container: its \
                  profile) forbids it: allow them, or run as root"
+            }
+            Reason::Masked => {
+                "who is root in a user namespace alone may mount that only where all of the present one \
+                 can be seen, of which containers hide parts: run as root"
             }
             Reason::Threads => {
                 "only a process with one thread can (or the kernel lacks CONFIG_USER_NS): begin the \

@@ -2,7 +2,7 @@
 //! none of it, so it is here only with the feature `netns`.
 //!
 //! - [`Namespace`]: a network of its own, which lives as long as a descriptor, a thread or a process
-//!   holds it. It has no name that could stay behind.
+//!   holds it. It has no name that could stay behind. Programs within can have a `/sys` that shows it.
 //! - [`Link`]: an interface in one; its state, addresses, neighbours, counters and losses.
 //! - [`veth::pair`]: a cable between two. [`bridge::create`]: a switch for more.
 //! - [`user`]: how a process without privileges comes to be allowed all of this.
@@ -17,6 +17,7 @@ mod link;
 mod loss;
 mod namespace;
 mod route;
+mod sysfs;
 #[cfg(test)]
 mod tests;
 pub mod user;

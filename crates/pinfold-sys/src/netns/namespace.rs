@@ -24,7 +24,7 @@ use rustix::{
     thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe},
 };
 
-use super::{Error, Link, route::Route};
+use super::{Error, Link, route::Route, sysfs};
 
 /// A network of its own: interfaces, addresses, neighbours, ports. See `network_namespaces(7)`.
 ///
@@ -105,6 +105,28 @@ impl Namespace {
         // SAFETY: between `fork` and `exec` it makes one system call and allocates nothing.
         unsafe { command.pre_exec(move || Ok(enter(descriptor.as_fd())?)) };
         Ok(())
+    }
+
+    /// Has `command` start inside, with a `/sys` that shows this namespace: for programs that look for
+    /// networks there.
+    ///
+    /// # Errors
+    /// At a limit on descriptors. What else is refused, [`Namespace::check_sys`] says better than the start
+    /// of the command.
+    pub fn hold_with_sys(&self, command: &mut Command) -> Result<(), Error> {
+        self.hold(command)?;
+        // SAFETY: between `fork` and `exec` it makes system calls only and allocates nothing.
+        unsafe { command.pre_exec(|| sysfs::show().map_err(|(_, errno)| errno.into())) };
+        Ok(())
+    }
+
+    /// Whether a command can have a `/sys` that shows this namespace. Costs a thread.
+    ///
+    /// # Errors
+    /// [`Reason::Denied`](super::Reason::Denied) without `CAP_SYS_ADMIN`,
+    /// [`Reason::Masked`](super::Reason::Masked) in a user namespace where parts of `/sys` are hidden.
+    pub fn check_sys(&self) -> Result<(), Error> {
+        self.run(|| sysfs::show().map_err(|(call, errno)| Error::new(call, self.name(), errno)))?
     }
 
     /// Starts `command` inside.

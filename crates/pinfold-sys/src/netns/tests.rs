@@ -1,5 +1,5 @@
 use std::{
-    env,
+    env, fs,
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket},
     os::unix::process::CommandExt,
@@ -276,6 +276,30 @@ fn packets_are_lost_by_chance() {
             }
         }
         assert_eq!(near.lose(101).unwrap_err().reason(), Reason::Malformed);
+    });
+}
+
+#[test]
+fn programs_see_their_networks_in_sys() {
+    with_networks("programs_see_their_networks_in_sys", || {
+        let [(one, _), (other, _)] = cable(1500);
+        let here = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        if let Err(error) = one.check_sys() {
+            assert!(error.is_not_possible_here(), "{error}");
+            eprintln!("SKIPPED: no /sys of a namespace: {error}");
+            return;
+        }
+        for (namespace, name) in [(&one, "near"), (&other, "far")] {
+            let mut command = Command::new("ls");
+            namespace.hold_with_sys(command.arg("/sys/class/net")).unwrap();
+            let done = command.output().unwrap();
+            let mut seen: Vec<&str> = std::str::from_utf8(&done.stdout).unwrap().lines().collect();
+            seen.sort_unstable();
+            let mut links = ["lo", name];
+            links.sort_unstable();
+            assert_eq!(seen, links);
+        }
+        assert_eq!(fs::read_to_string("/proc/self/mountinfo").unwrap(), here);
     });
 }
 

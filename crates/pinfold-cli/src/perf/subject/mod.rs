@@ -8,6 +8,7 @@
 pub(super) mod active;
 mod bytes;
 pub(super) mod cma;
+mod fabric;
 pub(super) mod handoff;
 pub(super) mod line;
 pub(super) mod mapping;
@@ -21,7 +22,7 @@ pub(super) mod space;
 pub(super) mod tcp;
 pub(super) mod unix;
 
-pub(super) use self::{bytes::Bytes, pinfold::Pinfold};
+pub(super) use self::{bytes::Bytes, fabric::Fabric, pinfold::Pinfold};
 use super::{
     fail::Result,
     payload::Messages,

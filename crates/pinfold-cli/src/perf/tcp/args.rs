@@ -46,7 +46,7 @@ pub(crate) struct TcpArgs {
     #[arg(long)]
     tls: bool,
 
-    /// Leave the programs of other libraries out
+    /// Leave other libraries out
     #[arg(long)]
     no_tools: bool,
 
@@ -76,20 +76,22 @@ Who takes turns:
   ring       a connection by an io_uring: one call submits and waits
   pinfold    tagged messages over tcp:, send and recv_into; peers on one host stay with the connection
   encrypted  the same over TLS 1.3, with --tls
-  libfabric  fi_pingpong over its provider for TCP (libfabric-bin); streams by fi_rdm_tagged_bw (fabtests)
+  libfabric  tagged messages over its provider for TCP, looked for again and again (libfabric1)
   ucx        ucx_perftest over its transport for TCP (ucx-utils)
 
 All with TCP_NODELAY. What latency is: half of a round trip. What a stream is: a burst of messages, each in
 memory of its own, until the other process has them all; written before it and checked behind it, which is
-not timed. Programs of other libraries send the same bytes again and again, from where they are; they are
-not installed by this command, and what is absent is said.
+not timed. UCX's program sends the same bytes again and again, from where they are. Other libraries are not
+installed by this command, and what is absent is said. libfabric is the library itself (1.9 or newer), with 64
+messages of a stream under way, by the better of its providers: net, and tcp where there is none.
 
 Near and far: a virtual machine's cores move. Each turn is bracketed by a probe of that distance, and ratios
 are made of turns of one round and one class, if there are such.
 
 With --hosts 2 the two processes are in network namespaces of their own, with a veth pair of 1500-byte
 packets between them, and share a key. That takes privileges over a network namespace: root has them, and
-others within a user namespace of their own, which is tried.
+others within a user namespace of their own, which is tried. UCX looks for networks in /sys, and gets one of
+each namespace; in containers that hide parts of /sys only root can mount it, and UCX is left out.
 
 Fields of a line of --json:
   what           latency or stream, note, or totals (the last line)

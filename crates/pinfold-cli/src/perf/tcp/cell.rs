@@ -30,7 +30,7 @@ pub(super) enum Contestant {
     Pinfold,
     /// This library, over a connection that is encrypted.
     Encrypted,
-    /// Programs of libfabric, over its provider for TCP.
+    /// libfabric, over its provider for TCP.
     Libfabric,
     /// A program of UCX, over its transport for TCP.
     Ucx,
@@ -65,9 +65,14 @@ impl Contestant {
         matches!(self, Contestant::Pinfold | Contestant::Encrypted)
     }
 
+    /// Whether it is another library, which is there only where it is installed.
+    pub(super) const fn is_foreign(self) -> bool {
+        matches!(self, Contestant::Libfabric | Contestant::Ucx)
+    }
+
     /// Whether it is another program, which writes and checks no message.
     pub(super) const fn is_tool(self) -> bool {
-        matches!(self, Contestant::Libfabric | Contestant::Ucx)
+        matches!(self, Contestant::Ucx)
     }
 }
 

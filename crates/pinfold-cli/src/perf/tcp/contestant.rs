@@ -10,7 +10,7 @@ use crate::perf::{
     fail::{Fail, Result},
     pair::Pair,
     payload::Messages,
-    subject::{Bench, Bytes, Pinfold, Subject, Waiting, pinfold, tcp},
+    subject::{Bench, Bytes, Fabric, Pinfold, Subject, Waiting, pinfold, tcp},
     terms::Side,
 };
 
@@ -35,7 +35,8 @@ pub(super) fn set_up(who: Contestant, at: IpAddr, pair: &mut Pair) -> Result<Box
             let stream = stream(pair)?;
             Box::new(Ring(RingStream::new(stream.into()).map_err(Fail::os("io_uring_setup"))?))
         }
-        Contestant::Libfabric | Contestant::Ucx => {
+        Contestant::Libfabric => Box::new(Fabric::set_up(at, pair)?),
+        Contestant::Ucx => {
             return Err(Fail::Said(format!("{} is no part of this program", who.name())));
         }
     })

@@ -8,7 +8,10 @@ use std::{
 
 use pinfold_sys::netns::{self, Link, Namespace, user, veth};
 
-use crate::perf::fail::{Fail, Result};
+use crate::perf::{
+    fail::{Fail, Result},
+    terms::Side,
+};
 
 /// The longest packet, as on an Ethernet.
 const MTU: u32 = 1500;
@@ -81,6 +84,30 @@ impl Ground {
         match self {
             Ground::Loopback => Ok(()),
             Ground::Cable(cable) => cable.far.hold(command).map_err(denied),
+        }
+    }
+
+    /// Has `command`, which looks for networks in `/sys`, start where the first process is, or where the
+    /// second is to be.
+    ///
+    /// # Errors
+    /// At a limit on descriptors.
+    pub(super) fn with_sys(&self, side: Side, command: &mut Command) -> Result<(), netns::Error> {
+        match (self, side) {
+            (Ground::Loopback, _) => Ok(()),
+            (Ground::Cable(cable), Side::First) => cable.near.hold_with_sys(command),
+            (Ground::Cable(cable), Side::Second) => cable.far.hold_with_sys(command),
+        }
+    }
+
+    /// Whether [`Ground::with_sys`] can be had.
+    ///
+    /// # Errors
+    /// With what is missing.
+    pub(super) fn check_sys(&self) -> Result<(), netns::Error> {
+        match self {
+            Ground::Loopback => Ok(()),
+            Ground::Cable(cable) => cable.near.check_sys().and_then(|()| cable.far.check_sys()),
         }
     }
 

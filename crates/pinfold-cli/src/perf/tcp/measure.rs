@@ -153,9 +153,12 @@ impl Runner<'_> {
             if who == Contestant::Encrypted && !wish.encrypted {
                 continue;
             }
+            if who.is_foreign() && !wish.tools {
+                all.push((who, Some("--no-tools leaves it out".into())));
+                continue;
+            }
             if who.is_tool() {
-                let left_out = (!wish.tools).then(|| "--no-tools leaves it out".into());
-                all.push((who, left_out.or_else(|| tool::lacks(who, self.ground))));
+                all.push((who, tool::lacks(self.ground)));
                 continue;
             }
             self.doing = format!("the set-up of {}", who.name());
@@ -186,7 +189,7 @@ impl Runner<'_> {
         self.doing = format!("{cell} by {}", name.name());
         let expected = (samples.times.count() > 0).then(|| samples.times.median());
         let turn = if name.is_tool() {
-            self.tool(name, &cell, expected, share)?
+            self.tool(&cell, expected, share)?
         } else {
             self.bench(name, &cell, expected, share).map(Ok)?
         };
@@ -251,7 +254,6 @@ impl Runner<'_> {
     /// The same of a program; the inner error says why it has none.
     fn tool(
         &mut self,
-        who: Contestant,
         cell: &Cell,
         expected: Option<u64>,
         share: Duration,
@@ -259,7 +261,7 @@ impl Runner<'_> {
         let before = self.hop()?;
         let core = self.pair.cores()[1];
         let expected = expected.map(|ps| ps as f64 / 1e3);
-        let run = tool::run(who, cell, self.ground, core, expected, share);
+        let run = tool::run(cell, self.ground, core, expected, share);
         let after = self.hop()?;
         Ok(run.map(|ns| ((before, after), vec![(ns * 1e3) as u64])))
     }

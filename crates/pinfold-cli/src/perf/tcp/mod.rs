@@ -2,7 +2,7 @@
 //!
 //! - [`args`]: the options. [`cell`]: what is measured, and who takes turns.
 //! - [`ground`]: loopback, or a cable between two networks of this machine's own.
-//! - [`contestant`]: how each is set up. [`tool`], [`tool_text`]: programs of other libraries.
+//! - [`contestant`]: how each is set up. [`tool`], [`tool_text`]: UCX's program.
 //! - [`answer`]: the second process. [`measure`]: all turns. [`judge`]: what they come to; no I/O.
 //! - [`findings`], [`record`]: what comes out. [`text`], [`page`]: how it is shown.
 

@@ -54,7 +54,7 @@ fn figure(found: &Findings, what: What, cells: &[Cell]) -> Option<String> {
     let curve = |who: Contestant| Curve {
         name: who.name().into(),
         colour: colour(who),
-        dashed: who.is_tool(),
+        dashed: who.is_foreign(),
         strong: who == Contestant::Pinfold,
         points: cells
             .iter()

@@ -37,8 +37,7 @@ pub(super) fn text(found: &Findings) -> String {
 pub(super) fn facts(found: &Findings) -> Vec<String> {
     vec![
         format!("{} From core to core a cache line takes {}.", found.ground, units::time(found.hop_ns)),
-        "Every message was written before it was sent and checked after it arrived (not timed), but for \
-         libfabric's and UCX's."
+        "Every message was written before it was sent and checked after it arrived (not timed), but for UCX's."
             .into(),
     ]
 }

@@ -1,13 +1,4 @@
-//! What programs of other libraries print. No I/O.
-
-/// Nanoseconds of a message, from the table of `fi_pingpong` or `fi_rdm_tagged_bw`: the column `usec/xfer`
-/// of the last row.
-pub(super) fn libfabric(text: &str) -> Option<f64> {
-    let mut lines = text.lines().skip_while(|line| !line.trim_start().starts_with("bytes"));
-    let at = lines.next()?.split_whitespace().position(|name| name == "usec/xfer")?;
-    let row = lines.filter(|line| !line.trim().is_empty()).last()?;
-    nanoseconds(row.split_whitespace().nth(at)?)
-}
+//! What UCX's program prints. No I/O.
 
 /// Nanoseconds of a message, from what `ucx_perftest -f -v` prints: the column `overall_lat`.
 pub(super) fn ucx(text: &str) -> Option<f64> {
@@ -38,10 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_read_by_the_names_of_their_columns() {
-        let text = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n\
-                    8       10k     =10k     156k        2.18s      0.07     109.02       0.01\n";
-        assert_eq!(libfabric(text), Some(109_020.0));
+    fn a_table_is_read_by_the_names_of_its_columns() {
         let text = "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n \
                     500,1.750,1959.006,1958.5,510.46,510.46,510,510\n";
         assert_eq!(ucx(text), Some(1_958_500.0));
@@ -49,11 +37,6 @@ mod tests {
 
     #[test]
     fn what_is_no_table_is_nothing() {
-        for text in
-            ["", "bytes\n", "bytes usec/xfer\n", "bytes usec/xfer\n8 x\n", "bytes usec/xfer\n8 0\n"]
-        {
-            assert_eq!(libfabric(text), None, "{text}");
-        }
         for text in
             ["", "overall_lat\n", "a,overall_lat\n1\n", "overall_lat\nnan\n", "overall_lat\n-1\n"]
         {
