@@ -20,10 +20,20 @@ pub fn kill(calls: &[libc::c_long]) {
 /// From now on `call` answers `errno` where its argument number `arg`, of what `mask` leaves, is
 /// `value`.
 pub fn deny_if(call: libc::c_long, arg: u8, mask: u64, value: u64, errno: i32) {
-    let condition = SeccompCmpOp::MaskedEq(mask);
-    let condition = SeccompCondition::new(arg, SeccompCmpArgLen::Dword, condition, value);
-    let rule = SeccompRule::new(vec![condition.expect("a condition")]).expect("a rule");
-    apply([(call, vec![rule])], SeccompAction::Errno(errno.unsigned_abs()));
+    let rules = vec![rule(arg, SeccompCmpOp::MaskedEq(mask), value)];
+    apply([(call, rules)], SeccompAction::Errno(errno.unsigned_abs()));
+}
+
+/// From now on whoever makes `call` is killed where its argument number `arg`, of what `mask` leaves, is one
+/// of these values.
+pub fn kill_if(call: libc::c_long, arg: u8, mask: u64, values: &[u64]) {
+    let rules = values.iter().map(|value| rule(arg, SeccompCmpOp::MaskedEq(mask), *value));
+    apply([(call, rules.collect())], SeccompAction::KillProcess);
+}
+
+fn rule(arg: u8, compare: SeccompCmpOp, value: u64) -> SeccompRule {
+    let condition = SeccompCondition::new(arg, SeccompCmpArgLen::Dword, compare, value);
+    SeccompRule::new(vec![condition.expect("a condition")]).expect("a rule")
 }
 
 /// From now on these calls answer `errno` where one of their arguments with the numbers `args` is more

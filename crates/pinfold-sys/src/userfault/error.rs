@@ -39,6 +39,12 @@ impl Error {
     }
 }
 
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.advise(f)
+    }
+}
+
 impl Why for Reason {
     const FACILITY: &'static str = "userfaultfd";
 

@@ -2,7 +2,12 @@
 #![allow(unsafe_code)]
 // Invariant: pages are moved only between memory that the caller holds `&mut`, or vouches for.
 
-use std::{io, ops::Range, thread};
+use std::{
+    io,
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
 
 use rustix::io::Errno;
 
@@ -12,7 +17,7 @@ use super::{
     open,
     pages::Pages,
 };
-use crate::fork::ForkMark;
+use crate::{fork::ForkMark, trial};
 
 /// Why a move ended before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +53,12 @@ pub struct Moved {
 pub struct Mover {
     fd: Fd,
     mark: ForkMark,
+    /// Whatever filter on system calls is in force, it lets this be asked.
+    passes: AtomicBool,
+}
+
+fn is_unfiltered() -> bool {
+    trial::seccomp_mode().is_ok_and(|mode| mode == 0)
 }
 
 /// How often a move is tried again while the kernel is busy there.
@@ -63,7 +74,20 @@ impl Mover {
         let mark = ForkMark::new().map_err(|error| {
             Error::new("mmap", Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))
         })?;
-        Ok(Mover { fd: open::moving()?, mark })
+        // Where one is in force by now, who made this knows it.
+        let passes = AtomicBool::new(!is_unfiltered());
+        Ok(Mover { fd: open::moving()?, mark, passes })
+    }
+
+    /// Whether it may be asked to do anything: not if a filter on system calls has come since it was made, for
+    /// that may be one that kills who asks. One system call.
+    pub fn may_ask(&self) -> bool {
+        self.passes.load(Ordering::Relaxed) || is_unfiltered()
+    }
+
+    /// Says that all filters let it be asked.
+    pub fn let_pass(&self) {
+        self.passes.store(true, Ordering::Relaxed);
     }
 
     /// Memory to move pages into, made as by [`Pages::new`]. Pages can be moved out of it, too. Some

@@ -6,6 +6,8 @@
 //! each pair. Right after `memcpy` the caches hold the message and nothing of the kernel's; *in a row* means
 //! after another fold.
 
+mod kept;
+
 use std::{hint::black_box, time::Instant};
 
 use pinfold::reassembly::{
@@ -123,6 +125,10 @@ where
 }
 
 pub fn main() {
+    kept::main();
+    if std::env::args().any(|arg| arg == "kept") {
+        return;
+    }
     let folder = Folder::new(Settings::default()).expect("a folder");
     println!("fold: 24 MB; {TURNS} turns; {:?}", folder.measured());
     if let Some(error) = folder.why_not_moving() {

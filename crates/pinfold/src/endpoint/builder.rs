@@ -220,6 +220,15 @@ impl Builder {
         self
     }
 
+    /// Whether messages that the library holds in pieces may be brought into a row by moving their pages, which takes a
+    /// `userfaultfd`. It is asked for once in a process, by the first message that would gain by it. Where they are
+    /// not moved they are copied; [`Message::folded`](crate::Message::folded) says what was done. Default: if no filter on
+    /// system calls is in force, for that might end who asks.
+    pub fn move_pages(mut self, may: bool) -> Builder {
+        self.config.moves = Some(may);
+        self
+    }
+
     /// Peers at most. Default: 1,048,576; descriptors (two a peer) run out before.
     pub fn peers_max(mut self, peers: usize) -> Builder {
         self.config.peers_max = peers;

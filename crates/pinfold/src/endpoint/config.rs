@@ -55,6 +55,8 @@ pub(crate) struct Config {
     pub handlers: Handlers,
     /// How long messages go to other hosts.
     pub sending: Settings,
+    /// Whether pages of messages may be moved; if the program has not said, where nothing speaks against it.
+    pub moves: Option<bool>,
 }
 
 /// Credit for eager messages a peer is granted at most: more than a full lane holds, so that credit
@@ -87,6 +89,7 @@ impl Default for Config {
             active_bytes_max: 256 << 20,
             handlers: Handlers::default(),
             sending: Settings::default(),
+            moves: None,
         }
     }
 }

@@ -155,9 +155,10 @@ impl Shared {
 
 /// Has a handler see to its message.
 fn run(endpoint: &Endpoint, job: Job) -> Spent {
-    let Job { peer, label, bytes, receipt, handler, cost, room } = job;
+    let Job { peer, label, bytes, mut receipt, handler, cost, room } = job;
     let is_request = label.verb.is_asking();
     let bytes = bytes.whole();
+    receipt.copied_user += bytes.copied();
     let debt = Cell::new(if is_request { Debt::Open } else { Debt::None });
     let active = Active::new(endpoint, peer, label, &bytes, receipt, &debt);
     // What a panic left half done is the handler's own: nothing of the endpoint's is in its hands.

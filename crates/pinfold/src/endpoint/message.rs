@@ -3,7 +3,7 @@
 use std::{fmt, ops::Deref};
 
 use super::{engine::op::Arrived, store::Whole};
-use crate::{Error, PeerId, Receipt, Result};
+use crate::{Error, PeerId, Receipt, Result, reassembly::fold};
 
 /// What a receive into the caller's memory says of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,14 @@ impl Message {
     /// How it came.
     pub fn receipt(&self) -> Receipt {
         self.received.receipt
+    }
+
+    /// How its pieces were brought into a row, if it lay in several when it was handed out: which bytes were moved,
+    /// which were copied, and why. What was copied, [`Message::receipt`] counts as well.
+    ///
+    /// Few messages do: long ones that nobody had asked for, where the memory for them has holes.
+    pub fn folded(&self) -> Option<&fold::Receipt> {
+        self.bytes.folded()
     }
 
     /// Its bytes as a vector. They are copied if there are at most 56, or from 128 KiB to 8 MiB: messages of

@@ -4,19 +4,23 @@
 //!
 //! Long ones lie in pages of a pool, which are there already: fresh memory would have to be zeroed by the
 //! kernel first. They are taken in as few pieces as there can be. A message in one piece is handed out where
-//! it lies, one in several as a copy ([`Whole`]).
+//! it lies, one in several is folded ([`Whole`]): by moving its pages, or by copying.
 //!
 //! **Invariant.** What a [`Landing`] hands out to be written is its own until it ends: nobody else reads or
 //! writes it, and it stays in place.
 
+mod folding;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod whole;
 
 use std::{io, sync::OnceLock};
 
+use parking_lot::RwLock;
 use pinfold_sys::{fork::ForkMark, process::Segment};
 use smallvec::SmallVec;
 
-use self::whole::Spare;
+use self::folding::{Folding, InARow};
 pub(crate) use self::whole::Whole;
 use super::scatter::Scatter;
 use crate::{
@@ -24,6 +28,7 @@ use crate::{
     link::shm::{lane::LaneRx, ring::Violation},
     reassembly::{
         PAGE_BYTES,
+        fold::Unfolded,
         pool::{AnonPages, Filled, Filling, Owner, Pool},
     },
     wire::descriptor::Piece,
@@ -38,22 +43,31 @@ const POOL_BYTES: usize = 32 << 20;
 /// One that would take more of it does, too.
 const POOL_MAX: u64 = POOL_BYTES as u64 / 4;
 
-/// The pool of this process.
+/// The pool of this process, and what folds messages of it.
 struct Store {
-    pool: Pool<AnonPages>,
-    spare: Spare,
+    /// Another one may take its place; what came to the one before stays there.
+    pool: RwLock<Pool<AnonPages>>,
+    folding: Folding,
     mark: ForkMark,
 }
 
 impl Store {
     fn new() -> io::Result<Store> {
         let mark = ForkMark::new()?;
-        // No userfaultfd for this: to receive a message must not end a process whose filter kills whoever
-        // asks for one, and it would hold a descriptor. Pieces are rare, and short ones are copied anyway.
+        // Nothing that moves pages yet: pieces are rare.
         let pages = AnonPages::new((POOL_BYTES / PAGE_BYTES) as u32, None)?;
         // A child may look at messages of its parent's.
         pages.inherit()?;
-        Ok(Store { pool: Pool::new(pages), spare: Spare::default(), mark })
+        Ok(Store { pool: RwLock::new(Pool::new(pages)), folding: Folding::new()?, mark })
+    }
+
+    /// Brings the pieces of a message into a row.
+    fn fold(
+        &self,
+        message: Filled<AnonPages>,
+        moves: Option<bool>,
+    ) -> Result<InARow, Unfolded<Filled<AnonPages>>> {
+        self.folding.fold(&self.pool, message, moves)
     }
 
     /// The one of this process. `None`: there is no memory for it, or it is the parent's.
@@ -75,13 +89,15 @@ pub(crate) struct Landing(Room);
 #[derive(Debug)]
 enum Room {
     Heap(Vec<u8>),
-    Pages(Filling<AnonPages>),
+    /// In pages, and whether these may be moved, if the program has said so.
+    Pages(Filling<AnonPages>, Option<bool>),
 }
 
 impl Landing {
-    /// Room for `len` bytes and the way to write there; `None` if there is not so much memory.
-    pub(crate) fn new(len: u64) -> Option<(Landing, Scatter)> {
-        if let Some(found) = Landing::in_pool(len) {
+    /// Room for `len` bytes and the way to write there; `None` if there is not so much memory. `moves`: whether
+    /// its pages may be moved when it is handed out, if the program has said so.
+    pub(crate) fn new(len: u64, moves: Option<bool>) -> Option<(Landing, Scatter)> {
+        if let Some(found) = Landing::in_pool(len, moves) {
             return Some(found);
         }
         let mut bytes = Vec::new();
@@ -92,16 +108,16 @@ impl Landing {
         Some((Landing(Room::Heap(bytes)), scatter))
     }
 
-    fn in_pool(len: u64) -> Option<(Landing, Scatter)> {
+    fn in_pool(len: u64, moves: Option<bool>) -> Option<(Landing, Scatter)> {
         if !(POOL_FROM..=POOL_MAX).contains(&len) {
             return None;
         }
-        let mut filling = Store::here()?.pool.take(Owner(0), len).ok()?;
+        let mut filling = Store::here()?.pool.read().take(Owner(0), len).ok()?;
         let spans = filling.spare(len).map(|span| (span.at.as_ptr(), span.len));
         // SAFETY: the pages are the message's, and stay where they are while the landing exists, which an
         // operation drops together with this.
         let scatter = unsafe { Scatter::many(spans) };
-        Some((Landing(Room::Pages(filling)), scatter))
+        Some((Landing(Room::Pages(filling, moves)), scatter))
     }
 
     /// The first `written` bytes.
@@ -116,10 +132,10 @@ impl Landing {
                 unsafe { bytes.set_len(written as usize) };
                 Bytes::from_vec(bytes)
             }
-            Room::Pages(mut filling) => {
+            Room::Pages(mut filling, moves) => {
                 let fits = filling.assume_filled(written);
                 assert!(fits.is_ok(), "more was written than there is room");
-                Bytes::Pages(Box::new(filling.finish()))
+                Bytes::Pages(Box::new(Paged { filled: filling.finish(), moves }))
             }
         }
     }
@@ -133,9 +149,9 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Room for `len` bytes; `None` if there is not so much memory.
-    pub(crate) fn new(len: u64) -> Option<Kept> {
-        let (landing, memory) = Landing::new(len)?;
+    /// As [`Landing::new`].
+    pub(crate) fn new(len: u64, moves: Option<bool>) -> Option<Kept> {
+        let (landing, memory) = Landing::new(len, moves)?;
         Some(Kept { landing, memory, len: 0 })
     }
 
@@ -176,7 +192,15 @@ pub(crate) enum Bytes {
     /// In a row.
     Heap(SmallVec<[u8; 64]>),
     /// In pages of the pool.
-    Pages(Box<Filled<AnonPages>>),
+    Pages(Box<Paged>),
+}
+
+/// A message in pages of the pool.
+#[derive(Debug)]
+pub(crate) struct Paged {
+    filled: Filled<AnonPages>,
+    /// Whether they may be moved, if the program has said so.
+    moves: Option<bool>,
 }
 
 impl Default for Bytes {
@@ -197,7 +221,7 @@ impl Bytes {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Bytes::Heap(bytes) => bytes.len() as u64,
-            Bytes::Pages(filled) => filled.bytes(),
+            Bytes::Pages(paged) => paged.filled.bytes(),
         }
     }
 
@@ -205,7 +229,7 @@ impl Bytes {
     pub(crate) fn write_to(&self, memory: &Scatter, copier: &mut Copier) -> u64 {
         match self {
             Bytes::Heap(bytes) => memory.write(copier, 0, bytes),
-            Bytes::Pages(filled) => filled.spans().fold(0, |done, span| {
+            Bytes::Pages(paged) => paged.filled.spans().fold(0, |done, span| {
                 // SAFETY: the message's own, which nobody writes to any more.
                 let part = unsafe { std::slice::from_raw_parts(span.at.as_ptr(), span.len) };
                 done + memory.write(copier, done, part)
@@ -217,82 +241,7 @@ impl Bytes {
     pub(crate) fn whole(self) -> Whole {
         match self {
             Bytes::Heap(bytes) => Whole::Heap(bytes),
-            Bytes::Pages(filled) => Whole::of(filled),
+            Bytes::Pages(paged) => Whole::of(paged),
         }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    /// Room for a message, filled with numbers.
-    fn message(len: u64) -> Bytes {
-        let (landing, memory) = Landing::new(len).unwrap();
-        let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + at / 4096) as u8).collect();
-        let tally = std::sync::Arc::default();
-        let mut copier = Copier::new(crate::blockmem::Reader::Me, &tally);
-        assert_eq!(memory.write(&mut copier, 0, &bytes), len);
-        // SAFETY: it was written just now.
-        unsafe { landing.into_bytes(len) }
-    }
-
-    fn check(bytes: &[u8]) {
-        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == (at * 7 + at / 4096) as u8));
-    }
-
-    #[test]
-    fn long_messages_lie_in_pages_and_come_in_a_row() {
-        for len in
-            [0, 1, 4096, POOL_FROM - 1, POOL_FROM, POOL_FROM + 5, 1 << 20, POOL_MAX, POOL_MAX + 1]
-        {
-            let bytes = message(len);
-            let pooled = matches!(bytes, Bytes::Pages(_));
-            assert_eq!(pooled, (POOL_FROM..=POOL_MAX).contains(&len), "{len}");
-            assert_eq!(bytes.len(), len);
-            let whole = bytes.whole();
-            assert_eq!(whole.len() as u64, len);
-            check(&whole);
-            check(&whole.into_vec());
-        }
-    }
-
-    /// More than there is of the pool: some of them come to the heap, and all are whole.
-    #[test]
-    fn nothing_fails_when_the_pool_is_full() {
-        let mut held: Vec<Bytes> = (0..48).map(|at| message((1 << 20) + at * 4096)).collect();
-        let heap = held.iter().filter(|bytes| matches!(bytes, Bytes::Heap(_))).count();
-        assert!((16..48).contains(&heap), "{heap} of {} are in the heap", held.len());
-        // With holes between those that stay, the next ones lie in pieces.
-        let mut at = 0;
-        held.retain(|_| {
-            at += 1;
-            at % 2 == 0
-        });
-        let wide: Vec<Bytes> = (0..4).map(|_| message(3 << 20)).collect();
-        let pieces = |bytes: &Bytes| match bytes {
-            Bytes::Pages(filled) => filled.spans().count(),
-            Bytes::Heap(_) => 1,
-        };
-        assert!(wide.iter().any(|bytes| pieces(bytes) > 1), "none was in pieces");
-        let (mut rows, mut copies) = (0, 0);
-        for bytes in held.into_iter().chain(wide) {
-            let (len, pieces) = (bytes.len(), pieces(&bytes));
-            let whole = bytes.whole();
-            check(&whole);
-            match whole.copied() {
-                0 => rows += 1,
-                copied => {
-                    assert!(copied == len && pieces > 1, "{copied} of {len} in {pieces}");
-                    copies += 1;
-                }
-            }
-            let at = whole.as_ptr();
-            let is_copy = matches!(whole, Whole::Copied(_));
-            let bytes = whole.into_vec();
-            check(&bytes);
-            assert!(!is_copy || bytes.as_ptr() == at, "copied twice");
-        }
-        assert!(rows > 0 && copies > 0, "{rows} in a row, {copies} copied");
     }
 }

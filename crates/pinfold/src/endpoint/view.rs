@@ -26,7 +26,7 @@ use super::{
     shared::Shared,
     store::Whole,
 };
-use crate::{Error, Path, PeerId, Receipt, Result, arena::Cells, error::inside};
+use crate::{Error, Path, PeerId, Receipt, Result, arena::Cells, error::inside, reassembly::fold};
 
 /// A received message, in the sender's memory if the sender gave that away
 /// ([`Endpoint::handoff`](crate::Endpoint::handoff)), else in memory of the library's. Dropping it
@@ -123,6 +123,14 @@ impl<'a> View<'a> {
             Place::Own(own) => own.receipt,
             Place::Theirs(_, len) => Receipt::new(Path::Handoff, *len),
             Place::Moved => Receipt::new(Path::Handoff, 0),
+        }
+    }
+
+    /// How its pieces were brought into a row, if it lay in several: see [`Message::folded`](crate::Message::folded).
+    pub fn folded(&self) -> Option<&fold::Receipt> {
+        match &self.place {
+            Place::Own(own) => own.bytes.folded(),
+            Place::Theirs(..) | Place::Moved => None,
         }
     }
 

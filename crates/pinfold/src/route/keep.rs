@@ -80,6 +80,11 @@ pub(crate) fn model() -> &'static CostModel {
     })
 }
 
+/// Whether costs may be measured in this process.
+pub(crate) fn measures() -> bool {
+    Wish::from_value(env::var_os("PINFOLD_CALIBRATE")) != Wish::Defaults
+}
+
 fn decide(
     wish: Wish,
     file: Option<&Path>,

@@ -19,7 +19,7 @@ pub(crate) use asking::Asking;
 pub use choose::INLINE_MAX;
 pub(crate) use choose::{Permissions, choose, choose_strict};
 pub use cost::{CostModel, Line};
-pub(crate) use keep::model;
+pub(crate) use keep::{measures, model};
 pub(crate) use learn::Learner;
 pub use path::{Path, PathSet};
 pub use receipt::Receipt;

@@ -75,6 +75,8 @@ pub(crate) struct Core {
     pub sent_afar: bool,
     pub model: &'static CostModel,
     pub strict: bool,
+    /// Whether pages of messages may be moved, if the program has said so.
+    pub moves: Option<bool>,
 }
 
 impl Core {

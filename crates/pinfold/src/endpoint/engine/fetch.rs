@@ -42,7 +42,7 @@ impl Core {
         if !op.as_message {
             return;
         }
-        match Landing::new(len) {
+        match Landing::new(len, self.moves) {
             Some((own, memory)) => {
                 op.own = Some(own);
                 op.memory = memory;

@@ -211,7 +211,8 @@ impl Core {
                 let unexpected = Unexpected::Arriving { sid, len };
                 let key = self.matcher.keep(peer.id, tag, unexpected);
                 self.wakes.any = true;
-                let kept = Kept::new(len).ok_or(Violation("there is no memory for its message"))?;
+                let kept = Kept::new(len, self.moves)
+                    .ok_or(Violation("there is no memory for its message"))?;
                 (Sink::Keep(key, kept), cost)
             }
         };

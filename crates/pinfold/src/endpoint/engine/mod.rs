@@ -166,6 +166,7 @@ impl Engine {
             aside: Arc::new(Aside::new(status.aside())),
             model: route::model(),
             strict: config.strict,
+            moves: config.moves,
             status,
         };
         Ok(Engine {

@@ -116,7 +116,7 @@ pub(super) fn carry(
         done = unsafe { window.reserved.map(range, part.file, part.offset) };
     }
     if let Err(error) = done {
-        take_away(inner, window, lodging, true);
+        take_away(inner, window, lodging, true, window.mover.as_deref());
         return Err(Why::Os(Errno::from_io_error(&error).unwrap_or(Errno::IO)));
     }
     let (bytes, mapped) = (receipt.bytes as usize, !parts.is_empty());
@@ -242,24 +242,27 @@ impl Carried {
         // Only small pages that lie where huge ones go leave a trace when all went back.
         let mut clear =
             self.mapped || !self.copied.is_empty() || (self.small && self.lodging.is_huge());
+        // A filter that has come since may be one that kills who asks this.
+        let mover = window.mover.as_deref().filter(|mover| mover.may_ask());
         for gone in std::mem::take(&mut self.moved) {
             let (first, last) = self.huge(&gone);
             let huge = (last - first) / HUGE_BYTES;
             let pages = (gone.len - (last - first)) / PAGE_BYTES;
-            let back = keep || inner.is_back_cheaper(pages, huge);
-            let all = back && self.put_back(window, gone, message, keep);
+            let back = keep || (mover.is_some() && inner.is_back_cheaper(pages, huge));
+            let all = back && self.put_back(window, mover, gone, message, keep);
             if !back {
                 message.left(gone.to as u64..(gone.to + gone.len) as u64);
             }
             clear |= !all;
         }
-        take_away(inner, window, self.lodging, clear)
+        take_away(inner, window, self.lodging, clear, mover)
     }
 
     /// Whether all pages went back by moving.
     fn put_back<M: Scattered>(
         &self,
         window: &Window,
+        mover: Option<&Mover>,
         gone: Gone,
         message: &mut M,
         keep: bool,
@@ -268,8 +271,7 @@ impl Carried {
         let (mut done, mut all) = (0, true);
         while done < gone.len {
             let from = at.addr() + gone.to + done..at.addr() + gone.to + gone.len;
-            let mover = window.mover.as_ref();
-            let moved = mover.map_or(Err(Stop::Kind), |mover: &std::sync::Arc<Mover>| {
+            let moved = mover.map_or(Err(Stop::Kind), |mover| {
                 // SAFETY: the folded message is about to end, so nobody uses its bytes; where they came
                 // from is the message's, and was registered, or the kernel refuses.
                 unsafe { mover.move_pages(gone.from + done, from, false) }
@@ -308,8 +310,15 @@ impl Carried {
     }
 }
 
-/// Closes a range, with or without pages in it, and gives it back. Whether nothing of it can be seen.
-fn take_away(inner: &Inner, window: &Window, lodging: Lodging, clear: bool) -> bool {
+/// Closes a range, with or without pages in it, and gives it back; if there is a mover that may not be asked,
+/// what has to be cleared is not used again. Whether nothing of it can be seen.
+fn take_away(
+    inner: &Inner,
+    window: &Window,
+    lodging: Lodging,
+    clear: bool,
+    mover: Option<&Mover>,
+) -> bool {
     let mut bytes = lodging.bytes.clone();
     if clear && lodging.is_huge() {
         // Whole blocks are the message's there, and the table for small pages goes with a whole one only.
@@ -319,9 +328,10 @@ fn take_away(inner: &Inner, window: &Window, lodging: Lodging, clear: bool) -> b
     // SAFETY: the range is of a message that is not there any more, or never was.
     let done = unsafe {
         if clear {
-            window.reserved.clear(bytes.clone()).and_then(|()| match &window.mover {
+            window.reserved.clear(bytes.clone()).and_then(|()| match mover {
                 // As it was, pages can be moved there.
                 Some(mover) => Ok(mover.register(at + bytes.start..at + bytes.end)?),
+                None if window.mover.is_some() => Err(Errno::PERM.into()),
                 None => Ok(()),
             })
         } else {
@@ -338,7 +348,7 @@ fn take_away(inner: &Inner, window: &Window, lodging: Lodging, clear: bool) -> b
             // SAFETY: as above; the range is never given out again.
             let gone = unsafe { window.reserved.abandon(bytes) };
             books.lose(lodging);
-            tracing::error!(%error, gone, "a range of the window is lost");
+            tracing::warn!(%error, gone, "a range of the window is lost");
             gone
         }
     }

@@ -24,7 +24,7 @@ use super::{
     carry,
     copying::Copying,
     folded::Kept,
-    receipt::{Place, Why},
+    receipt::{Place, Unmoved, Why},
     scattered::is_file,
     settings::WINDOW_MIN,
     stock::Stock,
@@ -54,7 +54,7 @@ pub(super) struct Inner {
     mover: Option<Arc<Mover>>,
     refused: Option<userfault::Error>,
     pub(super) books: Mutex<Books>,
-    pub(super) stock: Stock,
+    pub(super) stock: Arc<Stock>,
     settings: Settings,
     known: OnceLock<Known>,
     mark: ForkMark,
@@ -84,16 +84,28 @@ impl Folder {
     /// # Errors
     /// `ENOMEM` where not even a page can be mapped.
     pub fn new(settings: Settings) -> io::Result<Folder> {
+        let stock = Arc::new(Stock::new(settings.stock_bytes_max));
+        Folder::with(settings, stock)
+    }
+
+    /// Another one, which has the memory for copies together with this one.
+    ///
+    /// # Errors
+    /// As for [`Folder::new`].
+    pub fn beside(&self, settings: Settings) -> io::Result<Folder> {
+        Folder::with(settings, Arc::clone(&self.0.stock))
+    }
+
+    fn with(settings: Settings, stock: Arc<Stock>) -> io::Result<Folder> {
         let mark = ForkMark::new()?;
-        let (mover, refused) = match settings.moves.then(Mover::new) {
+        let (mover, mut refused) = match settings.moves.then(Mover::new) {
             None => (None, None),
             Some(Ok(mover)) => (Some(Arc::new(mover)), None),
             Some(Err(error)) => (None, Some(error)),
         };
-        let window = Window::reserve(settings.window(), mover.as_ref());
+        let window = Window::reserve(settings.window(), mover.as_ref(), &mut refused);
         let len = window.as_ref().map_or(0, |window| window.reserved.len());
         let books = Mutex::new(Books::new(len, settings.maps()));
-        let stock = Stock::new(settings.stock_bytes_max);
         let known = OnceLock::new();
         let pieces = Mutex::new(Vec::new());
         let inner = Inner { window, mover, refused, books, stock, settings, known, mark, pieces };
@@ -106,6 +118,24 @@ impl Folder {
     /// As for [`AnonPages::new`].
     pub fn pages(&self, pages: u32) -> io::Result<AnonPages> {
         AnonPages::new(pages, self.0.mover.clone())
+    }
+
+    /// Has pages of memory that was made without a mover be moved by this folder from now on, if it moves
+    /// any. What they hold stays, and others may be using it.
+    ///
+    /// # Errors
+    /// What registering said: [`Reason::Busy`](userfault::Reason::Busy) if another userfaultfd has some of
+    /// it. Then they cannot be moved, as before.
+    pub fn adopt(&self, memory: &AnonPages) -> Result<(), userfault::Error> {
+        self.0.mover.as_ref().map_or(Ok(()), |mover| memory.adopt(mover))
+    }
+
+    /// Says that all filters on system calls let a userfaultfd be asked to move pages. Else nothing is asked of it
+    /// once one is in force that was not when the folder was made: it may kill who asks.
+    pub fn let_pass(&self) {
+        if let Some(mover) = &self.0.mover {
+            mover.let_pass();
+        }
     }
 
     /// Makes a message contiguous, the cheapest way. A receipt says how.
@@ -199,14 +229,19 @@ impl Folder {
 
 impl Window {
     /// So many addresses, or as many as there are.
-    fn reserve(len: usize, mover: Option<&Arc<Mover>>) -> Option<Window> {
+    fn reserve(
+        len: usize,
+        mover: Option<&Arc<Mover>>,
+        refused: &mut Option<userfault::Error>,
+    ) -> Option<Window> {
         let mut len = len;
         while len >= WINDOW_MIN {
             if let Ok(reserved) = Reserved::new(len, HUGE_BYTES) {
                 let at = reserved.as_ptr().addr();
                 let mover = mover.filter(|mover| {
                     // SAFETY: reserved for this, and nobody moves pages there when it is gone.
-                    unsafe { mover.register(at..at + len) }.is_ok()
+                    let done = unsafe { mover.register(at..at + len) };
+                    done.map_err(|error| *refused = Some(error)).is_ok()
                 });
                 return Some(Window { mover: mover.cloned(), reserved });
             }
@@ -224,6 +259,12 @@ impl Inner {
         self.mark.is_child()
     }
 
+    /// Why it moves nothing, if so.
+    fn unmoved(&self) -> Option<Unmoved> {
+        let unwanted = (!self.settings.moves).then_some(Unmoved::Unwanted);
+        unwanted.or_else(|| self.refused.as_ref().map(Unmoved::from))
+    }
+
     pub(super) fn window(&self) -> Option<&Window> {
         self.window.as_ref()
     }
@@ -236,9 +277,13 @@ impl Inner {
                 measured.costs.move_call_ns = Costs::UNKNOWN;
             }
             let mut plan = measured.costs;
+            if self.settings.just_written && self.settings.costs.is_none() {
+                plan.copy_byte_ns = measured.copy_warm_byte_ns;
+            }
             if self.settings.counts_return {
-                for cost in [&mut plan.move_call_ns, &mut plan.move_page_ns, &mut plan.move_huge_ns]
-                {
+                let Costs { move_call_ns, move_page_ns, move_few_page_ns, move_huge_ns, .. } =
+                    &mut plan;
+                for cost in [move_call_ns, move_page_ns, move_few_page_ns, move_huge_ns] {
                     *cost *= 2.0;
                 }
             }
@@ -250,8 +295,8 @@ impl Inner {
     /// that is replaced has to be cleared.
     pub(super) fn is_back_cheaper(&self, pages: usize, huge: usize) -> bool {
         let costs = &self.known().measured.costs;
+        let back = costs.moving(pages as u64, huge as u64);
         let (pages, huge) = (pages as f64, huge as f64);
-        let back = costs.move_call_ns + costs.move_page_ns * pages + costs.move_huge_ns * huge;
         // To free a page takes about a third of what it takes to get one.
         let fresh = costs.fault_ns * 4.0 / 3.0 * pages;
         let cleared = costs.copy_byte_ns * HUGE_BYTES as f64 / 2.0 * huge;
@@ -265,8 +310,10 @@ impl Inner {
             return Ok((message, Kept::Message, at, receipt));
         }
         let mut receipt = Receipt::new(bytes, pieces.len(), Place::Memory(Why::NoWindow));
+        let filtered = self.mover.as_ref().is_some_and(|mover| !mover.may_ask());
+        receipt.unmoved = if filtered { Some(Unmoved::Filtered) } else { self.unmoved() };
         let mut message = message;
-        if let Some(window) = &self.window {
+        if let Some(window) = self.window.as_ref().filter(|_| !filtered) {
             let huge = pieces.iter().any(|piece| piece.huge);
             match self.lodge(window, &message, pieces, huge, &mut receipt) {
                 Ok(carried) => {
@@ -346,7 +393,8 @@ fn why_no_plan(pieces: &[Piece], costs: &Costs, copy_page_ns: f64) -> Option<(Re
     };
     let [move_knows, map_knows] = [costs.knows_moving(), costs.knows_mapping()];
     let huge_pages = f64::from(HUGE_PAGES);
-    let moved = least(move_knows, costs.move_call_ns, costs.move_page_ns);
+    let page_ns = costs.move_page_ns.min(costs.move_few_page_ns);
+    let moved = least(move_knows, costs.move_call_ns, page_ns);
     let moved_huge = least(move_knows, costs.move_call_ns, costs.move_huge_ns / huge_pages);
     let mapped = least(map_knows, costs.map_call_ns, costs.map_page_ns);
     let mapped_huge = least(map_knows, costs.map_call_ns, costs.map_page_ns / huge_pages);

@@ -24,13 +24,19 @@ pub struct Measured {
     pub costs: Costs,
     /// To open a range of the window and to close it again.
     pub window_ns: f64,
+    /// Each byte copied that was just written.
+    pub copy_warm_byte_ns: f64,
 }
 
 impl Measured {
     /// What to assume where nothing was measured.
-    pub const DEFAULT: Measured = Measured { costs: Costs::DEFAULT, window_ns: 4000.0 };
+    pub const DEFAULT: Measured = Measured {
+        costs: Costs::DEFAULT,
+        window_ns: 4000.0,
+        copy_warm_byte_ns: Costs::DEFAULT.copy_byte_ns,
+    };
 
-    /// What was measured, once in this process. Some milliseconds the first time, and 20 MiB for as long.
+    /// What was measured, once in this process. Some milliseconds the first time, and 10 MiB for as long.
     pub fn here() -> Measured {
         static HERE: OnceLock<Measured> = OnceLock::new();
         *HERE.get_or_init(measure)
@@ -39,14 +45,17 @@ impl Measured {
 
 /// Whatever cannot be measured cannot be done, but for copying.
 fn measure() -> Measured {
-    let unknown = Costs { copy_byte_ns: copying().unwrap_or(0.066), ..Costs::COPY_ONLY };
-    let mut found = Measured { costs: unknown, ..Measured::DEFAULT };
+    let mut found = Measured { costs: Costs::COPY_ONLY, ..Measured::DEFAULT };
+    if let Ok((cold, warm)) = copying() {
+        (found.costs.copy_byte_ns, found.copy_warm_byte_ns) = (cold, warm);
+    }
     if let Ok((call, page)) = mapping() {
         (found.costs.map_call_ns, found.costs.map_page_ns) = (call, page);
     }
     if let Ok(mover) = Mover::new() {
-        if let Ok((call, page)) = moving(&mover) {
-            (found.costs.move_call_ns, found.costs.move_page_ns) = (call, page);
+        if let Ok((call, few, page)) = moving(&mover) {
+            found.costs.move_call_ns = call;
+            (found.costs.move_few_page_ns, found.costs.move_page_ns) = (few, page);
         }
         found.costs.move_huge_ns = huge(&mover).unwrap_or(Costs::DEFAULT.move_huge_ns);
     }
@@ -79,8 +88,13 @@ fn line(one: Vec<f64>, many: Vec<f64>) -> (f64, f64) {
 const MANY: usize = 16;
 const TIMES: usize = 9;
 
-fn moving(mover: &Mover) -> io::Result<(f64, f64)> {
-    let len = TIMES * (MANY + 1) * PAGE_BYTES;
+/// More than are few.
+const LONG: usize = 128;
+const _: () = assert!(MANY as u64 <= Costs::FEW_PAGES && LONG as u64 > Costs::FEW_PAGES);
+
+/// What a call takes, each of few pages, and each of many.
+fn moving(mover: &Mover) -> io::Result<(f64, f64, f64)> {
+    let len = TIMES * (LONG + MANY + 1) * PAGE_BYTES;
     let mut source = Pages::new(len, false)?;
     let mut window = mover.window(len, false)?;
     source.populate(0..len)?;
@@ -99,7 +113,9 @@ fn moving(mover: &Mover) -> io::Result<(f64, f64)> {
             })
             .collect::<io::Result<Vec<f64>>>()
     };
-    Ok(line(times(1)?, times(MANY)?))
+    let (call, few) = line(times(1)?, times(MANY)?);
+    let page = (median(times(LONG)?) - call).max(0.0) / LONG as f64;
+    Ok((call, few, page))
 }
 
 fn huge(mover: &Mover) -> io::Result<f64> {
@@ -173,10 +189,10 @@ fn window() -> io::Result<(f64, f64)> {
     Ok((median(times), median(faults)))
 }
 
-/// What a byte takes that comes from memory and goes there, nanoseconds.
-fn copying() -> io::Result<f64> {
+/// What a byte takes that comes from memory and goes there, and one that was just written, nanoseconds.
+fn copying() -> io::Result<(f64, f64)> {
     const PIECE: usize = 1 << 16;
-    const PIECES: usize = 128;
+    const PIECES: usize = 32;
     let len = PIECE * PIECES;
     let mut from = Pages::new(len, true)?;
     let mut to = Pages::new(len, true)?;
@@ -185,14 +201,14 @@ fn copying() -> io::Result<f64> {
     let (from, to) = (from.as_mut_slice(), to.as_mut_slice());
     let copying = Copying::new(len, to.as_ptr());
     let mut batches = Vec::new();
+    // What was just made may be in the caches.
+    block::flush(from);
+    block::flush(to);
     for batch in 0..4 {
-        // What was just made may be in the caches.
-        block::flush(from);
-        block::flush(to);
         let (time, ()) = timed(|| {
             for at in batch * PIECES / 4..(batch + 1) * PIECES / 4 {
                 // Not in order: nothing is fetched ahead.
-                let source = at * 77 % PIECES * PIECE;
+                let source = at * 13 % PIECES * PIECE;
                 // SAFETY: both are within their slices.
                 unsafe {
                     let to = to.as_mut_ptr().add(at * PIECE);
@@ -202,7 +218,18 @@ fn copying() -> io::Result<f64> {
         });
         batches.push(time / (len / 4) as f64);
     }
-    Ok(median(batches))
+    let cold = median(batches);
+    let warm = (0..5u8).map(|round| {
+        from.fill(round);
+        let (time, ()) = timed(|| {
+            for at in (0..len).step_by(PIECE) {
+                // SAFETY: as above.
+                unsafe { copying.copy(from.as_ptr().add(at), to.as_mut_ptr().add(at), PIECE) };
+            }
+        });
+        time / len as f64
+    });
+    Ok((cold, median(warm.collect())))
 }
 
 #[cfg(test)]
@@ -211,8 +238,9 @@ mod tests {
 
     #[test]
     fn costs_are_numbers() {
-        let Measured { costs, window_ns } = Measured::here();
+        let Measured { costs, window_ns, copy_warm_byte_ns } = Measured::here();
         assert!(costs.copy_byte_ns > 0.0 && costs.fault_ns > 0.0 && window_ns > 0.0);
+        assert!(copy_warm_byte_ns > 0.0);
         assert!(costs.knows_mapping());
         assert_eq!(costs.knows_moving(), Mover::new().is_ok());
         assert_eq!(Measured::here(), Measured::here());

@@ -46,7 +46,7 @@ pub use self::{
     folder::{Folder, FolderCount},
     measure::Measured,
     peer::{PeerMemory, PeerPart},
-    receipt::{Place, Receipt, Why},
+    receipt::{Place, Receipt, Unmoved, Why},
     scattered::{Quiet, Scattered},
     settings::Settings,
 };

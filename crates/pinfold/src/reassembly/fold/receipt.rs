@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pinfold_sys::userfault::Stop;
+use pinfold_sys::userfault::{self, Stop};
 use rustix::io::Errno;
 
 use super::super::{gather::Reasons, window::AllocError};
@@ -41,6 +41,31 @@ pub enum Why {
     Os(Errno),
 }
 
+/// Why no pages are moved at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unmoved {
+    /// It is not wanted: [`Settings::moves`](super::Settings::moves),
+    /// [`Builder::move_pages`](crate::Builder::move_pages).
+    Unwanted,
+    /// A filter on system calls is in force. Some end who asks for a userfaultfd, so nobody asked.
+    Filtered,
+    /// All pieces are so short that nobody asked what it takes.
+    Short,
+    /// Another thread is just finding out whether and how fast they are moved.
+    Unready,
+    /// The kernel refused what it takes.
+    Refused(userfault::Reason, Errno),
+    /// This process is a child of the one that the message came to.
+    Child,
+}
+
+impl From<&userfault::Error> for Unmoved {
+    fn from(error: &userfault::Error) -> Unmoved {
+        Unmoved::Refused(error.reason(), error.errno())
+    }
+}
+
 /// What was done with a message, and why.
 ///
 /// Identity: unless it is [in place](Place::InPlace), `moved + mapped + copied == bytes`.
@@ -68,10 +93,12 @@ pub struct Receipt {
     pub stops: u32,
     /// Why it would not at first.
     pub stop: Option<Stop>,
+    /// Why no pages are moved at all, if so.
+    pub unmoved: Option<Unmoved>,
 }
 
 impl Receipt {
-    pub(super) fn new(bytes: u64, pieces: usize, place: Place) -> Receipt {
+    pub(crate) fn new(bytes: u64, pieces: usize, place: Place) -> Receipt {
         Receipt {
             bytes,
             pieces: pieces as u32,
@@ -84,6 +111,25 @@ impl Receipt {
             expected_ns: 0.0,
             stops: 0,
             stop: None,
+            unmoved: None,
+        }
+    }
+}
+
+impl fmt::Display for Unmoved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unmoved::Unwanted => f.write_str("it is switched off"),
+            Unmoved::Filtered => f.write_str(
+                "a filter on system calls is in force, and nobody asked for a userfaultfd: where the filter \
+                 passes that, say so by Builder::move_pages",
+            ),
+            Unmoved::Short => f.write_str("all pieces are short"),
+            Unmoved::Unready => f.write_str("another thread is finding out how"),
+            Unmoved::Refused(reason, errno) => {
+                write!(f, "userfaultfd: {}; {reason}", std::io::Error::from(*errno))
+            }
+            Unmoved::Child => f.write_str("it came to this process's parent"),
         }
     }
 }
@@ -117,8 +163,11 @@ impl fmt::Display for Receipt {
             "; {moved} moved ({}), {mapped} mapped ({}), {copied} copied; {:.0} ns expected",
             self.moving, self.mapping, self.expected_ns
         )?;
-        match self.stop {
-            Some(stop) => write!(f, "; not moved {} times: {stop:?}", self.stops),
+        if let Some(stop) = self.stop {
+            write!(f, "; not moved {} times: {stop:?}", self.stops)?;
+        }
+        match self.unmoved {
+            Some(why) => write!(f, "; nothing is moved: {why}"),
             None => Ok(()),
         }
     }

@@ -23,6 +23,9 @@ pub struct Settings {
     /// Whether the plan counts that pages moved have to be moved back: for those who fold as much as they
     /// can, where `false` is for those who want each message as soon as can be.
     pub counts_return: bool,
+    /// Whether messages are folded right after they were written, so that what is copied of them comes out of
+    /// the caches. Of no effect where [`costs`](Settings::costs) are given.
+    pub just_written: bool,
 }
 
 impl Default for Settings {
@@ -34,6 +37,7 @@ impl Default for Settings {
             costs: None,
             moves: true,
             counts_return: false,
+            just_written: false,
         }
     }
 }

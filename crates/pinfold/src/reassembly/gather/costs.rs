@@ -13,6 +13,9 @@ pub struct Costs {
     pub move_call_ns: f64,
     /// Each page of 4 KiB that it moves.
     pub move_page_ns: f64,
+    /// The same where it moves [few](Costs::FEW_PAGES): the processor then forgets each by itself where it was,
+    /// and else all at once.
+    pub move_few_page_ns: f64,
     /// Each huge page that it moves as such.
     pub move_huge_ns: f64,
     /// One call that maps a part of a file, and taking it away again.
@@ -31,12 +34,16 @@ impl Costs {
     pub const DEFAULT: Costs = Costs {
         move_call_ns: 950.0,
         move_page_ns: 130.0,
+        move_few_page_ns: 130.0,
         move_huge_ns: 650.0,
         map_call_ns: 1500.0,
         map_page_ns: 100.0,
         fault_ns: 250.0,
         copy_byte_ns: 0.066,
     };
+
+    /// So many pages are few: `tlb_single_page_flush_ceiling` of Linux on x86.
+    pub const FEW_PAGES: u64 = 33;
 
     /// The cost of what cannot be done; also JSON can say it.
     pub const UNKNOWN: f64 = -1.0;
@@ -47,7 +54,8 @@ impl Costs {
 
     /// Whether moving can be planned with.
     pub fn knows_moving(&self) -> bool {
-        known(&[self.move_call_ns, self.move_page_ns, self.move_huge_ns])
+        let page = [self.move_page_ns, self.move_few_page_ns];
+        known(&[self.move_call_ns, self.move_huge_ns]) && known(&page)
     }
 
     /// Whether mapping can be planned with.
@@ -60,8 +68,11 @@ impl Costs {
         sane(self.copy_byte_ns) * len as f64 + sane(self.fault_ns) * pages as f64
     }
 
-    pub(super) fn moving(&self, pages: u64, huge: u64) -> f64 {
-        self.move_call_ns + self.move_page_ns * pages as f64 + self.move_huge_ns * huge as f64
+    /// To move so many pages and huge pages by one call.
+    pub(in super::super) fn moving(&self, pages: u64, huge: u64) -> f64 {
+        let few = pages <= Costs::FEW_PAGES;
+        let page_ns = if few { self.move_few_page_ns } else { self.move_page_ns };
+        self.move_call_ns + page_ns * pages as f64 + self.move_huge_ns * huge as f64
     }
 
     pub(super) fn mapping(&self, pages: u64) -> f64 {

@@ -14,6 +14,7 @@ const WINDOW: Target = Target::Window { align: HUGE, maps_max: u32::MAX };
 const PLAIN: Costs = Costs {
     move_call_ns: 1000.0,
     move_page_ns: 100.0,
+    move_few_page_ns: 100.0,
     move_huge_ns: 200.0,
     map_call_ns: 3000.0,
     map_page_ns: 10.0,
@@ -109,10 +110,28 @@ fn the_last_page_goes_whole_if_it_may() {
     assert_eq!(two.moving, Reasons { cheapest: 1, misaligned: 1, ..Reasons::default() });
 }
 
+/// The processor forgets few pages one by one, and many all at once.
+#[test]
+fn few_pages_may_be_copied_where_more_are_moved() {
+    let costs = Costs { move_few_page_ns: 5000.0, ..PLAIN };
+    for (pages, how) in [(Costs::FEW_PAGES, How::Copy), (Costs::FEW_PAGES + 1, How::Move)] {
+        let piece = |at| Piece {
+            at,
+            len: pages * PAGE,
+            room: pages * PAGE,
+            huge: false,
+            backing: Backing::Anonymous,
+        };
+        let target = Target::Window { align: PAGE, maps_max: 9 };
+        let plan = plan(&[piece(1 << 30), piece(1 << 20)], target, &costs);
+        assert_eq!(plan.only(), Some(how), "{pages} pages: {plan}");
+    }
+}
+
 #[test]
 fn the_huge_part_is_moved_and_the_rest_copied() {
     // Moving small pages is dear here.
-    let costs = Costs { move_page_ns: 5000.0, ..PLAIN };
+    let costs = Costs { move_page_ns: 5000.0, move_few_page_ns: 5000.0, ..PLAIN };
     let piece = Piece { huge: true, ..anonymous(4 * HUGE, 2 * HUGE + 3 * PAGE) };
     let plan_of = |piece, target| plan(&[piece], target, &costs);
     let split = plan_of(piece, WINDOW);
@@ -200,13 +219,14 @@ fn cost(max: f64) -> impl Strategy<Value = f64> {
 }
 
 fn costs() -> impl Strategy<Value = Costs> {
-    let moving = (cost(5e3), cost(500.0), cost(5e3));
+    let moving = (cost(5e3), cost(500.0), cost(500.0), cost(5e3));
     (moving, cost(5e3), cost(500.0), cost(500.0), cost(0.5)).prop_map(
-        |((move_call_ns, move_page_ns, move_huge_ns), map_call_ns, map_page_ns, fault_ns, copy)| {
-            let copy_byte_ns = copy;
+        |(moving, map_call_ns, map_page_ns, fault_ns, copy_byte_ns)| {
+            let (move_call_ns, move_page_ns, move_few_page_ns, move_huge_ns) = moving;
             Costs {
                 move_call_ns,
                 move_page_ns,
+                move_few_page_ns,
                 move_huge_ns,
                 map_call_ns,
                 map_page_ns,
@@ -262,11 +282,14 @@ fn cost_of(steps: &[Step], pieces: &[Piece], target: Target, costs: &Costs) -> f
             number(costs.copy_byte_ns) * step.len as f64 + number(costs.fault_ns) * pages as f64
         }
         How::Map | How::Move => {
-            let [call, page, huge] = match step.how {
-                How::Move => [costs.move_call_ns, costs.move_page_ns, costs.move_huge_ns],
-                _ => [costs.map_call_ns, costs.map_page_ns, costs.map_page_ns],
+            let [call, few, page, huge] = match step.how {
+                How::Move => {
+                    let pages = [costs.move_few_page_ns, costs.move_page_ns];
+                    [costs.move_call_ns, pages[0], pages[1], costs.move_huge_ns]
+                }
+                _ => [costs.map_call_ns, costs.map_page_ns, costs.map_page_ns, costs.map_page_ns],
             };
-            let mut cost = call;
+            let (mut huges, mut pages) = (0u64, 0u64);
             let (mut at, end) = (0, step.len);
             while at < end {
                 let (from, to) = (step.from + at, step.to + at);
@@ -282,10 +305,11 @@ fn cost_of(steps: &[Step], pieces: &[Piece], target: Target, costs: &Costs) -> f
                     && from % HUGE == 0
                     && to % HUGE == 0
                     && end - at >= HUGE;
-                cost += if whole { huge } else { page };
+                *if whole { &mut huges } else { &mut pages } += 1;
                 at += if whole { HUGE } else { PAGE };
             }
-            cost
+            let page = if pages <= Costs::FEW_PAGES { few } else { page };
+            call + huge * huges as f64 + page * pages as f64
         }
     };
     steps.iter().map(of).sum()

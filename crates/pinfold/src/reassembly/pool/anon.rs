@@ -5,7 +5,12 @@
 //! one, for as long as the mapping lives. The scratch block holds zeros, or nothing, whenever its lock is
 //! free.
 
-use std::{io, ops::Range, ptr::NonNull, sync::Arc};
+use std::{
+    io,
+    ops::Range,
+    ptr::NonNull,
+    sync::{Arc, OnceLock},
+};
 
 use parking_lot::Mutex;
 use pinfold_sys::userfault::{self, Mover};
@@ -25,7 +30,7 @@ use super::{
 pub struct AnonPages {
     memory: userfault::Pages,
     pages: u32,
-    mover: Option<Arc<Mover>>,
+    mover: OnceLock<Arc<Mover>>,
     /// A block where huge pages are made that are then moved here.
     scratch: Mutex<Option<userfault::Pages>>,
 }
@@ -37,13 +42,28 @@ impl AnonPages {
     /// What `mmap(2)` said, and, with a mover, what registering said: another mover will not take it.
     pub fn new(pages: u32, mover: Option<Arc<Mover>>) -> io::Result<AnonPages> {
         let memory = userfault::Pages::aligned(pages as usize * PAGE_BYTES)?;
-        if let Some(mover) = &mover {
-            // Pages can be moved back only to where the mover knows the memory.
-            // SAFETY: the mapping is ours. Pages are moved here by those alone who have some of a pool of
-            // it, which keeps it mapped.
-            unsafe { mover.register(memory.addr()..memory.addr() + memory.len()) }?;
+        let (scratch, none) = (Mutex::new(None), OnceLock::new());
+        let pages = AnonPages { memory, pages, mover: none, scratch };
+        mover.map_or(Ok(()), |mover| pages.adopt(&mover))?;
+        Ok(pages)
+    }
+
+    /// Has its pages be moved by a mover from now on, unless they have one already. What they hold stays,
+    /// and others may be using it meanwhile.
+    ///
+    /// # Errors
+    /// What registering said: another mover, or whatever else has a userfaultfd, has some of it.
+    pub fn adopt(&self, mover: &Arc<Mover>) -> Result<(), userfault::Error> {
+        if self.is_movable() {
+            return Ok(());
         }
-        Ok(AnonPages { memory, pages, mover, scratch: Mutex::new(None) })
+        // Pages can be moved back only to where the mover knows the memory.
+        // SAFETY: the mapping is ours. Pages are moved here by those alone who have some of a pool of
+        // it, which keeps it mapped.
+        unsafe { mover.register(self.memory.addr()..self.memory.addr() + self.memory.len()) }?;
+        // Of two that come at once, one has registered it.
+        let _ = self.mover.set(Arc::clone(mover));
+        Ok(())
     }
 
     /// Has children of `fork(2)` get the memory as it is, after all. While one lives that has it, pages
@@ -98,13 +118,13 @@ unsafe impl Pages for AnonPages {
             self.memory.populate(bytes)?;
             return Ok(false);
         }
-        let mut all = true;
+        let (mut all, mover) = (true, self.mover.get().filter(|mover| mover.may_ask()));
         for start in bytes.step_by(HUGE_BYTES) {
             let block = start..start + HUGE_BYTES;
-            let brought = self.mover.as_ref().map(|mover| self.bring(mover, block.clone()));
+            let brought = mover.map(|mover| self.bring(mover, block.clone()));
             // Costs little where it is a huge page by now.
             if !matches!(brought, Some(Ok(()))) {
-                let populated = match self.mover {
+                let populated = match mover {
                     Some(_) => block.clone(),
                     None => start..start + PAGE_BYTES,
                 };
@@ -117,7 +137,7 @@ unsafe impl Pages for AnonPages {
     }
 
     fn is_movable(&self) -> bool {
-        self.mover.is_some()
+        self.mover.get().is_some()
     }
 }
 

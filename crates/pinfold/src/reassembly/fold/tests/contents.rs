@@ -261,7 +261,7 @@ fn some_costs() -> impl Strategy<Value = Costs> {
         // Pages are dearer to move back than to replace.
         2 => Just(Costs { move_call_ns: 5000.0, ..FREE }),
         // Huge pages are moved, what is behind them copied.
-        1 => Just(Costs { move_page_ns: 1e7, ..FREE }),
+        1 => Just(Costs { move_page_ns: 1e7, move_few_page_ns: 1e7, ..FREE }),
     ]
 }
 

@@ -203,7 +203,8 @@ fn the_window_is_taken_where_it_saves_more_than_it_costs() {
 fn the_way_back_is_counted_by_those_who_ask_for_it() {
     let page = 1000.0;
     let copy_byte_ns = page / PAGE as f64;
-    let costs = Costs { move_call_ns: 0.0, move_page_ns: 0.6 * page, copy_byte_ns, ..FREE };
+    let move_few_page_ns = 0.6 * page;
+    let costs = Costs { move_call_ns: 0.0, move_few_page_ns, copy_byte_ns, ..FREE };
     for (counts_return, moved) in [(false, 40 * PAGE as u64), (true, 0)] {
         let folder = Folder::new(Settings { counts_return, ..settings(costs) }).unwrap();
         if !moves(&folder) {

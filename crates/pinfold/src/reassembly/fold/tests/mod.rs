@@ -28,6 +28,7 @@ const PAGE: usize = PAGE_BYTES;
 const FREE: Costs = Costs {
     move_call_ns: 1.0,
     move_page_ns: 0.1,
+    move_few_page_ns: 0.1,
     move_huge_ns: 0.1,
     map_call_ns: 1.0,
     map_page_ns: 0.1,
