@@ -135,6 +135,10 @@ impl Engine {
         self.core.status.strike(id);
         self.core.status.peers_gone.add(1);
         self.hot.retain(|index| *index != id.index);
+        self.looks.forget(id.index);
+        if peer.hot && peer.line.is_wire() {
+            self.looks.end();
+        }
         self.core.blocked.retain(|index| *index != id.index);
         self.newcomers.retain(|newcomer| *newcomer != id);
         self.links.forget(&peer);

@@ -218,6 +218,18 @@ impl Links {
         std::mem::forget(std::mem::take(&mut self.greetings));
     }
 
+    /// What has something to say.
+    fn events(&self) -> Option<Events> {
+        let mut events = Events::with_capacity(EVENTS_AT_ONCE);
+        match self.epoll.wait(&mut events, Some(Duration::ZERO)) {
+            Ok(_) => Some(events),
+            Err(error) => {
+                tracing::warn!(%error, "epoll_wait");
+                None
+            }
+        }
+    }
+
     fn add_greeting(&mut self, greeting: Greeting) -> Result<usize> {
         let at = match self.greetings.iter().position(Option::is_none) {
             Some(at) => at,
@@ -245,13 +257,20 @@ pub(super) fn driver(config: &Config, epoll: &Arc<Epoll>) -> Arc<Driver> {
 impl Engine {
     /// Looks at every descriptor that has something to say. Whether any had.
     pub(crate) fn handle_events(&mut self) -> bool {
-        let mut events = Events::with_capacity(EVENTS_AT_ONCE);
-        let epoll = Arc::clone(&self.links.epoll);
-        if let Err(error) = epoll.wait(&mut events, Some(Duration::ZERO)) {
-            tracing::warn!(%error, "epoll_wait");
-            return false;
-        }
+        let Some(events) = self.links.events() else { return false };
         self.see_to_due();
+        self.see_to(&events)
+    }
+
+    /// The same in between, for connections that are not looked at one by one. What is due by the clock can wait.
+    pub(super) fn ask_for_news(&mut self) -> bool {
+        let Some(events) = self.links.events() else { return false };
+        let any = self.see_to(&events);
+        self.looks.asked(any);
+        any
+    }
+
+    fn see_to(&mut self, events: &Events) -> bool {
         let mut any = false;
         for event in events.iter() {
             let (kind, index) = (event.token >> KIND_SHIFT, event.token as u32);
@@ -278,6 +297,10 @@ impl Engine {
                 (SOCKET, Some(peer)) => {
                     let id = peer.id;
                     if peer.line.is_wire() {
+                        if peer.hot {
+                            // It is looked at anyway, until there is no more of it.
+                            continue;
+                        }
                         match self.core.turn(peer, false) {
                             Ok(_) => self.heat(index),
                             Err(ended) => self.connection_ended(id, ended),

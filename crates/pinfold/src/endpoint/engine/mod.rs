@@ -10,7 +10,7 @@
 //!   them; [`queues`]: those that wait for theirs.
 //! - [`two_way`]: whether long messages go both ways at the moment.
 //! - [`uses`]: operations on regions that their owner does, for peers on other hosts.
-//! - [`links`]: sockets, greetings, ends of processes.
+//! - [`links`]: sockets, greetings, ends of processes; `looks`: which connections are looked at.
 //! - `farewell`: how peers go, and how the endpoint closes.
 //! - `post`: sends and receives as the caller's side sees them; `quick`: short ones that nothing
 //!   stands in the way of.
@@ -34,6 +34,7 @@ mod inbound;
 pub(crate) mod joining;
 mod line;
 pub(crate) mod links;
+mod looks;
 mod mail;
 pub(crate) mod maps;
 mod note;
@@ -63,6 +64,7 @@ use pinfold_sys::{clock, poll::Epoll};
 use self::{
     core::Core,
     links::Links,
+    looks::Looks,
     maps::Maps,
     op::{Done, OpKey, OpKind, OpTable, RecvStage, SendStage, Wakes, gone},
     peer::{Peer, PeerInfo},
@@ -99,6 +101,8 @@ pub(crate) struct Engine {
     pub links: Links,
     /// Peers (by index) whose lanes are polled.
     hot: Vec<u32>,
+    /// Which of those on other hosts are among them.
+    looks: Looks,
     /// Peers that connected and have not been accepted.
     pub newcomers: VecDeque<PeerId>,
     /// Credit granted to all peers together.
@@ -176,6 +180,7 @@ impl Engine {
             core,
             links,
             hot: Vec::new(),
+            looks: Looks::default(),
             newcomers: VecDeque::new(),
             spin: SpinPolicy::default(),
             polls: 0,
@@ -233,9 +238,17 @@ impl Engine {
         }
         let mut moved = false;
         let mut at = 0;
-        while at < self.hot.len() {
-            moved |= self.poll_lane(self.hot[at]);
-            at += 1;
+        while let Some(&index) = self.hot.get(at) {
+            moved |= self.poll_lane(index);
+            if self.hot.get(at) == Some(&index) && self.may_leave(index) {
+                self.hot.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        // What a leader sleeps on is not taken from under it.
+        if self.looks.asks() && !self.asleep {
+            moved |= self.ask_for_news();
         }
         if !self.core.blocked.is_empty() {
             moved |= self.retry_blocked();
@@ -320,7 +333,8 @@ impl Engine {
             return false;
         }
         let mut moved = false;
-        if peer.line.is_wire() {
+        // What is in the lane comes first.
+        if peer.line.is_wire() && peer.rx.head().is_none() {
             match self.core.turn(peer, false) {
                 Ok(came) => moved = came,
                 Err(ended) => {

@@ -34,6 +34,8 @@ use crate::{
 const LOOKS: u32 = 200;
 /// The same at a connection.
 const LOOKS_AT_CONNECTIONS: u32 = 20;
+/// The same at lanes, while connections are polled as well, at which nobody looks meanwhile.
+const LOOKS_BESIDE: u32 = 4;
 
 /// How a message was sent.
 pub(crate) struct Sent {
@@ -174,7 +176,8 @@ impl Engine {
                 take_head(&mut self.core, peer, header, tag, memory)
             }
             Source::Any => {
-                for _ in 0..LOOKS {
+                let looks = if self.looks.any() { LOOKS_BESIDE } else { LOOKS };
+                for _ in 0..looks {
                     for &index in &self.hot {
                         let Some(peer) = self.peers.at_mut(index) else { continue };
                         if let (Some(header), None) = (peer.rx.head(), peer.leaving) {

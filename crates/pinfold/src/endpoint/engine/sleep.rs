@@ -9,6 +9,7 @@ use pinfold_sys::clock;
 use super::Engine;
 use crate::{
     failpoint::{self, Point},
+    link::tcp::bridge::Bridge,
     status::{Tally, state},
     sync,
 };
@@ -27,8 +28,27 @@ impl Engine {
             if !peer.hot {
                 peer.hot = true;
                 self.hot.push(index);
+                if peer.line.is_wire() {
+                    self.looks.begin();
+                }
             }
         }
+    }
+
+    /// Leaves a peer on another host to the epoll if its connection was looked at in vain and there are many. It is
+    /// to be taken off the list of those that are polled then.
+    pub(super) fn may_leave(&mut self, index: u32) -> bool {
+        let Some(peer) = self.peers.at_mut(index) else { return false };
+        let leaves = peer.leaving.is_none()
+            && self.looks.is_in_vain(peer.idle_polls)
+            && peer.rx.head().is_none()
+            && peer.line.as_wire().is_some_and(Bridge::is_drained);
+        if leaves {
+            peer.hot = false;
+            self.looks.leave(index);
+            self.core.note_peer(peer);
+        }
+        leaves
     }
 
     /// Has the longest idle of many hot lanes ring from now on, so that polling stays cheap.
@@ -45,6 +65,9 @@ impl Engine {
                 let _ = self.core.turn(peer, true);
                 peer.rx.ask();
                 peer.hot = false;
+                if peer.line.is_wire() {
+                    self.looks.end();
+                }
                 cooled.push(index);
             }
         }
@@ -79,6 +102,17 @@ impl Engine {
                 peer.rx.ask();
                 // It says what is still to be said. An end is found again by the next poll.
                 came_from_afar |= self.core.turn(peer, true).unwrap_or(true);
+            }
+        }
+        // Nobody rings for those that are left to the epoll, but they are to hear what the others do.
+        for index in self.looks.take_untold() {
+            if let Some(peer) = self.peers.at_mut(index)
+                && !peer.hot
+                && peer.line.is_wire()
+                && self.core.turn(peer, true).unwrap_or(true)
+            {
+                came_from_afar = true;
+                to_poll.push(index);
             }
         }
         for at in 0..self.core.blocked.len() {
@@ -154,7 +188,7 @@ mod tests {
 
     use pinfold_sys::trial;
 
-    use crate::{Builder, Endpoint, PeerId, SendMode};
+    use crate::{Builder, Endpoint, PeerId, SendMode, Source, TagMatch};
 
     /// Two endpoints on a connection, and what each calls the other.
     fn pair(by: impl Fn() -> Builder) -> ((Endpoint, PeerId), (Endpoint, PeerId)) {
@@ -203,6 +237,63 @@ mod tests {
         end_all_beside_a_leader(&one, || ());
         let (done, bytes) = receive.wait();
         assert_eq!((done.unwrap().len, &bytes), (5, &b"hello".to_vec()));
+    }
+
+    fn until(mut done: impl FnMut() -> bool) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while !done() {
+            assert!(Instant::now() < end);
+        }
+    }
+
+    /// Of many connections, those that bring nothing are not looked at, and what comes on them is found all the same;
+    /// and before this side sleeps, it says what it has got.
+    #[test]
+    fn connections_that_bring_nothing_are_left_alone() {
+        let ((one, _), (two, to_one)) = pair(Endpoint::builder);
+        let mut to_one = vec![to_one];
+        let address = one.listens_at().unwrap();
+        for _ in 0..6 {
+            thread::scope(|scope| {
+                scope.spawn(|| one.accept().unwrap());
+                to_one.push(two.connect(&address).unwrap());
+            });
+        }
+        let looked_at = |endpoint: &Endpoint| endpoint.shared().enter().unwrap().hot.len();
+        let leave_alone = |endpoint: &Endpoint| {
+            until(|| {
+                endpoint.progress().unwrap();
+                looked_at(endpoint) <= 2
+            });
+        };
+        leave_alone(&one);
+        for round in 0..3 {
+            for &peer in &to_one {
+                two.send(peer, round, b"hello").unwrap();
+                let message = one.recv(Source::Any, TagMatch::any()).unwrap();
+                assert_eq!((message.tag(), &*message), (round, &b"hello"[..]));
+            }
+            leave_alone(&one);
+        }
+        let receives: Vec<_> =
+            to_one.iter().map(|_| one.recv_owned(Source::Any, 3, vec![0; 5])).collect();
+        for &peer in &to_one {
+            two.send(peer, 3, b"hello").unwrap();
+        }
+        until(|| {
+            one.progress().unwrap();
+            one.shared().enter().unwrap().core.ops.open().next().is_none()
+        });
+        leave_alone(&one);
+        drop(receives);
+        let is_told = || {
+            two.progress().unwrap();
+            let engine = two.shared().enter().unwrap();
+            engine.peers.iter().all(|peer| peer.line.as_wire().is_some_and(|it| it.is_flushed()))
+        };
+        assert!(!is_told());
+        one.shared().enter().unwrap().ask_all();
+        until(is_told);
     }
 
     #[test]

@@ -233,6 +233,12 @@ impl Bridge {
         Ok(self.receiving.has_moved() || self.mute.is_some())
     }
 
+    /// Whether the connection had nothing more to take at the last [turn](Bridge::turn), and tells of what comes.
+    /// Without one there is nothing to take.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.socket.is_none() || self.receiving.is_drained()
+    }
+
     /// Does something that may find that the connection has ended, if it has not.
     fn unless_ended<T>(
         &mut self,

@@ -107,6 +107,8 @@ pub(super) struct Receiving {
     received: u64,
     /// Whether bytes have come since somebody asked.
     moved: bool,
+    /// Whether the connection had nothing more when it was looked at last.
+    drained: bool,
     /// Bulk bytes that came since the peer was told.
     bytes: u64,
     told: Word,
@@ -137,6 +139,7 @@ impl Receiving {
             resumes,
             received: 0,
             moved: false,
+            drained: false,
             bytes: 0,
             told: Word::default(),
             asked: false,
@@ -154,6 +157,11 @@ impl Receiving {
     /// which nothing tells then.
     pub(super) fn has_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
+    }
+
+    /// Whether the connection had nothing more when it was looked at last: it tells of what comes now.
+    pub(super) fn is_drained(&self) -> bool {
+        self.drained
     }
 
     /// The connection has broken. What has come of a frame stays where it is; bytes that nobody has looked at
@@ -225,6 +233,7 @@ impl Receiving {
         budget: &mut Budget,
     ) -> Result<(), Ended> {
         let mut more = true;
+        self.drained = false;
         loop {
             match self.parse(budget)? {
                 Pause::Over => return Err(Ended::Closed),
@@ -236,7 +245,10 @@ impl Receiving {
                         self.moved = true;
                         more = self.end == BUFFER_BYTES;
                     }
-                    Received::Nothing => return Ok(()),
+                    Received::Nothing => {
+                        self.drained = true;
+                        return Ok(());
+                    }
                     Received::End => return Err(Ended::Gone),
                 },
             }
@@ -414,7 +426,10 @@ impl Receiving {
                 let parts = if len as u64 == left { &parts[..] } else { &parts[..1] };
                 // SAFETY: `to` by contract; the buffer's own bytes.
                 match unsafe { socket.recv(parts) }? {
-                    Received::Nothing => 0,
+                    Received::Nothing => {
+                        self.drained = true;
+                        0
+                    }
                     Received::End => return Err(Ended::Gone),
                     Received::Bytes(bytes) => {
                         self.end = bytes.saturating_sub(len);

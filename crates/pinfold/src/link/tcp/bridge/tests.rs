@@ -347,6 +347,26 @@ fn who_goes_without_a_word_is_gone() {
     assert!(two.rx.head().is_some());
 }
 
+/// Only who has found nothing may wait to be told of more: the end can have come together with the last bytes.
+#[test]
+fn who_has_taken_something_looks_again() {
+    let (stream, mut raw) = streams();
+    let mut side = Side::new(stream, 0);
+    assert!(!side.turn() && side.bridge.is_drained());
+    raw.write_all(&frame(1, Header::new(Kind::Inline, 8, 1), &[7])[..5]).unwrap();
+    raw.shutdown(std::net::Shutdown::Write).unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    while !side.turn() {
+        assert!(side.bridge.is_drained() && Instant::now() < end);
+    }
+    assert!(!side.bridge.is_drained());
+    assert_eq!(side.until_it_ends(), Ended::Gone);
+    // Nor may one that has no room for what is there.
+    let (mut one, mut two) = pair(0);
+    flood(&mut one, &mut two, true);
+    assert!(!two.bridge.is_drained());
+}
+
 #[test]
 fn what_means_nothing_elsewhere_is_not_sent() {
     let (mut one, _two) = pair(0);
