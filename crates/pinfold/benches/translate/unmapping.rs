@@ -57,10 +57,16 @@ fn memory(len: usize) -> Pages {
 /// Memory that is pinned and watched, and used by no transfer any more.
 fn pinned(own: &OwnMemory, len: usize) -> Pages {
     let pages = memory(len);
-    let hold = own.begin(pages.addr() as u64, len as u64).expect("it is within the budget");
-    hold.kept().expect("it is private memory");
-    own.end(hold);
-    pages
+    // What was unmapped before may still be under way: then this is pinned for a transfer alone.
+    for _ in 0..1000 {
+        let hold = own.begin(pages.addr() as u64, len as u64).expect("it is within the budget");
+        let kept = hold.kept();
+        own.end(hold);
+        if kept.is_ok() {
+            return pages;
+        }
+    }
+    panic!("it is never kept");
 }
 
 /// What it takes to unmap it.
