@@ -133,6 +133,12 @@ pub fn seccomp_mode() -> io::Result<i32> {
     Ok(mode)
 }
 
+/// Whether it is known that no filter on system calls is in force: some end who makes a call that they do not know.
+/// One system call.
+pub fn is_unfiltered() -> bool {
+    seccomp_mode().is_ok_and(|mode| mode == 0)
+}
+
 /// The soft and the hard limit that `resource`, an `RLIMIT_*`, has in this process; `None` is no
 /// limit. See `getrlimit(2)`.
 ///

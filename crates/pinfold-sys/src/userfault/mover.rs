@@ -17,7 +17,7 @@ use super::{
     open,
     pages::Pages,
 };
-use crate::{fork::ForkMark, trial};
+use crate::{fork::ForkMark, trial::is_unfiltered};
 
 /// Why a move ended before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +55,6 @@ pub struct Mover {
     mark: ForkMark,
     /// Whatever filter on system calls is in force, it lets this be asked.
     passes: AtomicBool,
-}
-
-fn is_unfiltered() -> bool {
-    trial::seccomp_mode().is_ok_and(|mode| mode == 0)
 }
 
 /// How often a move is tried again while the kernel is busy there.

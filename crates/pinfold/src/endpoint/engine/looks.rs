@@ -40,9 +40,15 @@ impl Looks {
         self.at > 0
     }
 
+    /// Whether there are so many that one may be left to the epoll.
+    #[inline]
+    pub(super) fn are_many(&self) -> bool {
+        self.at > ALWAYS
+    }
+
     /// Whether one that was looked at in vain so often, last of all just now, is to be left to the epoll.
     pub(super) fn is_in_vain(&self, times: u32) -> bool {
-        self.at > ALWAYS && times >= LOOKS_IN_VAIN
+        self.are_many() && times >= LOOKS_IN_VAIN
     }
 
     /// This one is left to the epoll.

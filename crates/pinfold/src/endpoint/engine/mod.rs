@@ -240,7 +240,7 @@ impl Engine {
         let mut at = 0;
         while let Some(&index) = self.hot.get(at) {
             moved |= self.poll_lane(index);
-            if self.hot.get(at) == Some(&index) && self.may_leave(index) {
+            if self.looks.are_many() && self.hot.get(at) == Some(&index) && self.may_leave(index) {
                 self.hot.swap_remove(at);
             } else {
                 at += 1;
