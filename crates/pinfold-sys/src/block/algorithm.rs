@@ -29,7 +29,7 @@ pub enum Prefetch {
     None,
     /// The source, in blocks of 8 KiB before each is copied (Calhoun, Fig. 4.1).
     Source,
-    /// The destination, to be written (`prefetchw`).
+    /// The destination, to be written (`prefetchw`): by loops over lines a little ahead of them, else in such blocks.
     Destination,
 }
 

@@ -38,7 +38,7 @@ pub(super) unsafe fn zeroing(prefetch: Prefetch, to: *mut u8, len: usize) {
 /// # Safety
 /// None that matters: a hint faults nowhere.
 #[inline(always)]
-unsafe fn to_read(from: *const u8, len: usize) {
+pub(super) unsafe fn to_read(from: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for from in lines(from.addr(), len) {
         // SAFETY: every x86-64 processor has the instruction, and it changes nothing.
@@ -56,7 +56,7 @@ unsafe fn to_read(from: *const u8, len: usize) {
 /// # Safety
 /// The processor has the instruction.
 #[inline(always)]
-unsafe fn to_write(to: *mut u8, len: usize) {
+pub(super) unsafe fn to_write(to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     for to in lines(to.addr(), len) {
         // SAFETY: the processor has the instruction; it faults nowhere and changes nothing.

@@ -1,9 +1,11 @@
 //! The loops over cache lines, one for all sets of instructions that go by lines: as in Calhoun's
-//! Fig. 4.1, a block is fetched, then copied line by line; then comes the next.
+//! Fig. 4.1, a block of the source is fetched, then copied line by line; then comes the next. Lines of the
+//! destination are asked for a little ahead of the loop: until another core has given one up takes a while, in
+//! which as many others as may be should be asked for and written, and no block is a pause.
 
 use super::{
     Prefetch, Stores, fence, fetch, libc,
-    sizes::{BLOCK, LINE, SHORT},
+    sizes::{AHEAD, BLOCK, LINE, SHORT},
 };
 
 /// How a set of instructions moves one line.
@@ -97,9 +99,23 @@ unsafe fn copy_long<L: Line, const STREAMING: bool>(
             L::copy::<0, false>(from, to);
         }
         (from, to) = (from.add(head), to.add(head));
+        if prefetch == Prefetch::Destination {
+            fetch::to_write(to, left.min(AHEAD));
+            while left >= AHEAD + 4 * LINE {
+                fetch::to_write(to.add(AHEAD), 4 * LINE);
+                L::copy::<0, STREAMING>(from, to);
+                L::copy::<LINE, STREAMING>(from, to);
+                L::copy::<{ 2 * LINE }, STREAMING>(from, to);
+                L::copy::<{ 3 * LINE }, STREAMING>(from, to);
+                (from, to) = (from.add(4 * LINE), to.add(4 * LINE));
+                left -= 4 * LINE;
+            }
+        }
         while left >= LINE {
             let block = left.min(BLOCK) / LINE * LINE;
-            fetch::copying(prefetch, from, to, block);
+            if prefetch == Prefetch::Source {
+                fetch::to_read(from, block);
+            }
             let end = to.add(block);
             for _ in 0..block / (4 * LINE) {
                 L::copy::<0, STREAMING>(from, to);
@@ -146,9 +162,20 @@ unsafe fn zero_long<L: Line, const STREAMING: bool>(
             L::zero::<0, false>(to);
         }
         to = to.add(head);
+        if prefetch == Prefetch::Destination {
+            fetch::to_write(to, left.min(AHEAD));
+            while left >= AHEAD + 4 * LINE {
+                fetch::to_write(to.add(AHEAD), 4 * LINE);
+                L::zero::<0, STREAMING>(to);
+                L::zero::<LINE, STREAMING>(to);
+                L::zero::<{ 2 * LINE }, STREAMING>(to);
+                L::zero::<{ 3 * LINE }, STREAMING>(to);
+                to = to.add(4 * LINE);
+                left -= 4 * LINE;
+            }
+        }
         while left >= LINE {
             let block = left.min(BLOCK) / LINE * LINE;
-            fetch::zeroing(prefetch, to, block);
             let end = to.add(block);
             for _ in 0..block / (4 * LINE) {
                 L::zero::<0, STREAMING>(to);

@@ -7,8 +7,12 @@ pub(super) const LINE: usize = 64;
 /// stay in the first cache (Calhoun, section 4.1).
 pub(super) const BLOCK: usize = 8 << 10;
 
+/// How far ahead of the loop lines of the destination are asked for.
+pub(super) const AHEAD: usize = 1 << 10;
+
 /// Below that many bytes the C library's is as good as any, after the same fetching.
 pub(super) const SHORT: usize = 256;
 
 // A block has at least one line, and what is not short has a line at either end.
-const _: () = assert!(BLOCK.is_multiple_of(4 * LINE) && SHORT >= 2 * LINE);
+const _: () =
+    assert!(BLOCK.is_multiple_of(4 * LINE) && AHEAD.is_multiple_of(4 * LINE) && SHORT >= 2 * LINE);

@@ -125,7 +125,7 @@ impl Bench {
 /// Where the loops begin, end, and go round once more.
 #[cfg(not(miri))]
 fn boundaries() -> impl Iterator<Item = usize> {
-    let around = [512, 1 << 10, 4 << 10, 8 << 10, (8 << 10) + 64, 16 << 10, 64 << 10];
+    let around = [512, 1 << 10, 1280, 1536, 4 << 10, 8 << 10, (8 << 10) + 64, 16 << 10, 64 << 10];
     around.into_iter().flat_map(|len| len - 65..=len + 65)
 }
 
