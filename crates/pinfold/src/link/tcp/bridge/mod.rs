@@ -212,7 +212,8 @@ impl Bridge {
     }
 
     /// Takes what is in the lane to the connection, and what has come from there to the lane. Whether
-    /// anything came. `waits`: the endpoint has found no room in its lane, or is about to sleep.
+    /// anything came, or there is more to be sent at once. `waits`: the endpoint has found no room in its lane, or
+    /// is about to sleep.
     ///
     /// # Errors
     /// The connection has ended. What came before that is in the lane.
@@ -230,7 +231,7 @@ impl Bridge {
             }
         })?;
         // What has come before it broke is taken to the end.
-        Ok(self.receiving.has_moved() || self.mute.is_some())
+        Ok(self.receiving.has_moved() || self.sending.is_cut_short() || self.mute.is_some())
     }
 
     /// Whether the connection had nothing more to take at the last [turn](Bridge::turn), and tells of what comes.

@@ -45,6 +45,9 @@ use crate::{
     },
 };
 
+/// Bytes that a turn sends, about, where others may wait for theirs: half a millisecond.
+const BYTES_A_TURN: usize = 4 << 20;
+
 /// Frames that are gathered before they are sent.
 const FRAMES_A_CALL: usize = 128;
 
@@ -92,6 +95,9 @@ pub(super) struct Sending {
     asked: u64,
     /// Whether anything was sent since somebody asked.
     has_sent: bool,
+    /// See [`Sending::send`], and [`Sending::is_cut_short`].
+    pub(super) share: usize,
+    is_cut_short: bool,
     ending: Ending,
 }
 
@@ -126,6 +132,8 @@ impl Sending {
             departures: Departures::new(resumes),
             asked: 0,
             has_sent: false,
+            share: BYTES_A_TURN,
+            is_cut_short: false,
             ending: Ending::No,
         }
     }
@@ -310,13 +318,16 @@ impl Sending {
         self.said.received == word.received && self.said.released == word.released
     }
 
-    /// Sends what there is, as far as there is room.
+    /// Sends what there is, as far as there is room. Unless the endpoint waits, it is given back after
+    /// its share, [`BYTES_A_TURN`]: a peer that takes as fast as this side sends would keep it from all others.
     pub(super) fn send(
         &mut self,
         socket: &mut Connection,
         word: &Word,
         waits: bool,
     ) -> Result<(), super::Ended> {
+        let mut room = if waits { usize::MAX } else { self.share };
+        self.is_cut_short = false;
         loop {
             if self.runs.is_empty() {
                 self.scratch.clear();
@@ -327,7 +338,13 @@ impl Sending {
                     break;
                 }
             }
-            if !self.send_some(socket)? {
+            let sent = self.send_some(socket)?;
+            if sent == 0 {
+                break;
+            }
+            room = room.saturating_sub(sent);
+            if room == 0 {
+                self.is_cut_short = true;
                 break;
             }
         }
@@ -382,8 +399,13 @@ impl Sending {
         }
     }
 
-    /// Sends the runs. `false`: the connection takes no more.
-    fn send_some(&mut self, socket: &mut Connection) -> io::Result<bool> {
+    /// Whether it was given back before the connection was full: that will not tell of its room.
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.is_cut_short
+    }
+
+    /// Sends the runs: how many bytes. None: the connection takes no more.
+    fn send_some(&mut self, socket: &mut Connection) -> io::Result<usize> {
         // What is not copied goes by itself: what comes before and behind it is copied, and used again at once.
         let sent = match self.runs.front() {
             Some(&Run::Direct(_, mode)) if mode != SendMode::Plain => {
@@ -402,7 +424,7 @@ impl Sending {
             self.has_sent = true;
             self.advance(sent, socket.as_fd());
         }
-        Ok(sent > 0)
+        Ok(sent)
     }
 
     /// Sends by a call what is next and may be copied, and as much as there is room for of it: how many bytes.
