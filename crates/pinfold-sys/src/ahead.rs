@@ -12,7 +12,7 @@ use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
 use rustix::{io::Errno, param::page_size};
 
 use crate::{
-    careful,
+    careful, clock,
     maps::Maps,
     userfault::{Claims, Reason},
 };
@@ -22,6 +22,9 @@ const PAGES: usize = 64;
 
 /// Bytes that one call looks at, with pages of 4 KiB. If all is there it takes 1.2 µs.
 pub const LOOK: u64 = 4096 * PAGES as u64;
+
+/// A question that takes longer, since all mappings are read for it (before Linux 6.11), is not worth it.
+const QUESTION_NS_MAX: u64 = 20_000;
 
 /// What a page is, by `/proc/PID/pagemap`.
 const PRESENT: u64 = 1 << 63;
@@ -51,7 +54,7 @@ pub struct Put {
 pub enum Unput {
     /// It is not memory that may be touched: a file's, shared, a userfaultfd's, not writable, or none.
     NotOurs,
-    /// There is no memory just now, or the kernel could not say what is there.
+    /// There is no memory just now, or the kernel could not say, or not soon, what is there.
     NotNow(io::Error),
     /// The kernel cannot (before Linux 5.14), or a filter says no.
     Never(io::Error),
@@ -96,8 +99,12 @@ impl Ahead {
             return Ok(Put { seen: seen(count as u64), made: 0 });
         };
         let at = |index: usize| (first + index as u64).saturating_mul(page) as usize;
+        let asked_at = clock::now_ns();
         let part = self.maps.private_anonymous_at(at(run.start)..at(run.end));
         let part = part.map_err(Unput::NotNow)?.ok_or(Unput::NotOurs)?;
+        if !self.maps.asks() && clock::now_ns() - asked_at > QUESTION_NS_MAX {
+            return Err(Unput::NotNow(Errno::TIMEDOUT.into()));
+        }
         if self.claims.as_ref().is_some_and(|claims| claims.has(part.clone())) {
             return Err(Unput::NotOurs);
         }

@@ -73,6 +73,11 @@ impl Maps {
         Ok(Maps { file, asks: AtomicBool::new(true) })
     }
 
+    /// Whether the kernel is asked about one mapping at a time, as far as is known.
+    pub(crate) fn asks(&self) -> bool {
+        self.asks.load(Ordering::Relaxed)
+    }
+
     /// Whether all of `range` is mapped, and is memory of no file and of no other process: nothing
     /// but calls on these addresses changes what is there. One system call for each mapping in it,
     /// about 0.5 µs; before Linux 6.11 all mappings of the process are read, some 100 ns for each.
@@ -113,7 +118,7 @@ impl Maps {
 
     /// The mappings that have any of `range`, each as far as it does, in order; the first `most` of them, or more.
     fn within(&self, range: &Range<usize>, most: usize) -> io::Result<Vec<Mapping>> {
-        if self.asks.load(Ordering::Relaxed) {
+        if self.asks() {
             match self.asked(range, most) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => {
                     self.asks.store(false, Ordering::Relaxed);

@@ -182,7 +182,9 @@ impl Scatter {
 
     /// Whether its first or its last page is not there, and no arena's.
     pub(crate) fn is_absent(&self) -> bool {
-        let (Some(first), Some(last)) = (self.parts.first(), self.parts.last()) else { return false };
+        let (Some(first), Some(last)) = (self.parts.first(), self.parts.last()) else {
+            return false;
+        };
         let ends = [first.ptr.addr(), last.ptr.addr() + last.len.saturating_sub(1)];
         let there = ends.iter().all(|end| careful::is_resident(*end as u64, 1));
         !there && Part { ptr: first.ptr, len: first.len }.locate().is_none()

@@ -8,7 +8,9 @@ const MIB: u64 = 1 << 20;
 
 /// Memory of which nothing but its place is used.
 fn memory(parts: &[(u64, u64)]) -> Scatter {
-    let parts = parts.iter().map(|(at, len)| (std::ptr::without_provenance_mut(*at as usize), *len as usize));
+    let parts = parts
+        .iter()
+        .map(|(at, len)| (std::ptr::without_provenance_mut(*at as usize), *len as usize));
     // SAFETY: nobody reads or writes it.
     #[allow(unsafe_code)]
     unsafe {
