@@ -12,11 +12,14 @@ use std::{
 };
 
 use pinfold::{Builder, Endpoint, Path, PathSet, PeerId};
-use pinfold_sys::affinity;
+use pinfold_sys::{affinity, userfault::Pages};
 
 const PAUSE: Duration = Duration::from_millis(1);
 const WAYS: [&str; 3] = ["ring", "cma", "tcp"];
-const ROUNDS: usize = 200;
+/// Endpoints that are made for each case: where memory lies, and what lanes learn, differs with them.
+const PAIRS: usize = 6;
+const WARM: usize = 10;
+const ROUNDS: usize = 40;
 /// Round trips that are timed as one.
 const TRIPS: usize = 2000;
 
@@ -57,26 +60,36 @@ struct Bench {
 }
 
 /// Runs both in turns.
-fn compare(name: &str, bench: impl Fn(bool) -> Bench) {
-    let mut sides = [false, true].map(|with| Side::begin(bench(with)));
+fn compare(name: &str, bench: impl Fn(bool) -> Bench + Sync) {
     let mut times = [Vec::new(), Vec::new()];
-    for round in 0..ROUNDS + 20 {
-        for at in [round % 2, 1 - round % 2] {
-            let time = sides[at].round(round);
-            if round >= 20 {
-                times[at].push(time);
+    let mut made = [0; 2];
+    for pair in 0..PAIRS {
+        let withs = if pair % 2 == 0 { [false, true] } else { [true, false] };
+        let mut run = || {
+            let mut sides = withs.map(|with| Side::begin(bench(with)));
+            // Not before: an endpoint that is made with one processor takes it that all share that.
+            let _ = affinity::pin_to(affinity::current_cpus()[0]);
+            for round in 0..WARM + ROUNDS {
+                for at in [round % 2, 1 - round % 2] {
+                    let (time, ready) = sides[at].round(round);
+                    if round >= WARM {
+                        times[usize::from(withs[at])].push(time);
+                        made[usize::from(withs[at])] += ready;
+                    }
+                }
             }
-        }
+        };
+        // Of its own, for it stays where it is pinned.
+        thread::scope(|scope| scope.spawn(&mut run).join().expect("no panic"));
     }
     let mut ratios: Vec<f64> = times[0].iter().zip(&times[1]).map(|(off, on)| on / off).collect();
-    let made = sides.map(|side| side.made);
     let [off, on] = times.map(|mut times| part(&mut times, 2));
     println!(
         "{name:16}: without {off:8.1} µs, with {on:8.1} µs: {:5.3} ({:5.3} to {:5.3}), {:.2} made ready",
         part(&mut ratios, 2),
         part(&mut ratios, 1),
         part(&mut ratios, 3),
-        made[1] as f64 / ((ROUNDS + 20) * bench(true).len) as f64,
+        made[1] as f64 / (PAIRS * ROUNDS * bench(true).len) as f64,
     );
     assert_eq!(made[0], 0);
 }
@@ -92,17 +105,13 @@ struct Side {
     bench: Bench,
     endpoint: Endpoint,
     from: PeerId,
-    memory: Vec<u8>,
+    memory: Pages,
     go: mpsc::Sender<usize>,
     sent: mpsc::Receiver<Instant>,
-    made: u64,
 }
 
 impl Side {
     fn begin(bench: Bench) -> Side {
-        let cpus = affinity::current_cpus();
-        let (here, there) = (cpus[0], cpus[cpus.len() - 1]);
-        let _ = affinity::pin_to(here);
         let paths = if bench.way == "ring" {
             PathSet::only(&[Path::Inline, Path::Eager])
         } else {
@@ -120,46 +129,52 @@ impl Side {
         };
         let ((go, gone), (say, sent)) = (mpsc::channel(), mpsc::channel());
         thread::spawn(move || {
-            let _ = affinity::pin_to(there);
             let endpoint = builder().build().expect("an endpoint");
+            let _ = affinity::current_cpus().last().map(|last| affinity::pin_to(*last));
             let peer = endpoint.connect(&address).expect("to connect");
             send(bench, &endpoint, peer, &gone, &say);
         });
         let from = endpoint.accept().expect("a peer");
-        Side { bench, endpoint, from, memory: vec![1; bench.len], go, sent, made: 0 }
+        let mut memory = fresh(bench.len);
+        memory.as_mut_slice().fill(1);
+        Side { bench, endpoint, from, memory, go, sent }
     }
 
-    /// Microseconds.
-    fn round(&mut self, round: usize) -> f64 {
+    /// Microseconds, and bytes that were made ready.
+    fn round(&mut self, round: usize) -> (f64, u64) {
         if self.bench.len == 8 {
-            return self.trips(round);
+            return (self.trips(round), 0);
         }
         if self.bench.fresh {
-            // What the allocator has of that size goes back at once: it is a mapping of its own.
-            self.memory = Vec::new();
-            self.memory = vec![0; self.bench.len];
+            self.memory = fresh(self.bench.len);
         }
         self.go.send(round).expect("it sends");
-        let received = self.endpoint.recv_into(self.from, 1, &mut self.memory);
+        let received = self.endpoint.recv_into(self.from, 1, self.memory.as_mut_slice());
         let end = Instant::now();
-        self.made += received.expect("a message").receipt.made_ready();
+        let made = received.expect("a message").receipt.made_ready();
         let expected = bytes(round);
-        assert!(self.memory.chunks_exact(8).all(|chunk| chunk == expected));
-        (end - self.sent.recv().expect("it was sent")).as_nanos() as f64 / 1e3
+        assert!(self.memory.as_mut_slice().chunks_exact(8).all(|chunk| chunk == expected));
+        ((end - self.sent.recv().expect("it was sent")).as_nanos() as f64 / 1e3, made)
     }
 
     /// Messages of 8 bytes to and fro.
     fn trips(&mut self, round: usize) -> f64 {
         self.go.send(round).expect("it sends");
-        self.endpoint.recv_into(self.from, 1, &mut self.memory).expect("the first");
+        let memory = &mut self.memory.as_mut_slice()[..8];
+        self.endpoint.recv_into(self.from, 1, memory).expect("the first");
         let begin = Instant::now();
         for _ in 0..TRIPS {
             self.endpoint.send(self.from, 1, &bytes(round)).expect("it waits");
-            self.endpoint.recv_into(self.from, 1, &mut self.memory).expect("the answer");
-            assert_eq!(self.memory, bytes(round));
+            self.endpoint.recv_into(self.from, 1, memory).expect("the answer");
+            assert_eq!(*memory, bytes(round));
         }
         begin.elapsed().as_nanos() as f64 / 1e3 / TRIPS as f64
     }
+}
+
+/// Memory that nobody has touched.
+fn fresh(len: usize) -> Pages {
+    Pages::new(len.next_multiple_of(4096), false).expect("memory")
 }
 
 fn bytes(round: usize) -> [u8; 8] {
