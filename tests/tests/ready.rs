@@ -89,7 +89,7 @@ fn the_memory_of_receives_that_wait_is_made_ready() {
 fn short_receives_and_those_that_have_their_message_are_left_alone() {
     let (a, from_b, b, to_a) = pair("unready", Endpoint::builder(), Endpoint::builder());
     let memory = fresh(&[]);
-    let (short, long) = memory.split_at_mut(128 << 10);
+    let (short, long) = memory.split_at_mut(32 << 10);
     thread::scope(|threads| {
         threads.spawn(|| {
             thread::sleep(Duration::from_millis(30));

@@ -19,6 +19,7 @@
 //! - [`block`]: memory copied and zeroed, by every algorithm there is.
 //! - [`partner`]: another core that reads, where it is measured what that costs.
 //! - [`careful`]: copies where there may be no memory.
+//! - [`ahead`]: pages put where somebody will write.
 //! - [`poll`]: sleeping until something happens.
 //! - `netns`: networks within this machine, for measurements and tests; with the feature of that name.
 //! - `fabric`: libfabric, where it is installed, for measurements; with the feature of that name.
@@ -28,6 +29,7 @@
 //! as the error it gave, and the caller takes another way.
 
 pub mod affinity;
+pub mod ahead;
 pub mod alarm;
 pub mod barrier;
 pub mod block;

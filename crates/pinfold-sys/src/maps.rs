@@ -73,6 +73,11 @@ impl Maps {
         Ok(Maps { file, asks: AtomicBool::new(true) })
     }
 
+    /// Whether the kernel is asked about one mapping at a time, as far as is known.
+    pub(crate) fn asks(&self) -> bool {
+        self.asks.load(Ordering::Relaxed)
+    }
+
     /// Whether all of `range` is mapped, and is memory of no file and of no other process: nothing
     /// but calls on these addresses changes what is there. One system call for each mapping in it,
     /// about 0.5 µs; before Linux 6.11 all mappings of the process are read, some 100 ns for each.
@@ -81,7 +86,7 @@ impl Maps {
     /// What the kernel said; not expected.
     pub fn is_private_anonymous(&self, range: Range<usize>) -> io::Result<bool> {
         let mut next = range.start;
-        for mapping in self.within(&range)? {
+        for mapping in self.within(&range, usize::MAX)? {
             if mapping.range.start != next || !mapping.private_anonymous {
                 return Ok(false);
             }
@@ -90,20 +95,31 @@ impl Maps {
         Ok(next == range.end)
     }
 
+    /// As much from the beginning of `range` on as is one mapping of such memory; `None`: there is none, or memory
+    /// of another kind. Costs what [`is_private_anonymous`](Maps::is_private_anonymous) does of one mapping.
+    ///
+    /// # Errors
+    /// What the kernel said; not expected.
+    pub fn private_anonymous_at(&self, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
+        let first = self.within(&range, 1)?.into_iter().next();
+        let here = first.filter(|it| it.private_anonymous && it.range.start == range.start);
+        Ok(here.map(|mapping| mapping.range))
+    }
+
     /// What is mapped in `range`, mapping by mapping. Costs as much as
     /// [`is_private_anonymous`](Maps::is_private_anonymous).
     ///
     /// # Errors
     /// What the kernel said; not expected.
     pub fn mapped_within(&self, range: &Range<usize>) -> io::Result<Vec<Range<usize>>> {
-        let all = self.within(range)?;
+        let all = self.within(range, usize::MAX)?;
         Ok(all.into_iter().map(|mapping| mapping.range).collect())
     }
 
-    /// The mappings that have any of `range`, each as far as it does, in order.
-    fn within(&self, range: &Range<usize>) -> io::Result<Vec<Mapping>> {
-        if self.asks.load(Ordering::Relaxed) {
-            match self.asked(range) {
+    /// The mappings that have any of `range`, each as far as it does, in order; the first `most` of them, or more.
+    fn within(&self, range: &Range<usize>, most: usize) -> io::Result<Vec<Mapping>> {
+        if self.asks() {
+            match self.asked(range, most) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => {
                     self.asks.store(false, Ordering::Relaxed);
                 }
@@ -113,11 +129,11 @@ impl Maps {
         self.read(range)
     }
 
-    fn asked(&self, range: &Range<usize>) -> io::Result<Vec<Mapping>> {
+    fn asked(&self, range: &Range<usize>, most: usize) -> io::Result<Vec<Mapping>> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
         let mut next = range.start;
-        while next < range.end {
+        while next < range.end && found.len() < most {
             let (size, query_addr) = (size_of::<Query>() as u64, next as u64);
             let mut query = Query { size, query_flags: OR_NEXT, query_addr, ..Query::default() };
             // SAFETY: a `Query` is what the number says; it names no memory to be written.
@@ -192,6 +208,11 @@ mod tests {
             assert!(!says(shared.addr()..shared.addr() + 4096));
             assert!(!says(4096..8192));
             assert!(!says(own.start..own.start + (1 << 46)));
+            let at = |range: Range<usize>| maps.private_anonymous_at(range).unwrap();
+            assert_eq!(at(own.start + 4096..own.end), Some(own.start + 4096..own.end));
+            assert_eq!(at(file..file + 4096), None);
+            assert_eq!((at(4096..8192), at(4096..own.end)), (None, None));
+            assert_eq!(at(shared.addr()..shared.addr() + 4096), None);
             let within = |range: Range<usize>| maps.mapped_within(&range).unwrap();
             assert_eq!(within(4096..8192), []);
             let part = own.start + 1..own.start + 9;

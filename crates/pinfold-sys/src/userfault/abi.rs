@@ -33,6 +33,7 @@ const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
 const UFFDIO_UNREGISTER: libc::c_ulong = 0x8010_aa01;
 const UFFDIO_MOVE: libc::c_ulong = 0xc028_aa05;
+const UFFDIO_CONTINUE: libc::c_ulong = 0xc020_aa07;
 const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xc018_aa06;
 const USERFAULTFD_IOC_NEW: libc::c_ulong = 0xaa00;
 
@@ -76,6 +77,14 @@ struct Move {
     moved: i64,
 }
 
+#[repr(C)]
+#[derive(Default)]
+struct Continue {
+    range: Span,
+    mode: u64,
+    mapped: i64,
+}
+
 /// `struct uffd_msg`, which the kernel packs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +100,7 @@ const _: () = {
     assert!(size_of::<Span>() == 0x10);
     assert!(size_of::<Move>() == 0x28);
     assert!(size_of::<WriteProtect>() == 0x18);
+    assert!(size_of::<Continue>() == 0x20);
     assert!(size_of::<Message>() == 32);
 };
 
@@ -154,6 +164,14 @@ impl Fd {
         let mut wp = WriteProtect { range: range.into(), mode: 0 };
         // SAFETY: a `WriteProtect` is what the number says; contents stay.
         unsafe { self.ioctl(UFFDIO_WRITEPROTECT, &mut wp) }
+    }
+
+    /// Has pages of a file that are there come into a mapping of it. `ENOENT` if no userfaultfd has the mapping, or
+    /// there is none; `EINVAL` for private memory, and before Linux 5.13.
+    pub(super) fn resume(&self, range: Range<usize>) -> Result<(), Errno> {
+        let mut order = Continue { range: range.into(), mode: 0, mapped: 0 };
+        // SAFETY: a `Continue` is what the number says; contents stay.
+        unsafe { self.ioctl(UFFDIO_CONTINUE, &mut order) }
     }
 
     /// Moves pages; the bytes that were moved, and why not all were.

@@ -6,6 +6,7 @@
 //! - [`Mover`] changes which addresses pages have, without copying them (`UFFDIO_MOVE`): what
 //!   Womack, Mraz and Mendelson did by writing page table entries (Virtual Memory MTU Reassembly,
 //!   section 2).
+//! - [`Claims`] tells whether anybody's userfaultfd has memory.
 //!
 //! # What the kernel does (found by the tests beside this, Linux 6.18)
 //! **Who waits.** `munmap`, `mmap(MAP_FIXED)` over something, `mremap`, a shrinking `brk`, and
@@ -42,6 +43,7 @@
 //! `UFFD_FEATURE_EVENT_FORK` takes `CAP_SYS_PTRACE` and is not used.
 
 mod abi;
+mod claims;
 mod error;
 mod event;
 mod mover;
@@ -55,6 +57,7 @@ pub(crate) mod tests;
 mod watch;
 
 pub use self::{
+    claims::Claims,
     error::{Error, Reason},
     event::Event,
     mover::{Moved, Mover, Stop},

@@ -64,6 +64,11 @@ pub(super) fn moving() -> Result<Fd, Error> {
     agreed(abi::MOVE | abi::PAGEFAULT_FLAG_WP)
 }
 
+/// One for nothing but questions.
+pub(super) fn asking() -> Result<Fd, Error> {
+    agreed(0)
+}
+
 fn offered() -> Result<u64, Error> {
     agree(&open()?, 0)
 }

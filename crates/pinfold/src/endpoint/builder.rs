@@ -229,6 +229,18 @@ impl Builder {
         self
     }
 
+    /// Whether the memory of long receives is made ready while their messages have not come: pages are put where there
+    /// are none, up to 4 MiB, or as much as the last messages filled, by a thread that waits for something at the
+    /// endpoint or drives it. Receipts say how much it was ([`Receipt::made_ready`](crate::Receipt::made_ready)). It is
+    /// left alone if a file, another process or a `userfaultfd` has to do with it. To tell the last takes one, for which
+    /// this asks once. Default: if no filter on system calls is in force, for that might end who asks. With `true` it is done
+    /// under a filter, too, without asking: the program says by that that no `userfaultfd` has such memory, or the thread
+    /// waits for it.
+    pub fn prepare_receives(mut self, may: bool) -> Builder {
+        self.config.prepares = Some(may);
+        self
+    }
+
     /// Peers at most. Default: 1,048,576; descriptors (two a peer) run out before.
     pub fn peers_max(mut self, peers: usize) -> Builder {
         self.config.peers_max = peers;

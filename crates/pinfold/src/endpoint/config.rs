@@ -57,6 +57,8 @@ pub(crate) struct Config {
     pub sending: Settings,
     /// Whether pages of messages may be moved; if the program has not said, where nothing speaks against it.
     pub moves: Option<bool>,
+    /// Whether the memory of receives is made ready before their messages come; the same.
+    pub prepares: Option<bool>,
 }
 
 /// Credit for eager messages a peer is granted at most: more than a full lane holds, so that credit
@@ -90,6 +92,7 @@ impl Default for Config {
             handlers: Handlers::default(),
             sending: Settings::default(),
             moves: None,
+            prepares: None,
         }
     }
 }

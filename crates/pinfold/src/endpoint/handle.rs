@@ -115,7 +115,8 @@ impl Endpoint {
         &self.owner.shared
     }
 
-    /// Does what can be done now without waiting. Whether anything was.
+    /// Does what can be done now without waiting. Whether anything was. If not, some memory of a receive
+    /// may be [made ready](crate::Builder::prepare_receives), some microseconds long.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::Forked`].
@@ -123,7 +124,14 @@ impl Endpoint {
         let mut engine = self.shared().enter()?;
         engine.check()?;
         engine.turn();
-        Ok(engine.progress())
+        if engine.progress() {
+            return Ok(true);
+        }
+        if let Some(step) = engine.next_unready() {
+            drop(engine);
+            self.shared().make_ready(&step)?;
+        }
+        Ok(false)
     }
 
     /// Prepares for waiting on the endpoint's descriptor ([`AsFd`]) with `poll(2)` or an event loop:

@@ -4,6 +4,7 @@
 //! guards; [`matching`] and [`spin`] are plain state machines.
 
 mod active;
+mod ahead;
 mod answer;
 mod aside;
 mod borrowed;

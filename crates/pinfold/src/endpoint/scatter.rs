@@ -180,14 +180,14 @@ impl Scatter {
         self.len / self.parts.len().max(1) as u64
     }
 
-    /// Its address and length, if it is in one part, of this process alone, whose first or last page is
-    /// not there.
-    pub(crate) fn absent(&self) -> Option<(u64, u64)> {
-        let part = self.part()?;
-        let (start, len) = (part.ptr.addr() as u64, part.len());
-        let last = start + len.checked_sub(1)?;
-        let there = careful::is_resident(start, 1) && careful::is_resident(last, 1);
-        (!there && part.locate().is_none()).then_some((start, len))
+    /// Whether its first or its last page is not there, and no arena's.
+    pub(crate) fn is_absent(&self) -> bool {
+        let (Some(first), Some(last)) = (self.parts.first(), self.parts.last()) else {
+            return false;
+        };
+        let ends = [first.ptr.addr(), last.ptr.addr() + last.len.saturating_sub(1)];
+        let there = ends.iter().all(|end| careful::is_resident(*end as u64, 1));
+        !there && Part { ptr: first.ptr, len: first.len }.locate().is_none()
     }
 
     /// Where this lies, for a peer that may read or write this process. An array of several parts

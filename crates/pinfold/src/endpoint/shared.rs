@@ -18,6 +18,7 @@ use pinfold_sys::{
 
 use super::{
     Endpoint,
+    ahead::Preparer,
     aside::Aside,
     config::{Config, Progress},
     engine::Engine,
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub dedicated: bool,
     /// Bulk copies outside the engine.
     pub aside: Arc<Aside>,
+    /// What puts pages where messages will be copied to.
+    pub preparer: Preparer,
 }
 
 impl Shared {
@@ -64,6 +67,7 @@ impl Shared {
         let epoll = Arc::new(epoll);
         let fork = ForkMark::new().map_err(|error| Error::os("mmap", "the fork mark", error))?;
         let dedicated = config.progress == Progress::Dedicated;
+        let preparer = Preparer::new(config.prepares);
         let engine = Engine::new(config, Arc::clone(&epoll))?;
         let failed = |error| Error::os("epoll_ctl", "the endpoint", error);
         let pollable =
@@ -73,6 +77,7 @@ impl Shared {
         let aside = Arc::clone(&engine.core.aside);
         Ok(Arc::new(Shared {
             aside,
+            preparer,
             engine: BiasedLock::new(engine),
             fork,
             epoll,

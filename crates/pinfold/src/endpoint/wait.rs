@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold_sys::{careful, clock};
+use pinfold_sys::clock;
 
 use super::{
-    engine::{Engine, ready::Unready},
+    engine::{Engine, ready::Step},
     shared::Shared,
 };
 use crate::{
@@ -46,6 +46,7 @@ impl Shared {
         let mut turns = 0u32;
         loop {
             let mut engine = self.enter()?;
+            let mut moved = false;
             for _ in 0..POLLS_A_TURN {
                 if let Some(value) = ready(&mut engine) {
                     if started != 0 {
@@ -53,7 +54,8 @@ impl Shared {
                     }
                     return Ok(Some(value));
                 }
-                if engine.progress() {
+                moved = engine.progress();
+                if moved {
                     // Something is under way: there is nothing to sleep for yet.
                     started = 0;
                     if self.has_handling(&engine) {
@@ -75,14 +77,14 @@ impl Shared {
                 engine.spin.came_while_spinning(now - started);
                 return Ok(Some(value));
             }
-            let unready = engine.next_unready();
-            let next = match self.has_handling(&engine) || unready.is_some() {
+            let step = if moved { None } else { engine.next_unready() };
+            let next = match self.has_handling(&engine) || step.is_some() {
                 true => Next::Spin,
                 false => engine.next(now - started, deadline),
             };
             drop(engine);
-            if let Some(unready) = unready {
-                self.make_ready(unready)?;
+            if let Some(step) = step {
+                self.make_ready(&step)?;
             }
             match next {
                 Next::Spin if turns.is_multiple_of(8) && self.is_crowded() => thread::yield_now(),
@@ -109,13 +111,11 @@ impl Shared {
 
     /// Puts pages where a message may be copied to.
     #[cold]
-    fn make_ready(&self, Unready { address, len }: Unready) -> Result<()> {
-        if let Err(error) = careful::put_pages(address, len) {
-            tracing::debug!(%error, "the memory of a receive was not made ready");
-            // Before Linux 5.14.
-            let never = error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error());
-            self.enter()?.core.ready.failed(never);
-        }
+    pub(super) fn make_ready(&self, step: &Step) -> Result<()> {
+        let outcome = self.preparer.put(step);
+        let mut engine = self.enter()?;
+        let core = &mut engine.core;
+        core.ready.did(&mut core.ops, step, outcome);
         Ok(())
     }
 

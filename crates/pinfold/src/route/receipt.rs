@@ -25,7 +25,12 @@ pub struct Receipt {
     why: Why,
     by: Largest,
     sent: Option<Sent>,
+    /// Bytes that were put there, in [`READY_UNIT`]s.
+    ready: u8,
 }
+
+/// In so many bytes a receipt counts.
+const READY_UNIT: u64 = 64 << 10;
 
 /// How a message was sent to another host from the memory it lay in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +62,7 @@ impl Receipt {
             why: Why::NOT_ASKED,
             by: Largest::NONE,
             sent: None,
+            ready: 0,
         }
     }
 
@@ -66,8 +72,8 @@ impl Receipt {
     /// for all stores before it, those to memory that the peer looks at among them.
     #[inline(always)]
     pub(crate) const fn copied(path: Path, bytes: u64, why: Why, by: Largest) -> Receipt {
-        let (copied_user, copied_kernel, sent) = (bytes, 0, None);
-        Receipt { path, bytes, copied_user, copied_kernel, why, by, sent }
+        let (copied_user, copied_kernel, sent, ready) = (bytes, 0, None, 0);
+        Receipt { path, bytes, copied_user, copied_kernel, why, by, sent, ready }
     }
 
     /// By what algorithm this process copied the bytes, or the largest part of them. `None`: it copied
@@ -98,6 +104,17 @@ impl Receipt {
             Some(Sent::Encrypted) => Some(SendDriver::Calls),
             None => None,
         }
+    }
+
+    /// Bytes of the memory of a receive that were put there while it waited for its message, rounded up to 64 KiB:
+    /// [`Builder::prepare_receives`](crate::Builder::prepare_receives). 0 for sends, and if all was there.
+    pub const fn made_ready(&self) -> u64 {
+        self.ready as u64 * READY_UNIT
+    }
+
+    /// Notes that.
+    pub(crate) fn note_made_ready(&mut self, bytes: u64) {
+        self.ready = u8::try_from(bytes.div_ceil(READY_UNIT)).unwrap_or(u8::MAX);
     }
 
     /// Notes how it was sent.
@@ -171,6 +188,9 @@ impl fmt::Display for Receipt {
             if let Some(why) = self.send_refused() {
                 write!(f, " since {why}")?;
             }
+        }
+        if self.made_ready() > 0 {
+            write!(f, ", up to {} bytes of memory made ready before", self.made_ready())?;
         }
         for (path, why) in self.refusals() {
             write!(f, "; not {path}: {why}")?;

@@ -407,3 +407,19 @@ fn another_monitor_is_told_apart() {
     drop(one);
     unmap(range);
 }
+
+/// A page that nobody fills must not be waited for by who only wants to be helpful.
+#[test]
+fn what_any_userfaultfd_has_is_told_and_nothing_is_done() {
+    let Some(watch) = watch() else { return };
+    let claims = Claims::open().unwrap();
+    let range = mapped(8);
+    let (one, other) = (range.start..range.start + 4 * PAGE, range.start + 4 * PAGE..range.end);
+    assert!(!claims.has(range.clone()));
+    watch.watch(one.clone()).unwrap();
+    assert!(claims.has(one.clone()) && !claims.has(other.clone()));
+    assert!(!claims.has(other.end..other.end + PAGE), "where nothing is");
+    assert!(range.step_by(PAGE).all(|at| peek(at) == 1));
+    watch.unwatch(one.clone()).unwrap();
+    assert!(!claims.has(one));
+}

@@ -11,6 +11,7 @@ use super::{
     core::{Core, Unexpected},
     op::{Arrived, Bytes, Copied, Done, OpKey, RecvStage, SendStage},
     peer::{Came, Inbound, MESSAGE_COST, Peer, Sink},
+    ready::READY_FROM,
     returns,
 };
 use crate::{
@@ -178,7 +179,14 @@ impl Core {
     }
 
     /// Ends a receive, with an error if the message was longer than the room.
-    pub(crate) fn arrive(&mut self, key: OpKey, arrived: Arrived) {
+    pub(crate) fn arrive(&mut self, key: OpKey, mut arrived: Arrived) {
+        if let Some(op) = self.ops.recv_mut(key)
+            && !op.as_message
+            && op.memory.len() >= READY_FROM
+        {
+            arrived.receipt.note_made_ready(op.made_ready);
+            self.ready.came(arrived.peer, arrived.len.min(op.memory.len()));
+        }
         let receipt = arrived.receipt;
         self.status.record_of(arrived.peer).count_received(receipt.path, receipt.bytes);
         self.status.copied_user.add(receipt.copied_user);

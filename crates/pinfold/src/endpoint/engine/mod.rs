@@ -159,7 +159,7 @@ impl Engine {
             lane_budget: Budget::new(config.lane_bytes_max),
             maps: Maps::new(config.mapped_bytes_max),
             gifts_out: 0,
-            ready: Ready::default(),
+            ready: Ready::new(config.prepares != Some(false)),
             regions: Regions::default(),
             spaces: Spaces::default(),
             active: Queues::new(config.active_bytes_max, std::mem::take(&mut config.handlers)),

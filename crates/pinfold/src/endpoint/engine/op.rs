@@ -183,6 +183,8 @@ pub(crate) struct RecvOp {
     pub as_message: bool,
     /// Whether the message may stay where it is.
     pub as_view: bool,
+    /// Bytes of the memory that were put there before its message came.
+    pub made_ready: u64,
     pub stage: RecvStage,
 }
 
@@ -194,6 +196,7 @@ impl RecvOp {
             memory: memory.unwrap_or(Scatter::empty()),
             own: None,
             as_view: false,
+            made_ready: 0,
             stage: RecvStage::Moving,
         }
     }

@@ -96,11 +96,10 @@ impl Engine {
                 if let Some(op) = self.core.ops.recv_mut(key) {
                     op.stage = RecvStage::Posted(posted);
                     if self.core.ready.wants(op.memory.len())
-                        && let Some((address, len)) = op.memory.absent()
+                        && self.core.ready.note(key, from, &op.memory)
                     {
-                        self.core.ready.add(key, address, len);
-                        // Whoever leads may be asleep, and has something to do now.
-                        self.kick = true;
+                        // Who sleeps is woken for it only if there is something to do.
+                        self.kick |= self.asleep && op.memory.is_absent();
                     }
                 }
             }
