@@ -79,6 +79,8 @@ impl Core {
         list: Option<&[Listed]>,
     ) -> Result<(), Violation> {
         let Rts { tag, len, .. } = rts;
+        // Whatever is found wrong with it from now on ends the receive together with its peer.
+        op_stage(self, key, RecvStage::Streaming { peer: peer.id });
         let lent = match list {
             Some(list) => self.lend_parts(peer, key, (sid, &rts), list)?,
             None => rts.given && self.lend_view(peer, key, sid, &rts)?,
