@@ -84,7 +84,7 @@ mod tests {
             let parts: Vec<_> = parts.into_iter().map(|(e, o, l)| listed(e, o, l)).collect();
             let len = parts.iter().map(|part| part.len).sum::<u64>();
             let bytes = bytes_of(&parts);
-            prop_assert_eq!(read(&bytes, len).as_deref(), Some(&parts[..]));
+            prop_assert_eq!(read(&bytes, len).map(Vec::from), Some(parts));
             prop_assert_eq!(read(&bytes, len - 1), None);
             prop_assert_eq!(read(&bytes, len + 1), None);
             prop_assert_eq!(read(&bytes[1..], len), None);
