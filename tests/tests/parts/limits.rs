@@ -270,6 +270,41 @@ pub fn short_of_maps(_: &Args) {
     is_given(&view, Place::Window);
 }
 
+/// Where the parts of messages lie that nobody has asked for is kept up to a bound; beyond it they are copied.
+#[test]
+fn lists_that_nobody_asks_for_are_bounded() {
+    let (a, to_b, b, from_a) = pair("parts-lists", builder(), builder());
+    let arena = Arena::new().unwrap();
+    const MESSAGES: u64 = 20;
+    const PARTS: usize = 1000;
+    let [one] = &parts(&arena, &[PAGE], PAGE, 4)[..] else { panic!("one") };
+    // Twice: what was asked for counts no more.
+    for round in 0..2 {
+        let handoffs: Vec<_> = (0..MESSAGES)
+            .map(|tag| a.handoff_vectored(to_b, tag, vec![one.clone(); PARTS]))
+            .collect();
+        b.probe_wait(from_a, MESSAGES - 1).unwrap();
+        for tag in 0..MESSAGES {
+            let view = b.recv_view(from_a, tag).unwrap();
+            let bytes = view.to_vec().unwrap();
+            assert_eq!(bytes.len(), PARTS * PAGE);
+            bytes.chunks(PAGE).for_each(|page| stamp::check(page, 4));
+        }
+        let refused = handoffs.into_iter().map(|handoff| {
+            let receipt = handoff.wait().0.unwrap();
+            receipt.refused(Path::Handoff).unwrap()
+        });
+        let refused: Vec<_> = refused.collect();
+        assert_eq!(refused[..16], [Refusal::Declined; 16], "{round}");
+        assert_eq!(refused[16..], [Refusal::NotMapped; 4], "{round}");
+        // It tries again, after some messages.
+        for _ in 0..40 {
+            let gifts = vec![one.clone(); 100];
+            handed_off((&a, to_b), 99, gifts, || drop(view(&b, from_a, 99)));
+        }
+    }
+}
+
 // Those who die and those who leave.
 
 #[test]

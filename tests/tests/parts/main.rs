@@ -13,11 +13,12 @@ use pinfold::{
 use pinfold_tests::{role::PATIENCE, stamp};
 
 use limits::{breaks_down, dies, filtered, forks, full, goes, holds, keeps, short_of_maps};
-use ways::{gives, looks, writes};
+use ways::{gives, looks, neighbours, writes};
 
 pinfold_tests::roles!(
     gives,
     looks,
+    neighbours,
     writes,
     breaks_down,
     dies,

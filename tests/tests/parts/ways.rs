@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pinfold::{
-    Arena, Endpoint, Error, Gift, Path, PathSet, Refusal, SharedArena,
+    Arena, Error, Gift, Path, PathSet, Refusal, SharedArena,
     reassembly::fold::{Place, Why},
 };
 use pinfold_tests::{
@@ -148,6 +148,10 @@ pub fn looks(_: &Args) {
 /// Parts that lie in a row already stay where they are, and nothing is done.
 #[test]
 fn neighbours_stay_where_they_are() {
+    Stage::new(60).role("neighbours").spawn().end_well();
+}
+
+pub fn neighbours(_: &Args) {
     let (a, to_b, b, from_a) = pair("parts-row", builder(), builder());
     let arena = Arena::new().unwrap();
     let bytes = stamp::bytes(4 * MIB, 3);
@@ -381,7 +385,19 @@ pub fn writes(_: &Args) {
     assert!(!view.is_writable() && matches!(view.write(0, b"x"), Err(Error::ReadOnly)));
     stamp::check(&view.to_vec().unwrap()[MIB..2 * MIB], 1);
     drop(view);
+    // Nor is a copy of some of them.
+    let odd = [MIB, MIB, PAGE + 9, 9].map(|len| arena.alloc_aligned(len, PAGE).unwrap());
+    let mut odd = Vec::from(odd);
+    odd.swap(0, 1);
+    odd[3].write(0, b"the end");
+    a.give_vectored(to_b, 5, odd).unwrap();
+    let view = b.recv_view(from_a, 5).unwrap();
+    let how = folded(&view);
+    assert!(how.place == Place::Window && how.copied > 0, "{how}");
+    assert!(!view.is_writable() && matches!(view.write(0, b"x"), Err(Error::ReadOnly)));
+    let mut seven = [0; 7];
+    view.read(view.len() - 9, &mut seven).unwrap();
+    assert_eq!(&seven, b"the end");
+    drop(view);
     wait_for_empty(&a, &plain);
-    let endpoint: Endpoint = a;
-    drop(endpoint);
 }

@@ -10,6 +10,7 @@ use super::{
     active::not_fetched,
     core::{Core, Unexpected},
     op::{Arrived, Bytes, Copied, Done, OpKey, RecvStage, SendStage},
+    parts,
     peer::{Came, Inbound, MESSAGE_COST, Peer, Sink},
     returns,
 };
@@ -340,6 +341,7 @@ impl Core {
                     return Err(Violation("it announced more messages than it may"));
                 }
                 peer.record.unexpected.add(1);
+                let list = parts::kept(peer, list);
                 let unexpected = Unexpected::Waiting { sid, rts, list };
                 let key = self.matcher.keep(peer.id, rts.tag, unexpected);
                 self.wakes.any = true;
@@ -460,7 +462,12 @@ impl Core {
     fn taken_back(&mut self, peer: &mut Peer, sid: u32) {
         // Matched meanwhile: it goes its way, and the sender hears the usual end.
         match peer.announced.remove(&sid) {
-            Some(Some(key)) => drop(self.matcher.remove_unexpected(key)),
+            Some(Some(key)) => {
+                if let Some(Unexpected::Waiting { list, .. }) = self.matcher.remove_unexpected(key)
+                {
+                    parts::taken(peer, list.as_deref());
+                }
+            }
             Some(None) => self.active.take_back(peer.id, sid),
             None => return,
         }

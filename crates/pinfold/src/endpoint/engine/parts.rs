@@ -34,6 +34,22 @@ use crate::{
 /// Where the parts of a peer's message lie.
 pub(crate) type List = Box<[Listed]>;
 
+/// Parts of one peer's messages that nobody has asked for, at most, of which it is kept where they lie: 384 KiB.
+const LISTED_MAX: usize = 16 * PARTS_MAX;
+
+/// What is kept of a message that nobody has asked for: where its parts lie, unless that is too much. Then it comes
+/// by another path.
+pub(super) fn kept(peer: &mut Peer, list: Option<List>) -> Option<List> {
+    let list = list.filter(|list| peer.listed + list.len() <= LISTED_MAX)?;
+    peer.listed += list.len();
+    Some(list)
+}
+
+/// Somebody has asked for it, or it was taken back.
+pub(super) fn taken(peer: &mut Peer, list: Option<&[Listed]>) {
+    peer.listed -= list.map_or(0, <[Listed]>::len);
+}
+
 /// A part of a message, in a peer's memory that is mapped here.
 pub(crate) struct LentPart {
     pub memory: Arc<PeerMemory>,

@@ -5,7 +5,7 @@ use super::{
     core::Unexpected,
     maps::Loan,
     op::{Arrived, Done, Keeps, Lending, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
-    parts::Parts,
+    parts::{self, Parts},
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
@@ -143,6 +143,7 @@ impl Engine {
             }
             (Unexpected::Waiting { sid, rts, list }, Some(peer)) => {
                 peer.announced.remove(&sid);
+                parts::taken(peer, list.as_deref());
                 if let Err(violation) = core.fetch(peer, key, (sid, rts), list.as_deref()) {
                     self.cut_off(id, violation);
                 }
