@@ -146,25 +146,30 @@ fn huge(mover: &Mover) -> io::Result<f64> {
     Ok(times.into_iter().fold(f64::INFINITY, f64::min))
 }
 
+/// What it takes to map a part, and each page of it: as messages have it, many behind each other, which are read and
+/// then taken away at once.
 fn mapping() -> io::Result<(f64, f64)> {
     let file = memfd::create_fixed("pinfold-costs", MANY * PAGE_BYTES)?;
     rustix::io::pwrite(&file, &[1; MANY * PAGE_BYTES], 0)?;
-    let reserved = Reserved::new(4 * MANY * PAGE_BYTES, PAGE_BYTES)?;
+    let reserved = Reserved::new(MANY * MANY * PAGE_BYTES, MANY * PAGE_BYTES)?;
     let times = |pages: usize| {
-        let range = MANY * PAGE_BYTES..(MANY + pages) * PAGE_BYTES;
+        let len = pages * PAGE_BYTES;
+        let all = 0..MANY * len;
         (0..TIMES)
             .map(|_| {
                 let (time, done) = timed(|| {
-                    // SAFETY: nobody has a reference to what is there.
-                    unsafe { reserved.map(range.clone(), file.as_fd(), 0) }?;
-                    for at in range.clone().step_by(PAGE_BYTES) {
+                    for start in all.clone().step_by(len) {
+                        // SAFETY: nobody has a reference to what is there.
+                        unsafe { reserved.map(start..start + len, file.as_fd(), 0) }?;
+                    }
+                    for at in all.clone().step_by(PAGE_BYTES) {
                         // SAFETY: the file has so many bytes, and was just mapped.
                         unsafe { reserved.as_ptr().add(at).read_volatile() };
                     }
                     // SAFETY: as above.
-                    unsafe { reserved.clear(range.clone()) }
+                    unsafe { reserved.clear(all.clone()) }
                 });
-                done.map(|()| time)
+                done.map(|()| time / MANY as f64)
             })
             .collect::<io::Result<Vec<f64>>>()
     };
