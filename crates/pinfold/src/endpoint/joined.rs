@@ -50,6 +50,8 @@ fn folder() -> Option<&'static Folder> {
 }
 
 /// The bytes in a row.
+// What has it is boxed.
+#[allow(clippy::large_enum_variant)]
 enum Row {
     Folded(Folded<Vec<PeerPart>>),
     /// Where nothing folds.

@@ -34,7 +34,7 @@ impl Endpoint {
     /// As [`Endpoint::handoff`], of memory in several parts, as one message: a view of it is in a row. Where that
     /// is cheaper than to copy them, the receiver maps the parts one behind the other; nothing is copied if
     /// each begins at a page, and each but the last ends at one ([`Arena::alloc_aligned`](crate::Arena::alloc_aligned)).
-    /// Some 2 µs a part, for which 64 KiB can be copied or so; [`View::folded`] says what was done, and why.
+    /// Some microseconds a part, in which some tens of KiB can be copied; [`View::folded`] says what was done, and why.
     ///
     /// A short message, one in more than 1,024 parts, and one that the pair cannot share, is copied as by
     /// [`Endpoint::send_vectored`]. An empty part is none.
