@@ -172,7 +172,7 @@ pub fn breaks_down(args: &Args) {
         });
         assert!(path.is_some(), "never given again");
     }
-    let left: u64 = arenas.iter().map(|arena| arena.stats().buffers as u64).sum();
+    let left: u64 = arenas.iter().map(|arena| arena.stats().buffers).sum();
     assert_eq!(left, 0);
 }
 
