@@ -1,6 +1,6 @@
 //! `cargo bench -p pinfold --bench reassembly`: pages out of a window of 65,536, by each organisation,
-//! plans for messages in many pieces, folding beside `memcpy` (`-- fold` for that alone), and messages that
-//! endpoints keep, as they are handed out (`-- kept`).
+//! plans for messages in many pieces, folding beside `memcpy` (`-- fold` for that alone), messages that
+//! endpoints keep, as they are handed out (`-- kept`), and those that are given in parts (`-- given`).
 //!
 //! A window is filled to its level as the paper's maps are (section 4.2): all of it is taken page by page
 //! but for 512 pages at the end, then pages are freed at random until so many are left.
@@ -21,7 +21,7 @@ fn main() {
     // Pairs that take turns are not for divan.
     let args: Vec<String> = std::env::args().skip(1).collect();
     let names = args.iter().filter(|arg| !arg.starts_with('-')).count();
-    let fold = args.iter().any(|arg| arg == "fold" || arg == "kept");
+    let fold = args.iter().any(|arg| ["fold", "given", "kept"].contains(&&**arg));
     let list = args.iter().any(|arg| arg == "--list" || arg == "--test");
     if !list && (fold || names == 0) {
         fold::main();

@@ -20,7 +20,7 @@ use crate::{
     route::PathSet,
     wire::{
         descriptor::{Body, Kind},
-        hello, space,
+        hello, list, space,
         tcp::{
             frame::{self, Brings, Follows, Head},
             greeting as packets,
@@ -134,7 +134,7 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// The packets of the greeting on one host, and the questions and answers about exposed memory.
+/// The packets of the greeting on one host, the questions and answers about exposed memory, and lists of parts.
 pub fn local(data: &[u8]) {
     let _ = hello::decode_versions(data);
     if let Ok(introduction) = hello::decode_hello(data) {
@@ -151,6 +151,19 @@ pub fn local(data: &[u8]) {
     if let Some(answer) = space::Answered::read(data) {
         assert_eq!(space::Answered::read(&space::bytes_of(&answer.words())), Some(answer));
     }
+    lists(data);
+}
+
+/// The parts of a message that was given away in several: the length of it, and the list.
+fn lists(data: &[u8]) {
+    let Some((len, bytes)) = data.split_first_chunk() else { return };
+    let len = u64::from_ne_bytes(*len);
+    let Some(parts) = list::read(bytes, len) else { return };
+    assert!((2..=list::PARTS_MAX).contains(&parts.len()));
+    assert_eq!(parts.iter().map(|part| part.len).sum::<u64>(), len);
+    let mut again = Vec::new();
+    parts.iter().for_each(|part| list::add(*part, &mut again));
+    assert_eq!(again, bytes);
 }
 
 fn with_key() -> Auth {

@@ -21,6 +21,7 @@ use pinfold_tests::{
 mod attackers;
 mod gifts;
 mod holes;
+mod parts;
 mod regions;
 mod rooms;
 mod spaces;
@@ -32,6 +33,7 @@ use self::{
     },
     gifts::{flooded, flooder},
     holes::{beggar, poor},
+    parts::{lists, picks},
     regions::{asked, asker, false_owner, guesser},
     rooms::{giver, judge, liar, taker},
     spaces::{exploiter, exposer},
@@ -56,6 +58,8 @@ pinfold_tests::roles!(
     guesser,
     exposer,
     exploiter,
+    picks,
+    lists,
 );
 
 /// The tags of attackers have this bit; what the honest peer says is never matched with theirs.

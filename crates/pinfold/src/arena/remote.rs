@@ -216,6 +216,11 @@ impl Mapping {
         Ok(())
     }
 
+    /// Whether this process is a child of the one that it is mapped in: then it is not here.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.mark.is_child()
+    }
+
     /// Bytes mapped.
     pub(crate) fn len(&self) -> u64 {
         match &*self.kind {

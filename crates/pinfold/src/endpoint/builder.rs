@@ -172,6 +172,9 @@ impl Builder {
 
     /// Bytes of address space for arenas of peers that are mapped here, over all peers. At the limit
     /// what was not used for longest is unmapped. Default: 1 TiB; no memory is taken by it.
+    ///
+    /// Parts that are mapped in a row ([`Endpoint::handoff_vectored`]) are so in addresses beside these: 8 GiB, or as
+    /// many as there are, which all endpoints of a process have together.
     pub fn mapped_bytes_max(mut self, bytes: usize) -> Builder {
         self.config.mapped_bytes_max = bytes;
         self

@@ -22,7 +22,7 @@ use super::{
     },
     matching::{Source, TagMatch},
     request::{Request, request_methods},
-    scatter::Part,
+    scatter::{Part, Scatter},
     shared::{Inside, Shared},
     view::View,
 };
@@ -80,6 +80,13 @@ impl Gift {
         self.0.shelf
     }
 
+    /// The memory of several, as one message.
+    pub(super) fn gather(gifts: &[Gift]) -> Scatter {
+        let parts = gifts.iter().map(|gift| gift.part().raw());
+        // SAFETY: as for `part`; the operation keeps all of them.
+        unsafe { Scatter::many(parts) }
+    }
+
     pub(super) fn part(&self) -> Part {
         let (ptr, len) = match &self.0.memory {
             Memory::Arena(buf) => (buf.as_ptr().cast_mut(), buf.len()),
@@ -128,6 +135,19 @@ pub(super) fn give(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> 
         None => Ok(()),
         Some(gift) => shared.enter()?.post_away(peer, tag, gift),
     }
+}
+
+/// The same with memory in several parts, as one message.
+///
+/// # Errors
+/// As for [`give`].
+pub(super) fn give_vectored(
+    shared: &Arc<Shared>,
+    peer: PeerId,
+    tag: u64,
+    gifts: Vec<Gift>,
+) -> Result<()> {
+    shared.enter()?.give_parts(peer, tag, gifts)
 }
 
 /// Waits for a message that may stay where it is.
@@ -200,6 +220,50 @@ impl fmt::Debug for Handoff {
     }
 }
 
+/// As [`Handoff`], of memory in several parts that are one message; a future of the receipt and the parts, in
+/// their order.
+pub struct HandoffVectored {
+    inner: Request<Vec<Gift>>,
+}
+
+impl HandoffVectored {
+    pub(crate) fn post(
+        shared: &Arc<Shared>,
+        peer: PeerId,
+        tag: u64,
+        gifts: Vec<Gift>,
+    ) -> HandoffVectored {
+        let post = |mut engine: Inside<'_>| engine.hand_off_parts(peer, tag, &gifts);
+        let posted = shared.enter().and_then(post);
+        let inner = Request::of(shared, posted, gifts);
+        HandoffVectored {
+            inner: inner.abandoned_by(|engine, key, gifts| {
+                engine.let_go(key, Keeps::Gifts { _gifts: gifts })
+            }),
+        }
+    }
+
+    fn output((done, gifts): (Result<Done>, Vec<Gift>)) -> (Result<Receipt>, Vec<Gift>) {
+        (post::sent(done), gifts)
+    }
+
+    request_methods!((Result<Receipt>, Vec<Gift>));
+}
+
+impl Future for HandoffVectored {
+    type Output = (Result<Receipt>, Vec<Gift>);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.poll(context).map(HandoffVectored::output)
+    }
+}
+
+impl fmt::Debug for HandoffVectored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandoffVectored").finish_non_exhaustive()
+    }
+}
+
 /// A receive in flight of a message that may stay where it is; a future of the view.
 #[must_use = "dropping a request withdraws it"]
 pub struct ViewRequest {
@@ -213,7 +277,7 @@ impl ViewRequest {
     }
 
     fn output(&self, (done, ()): (Result<Done>, ())) -> Result<View<'static>> {
-        post::arrived(done).map(|arrived| View::new(self.inner.shared(), arrived))
+        post::arrived(done).and_then(|arrived| View::new(self.inner.shared(), arrived))
     }
 
     /// The view if a message has come, after one turn of progress. Never waits.

@@ -45,6 +45,11 @@ impl Part {
         Part { ptr, len }
     }
 
+    /// Its address and length.
+    pub(crate) fn raw(self) -> (*mut u8, usize) {
+        (self.ptr, self.len)
+    }
+
     /// Bytes.
     #[inline(always)]
     pub(crate) fn len(self) -> u64 {
@@ -178,6 +183,16 @@ impl Scatter {
     /// Bytes in a part, on average.
     pub(crate) fn part_len(&self) -> u64 {
         self.len / self.parts.len().max(1) as u64
+    }
+
+    /// How many parts there are.
+    pub(crate) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// All parts.
+    pub(crate) fn each_part(&self) -> impl Iterator<Item = Part> {
+        self.parts.iter().map(|part| Part { ptr: part.ptr, len: part.len })
     }
 
     /// Whether its first or its last page is not there, and no arena's.

@@ -20,13 +20,17 @@ use super::{
     aside::Purpose,
     engine::{
         maps::{Held, Loan},
-        op::Arrived,
+        op::{Arrived, Lending},
         quick::Lent,
     },
+    joined::Joined,
     shared::Shared,
     store::Whole,
 };
-use crate::{Error, Path, PeerId, Receipt, Result, arena::Cells, error::inside, reassembly::fold};
+use crate::{
+    Error, Path, PeerId, Receipt, Result, arena::Cells, error::inside, reassembly::fold,
+    wire::waiting::By,
+};
 
 /// A received message, in the sender's memory if the sender gave that away
 /// ([`Endpoint::handoff`](crate::Endpoint::handoff)), else in memory of the library's. Dropping it
@@ -69,6 +73,8 @@ enum Place {
     Own(Box<Own>),
     /// In the sender's: so many bytes.
     Theirs(Loan, u64),
+    /// In a row that was made of parts of the sender's.
+    Parts(Box<Joined>),
     /// With another view.
     Moved,
 }
@@ -79,17 +85,22 @@ struct Own {
 }
 
 impl View<'static> {
-    pub(crate) fn new(shared: &Arc<Shared>, arrived: Arrived) -> View<'static> {
+    /// # Errors
+    /// As [`Joined::of`], of what came in several parts.
+    pub(crate) fn new(shared: &Arc<Shared>, arrived: Arrived) -> Result<View<'static>> {
         let Arrived { peer, tag, len, mut receipt, bytes, loan } = arrived;
         let place = match loan {
-            Some(loan) => Place::Theirs(*loan, len),
+            Some(Lending::One(loan)) => Place::Theirs(*loan, len),
+            Some(Lending::Parts(parts)) => {
+                Place::Parts(Box::new(Joined::of(shared, peer, len, *parts)?))
+            }
             None => {
                 let bytes = bytes.map(|bytes| *bytes).unwrap_or_default().whole();
                 receipt.copied_user += bytes.copied();
                 Place::Own(Box::new(Own { bytes, receipt }))
             }
         };
-        View { peer, tag, place, shared: Keeper::Owned(Arc::clone(shared)) }
+        Ok(View { peer, tag, place, shared: Keeper::Owned(Arc::clone(shared)) })
     }
 }
 
@@ -122,6 +133,7 @@ impl<'a> View<'a> {
         match &self.place {
             Place::Own(own) => own.receipt,
             Place::Theirs(_, len) => Receipt::new(Path::Handoff, *len),
+            Place::Parts(joined) => joined.receipt(),
             Place::Moved => Receipt::new(Path::Handoff, 0),
         }
     }
@@ -130,6 +142,7 @@ impl<'a> View<'a> {
     pub fn folded(&self) -> Option<&fold::Receipt> {
         match &self.place {
             Place::Own(own) => own.bytes.folded(),
+            Place::Parts(joined) => Some(joined.folded()),
             Place::Theirs(..) | Place::Moved => None,
         }
     }
@@ -139,6 +152,7 @@ impl<'a> View<'a> {
         match &self.place {
             Place::Own(own) => own.bytes.len(),
             Place::Theirs(_, len) => *len as usize,
+            Place::Parts(joined) => joined.len(),
             Place::Moved => 0,
         }
     }
@@ -180,14 +194,19 @@ impl<'a> View<'a> {
     /// [`View::read`].
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<()> {
         self.range(offset, from.len())?;
-        let cells = self.cells().ok_or(Error::ReadOnly)?;
-        cells.write(offset, from);
+        match &self.place {
+            Place::Parts(joined) if joined.is_writable() => joined.write(offset, from),
+            _ => _ = self.cells().ok_or(Error::ReadOnly)?.write(offset, from),
+        }
         self.confirm()
     }
 
     /// Whether it can be written.
     pub fn is_writable(&self) -> bool {
-        self.cells().is_some()
+        match &self.place {
+            Place::Parts(joined) => joined.is_writable(),
+            _ => self.cells().is_some(),
+        }
     }
 
     /// The bytes in place, if they are in memory of this library's: the sender did not give its
@@ -195,6 +214,7 @@ impl<'a> View<'a> {
     pub fn own_bytes(&self) -> Option<&[u8]> {
         match &self.place {
             Place::Own(own) => Some(&own.bytes),
+            Place::Parts(joined) => joined.own(),
             Place::Theirs(..) | Place::Moved => None,
         }
     }
@@ -220,6 +240,13 @@ impl<'a> View<'a> {
         match &self.place {
             Place::Own(own) => Ok(own.bytes[offset..].as_ptr()),
             Place::Moved => Ok(NonNull::dangling().as_ptr()),
+            Place::Parts(joined) => {
+                if joined.theirs().is_some() && self.shared.is_forked() {
+                    return Err(Error::Forked);
+                }
+                // SAFETY: it has so many bytes, by `inside`.
+                Ok(unsafe { joined.as_ptr().add(offset) })
+            }
             Place::Theirs(loan, _) => {
                 if self.shared.is_forked() {
                     return Err(Error::Forked);
@@ -235,10 +262,14 @@ impl<'a> View<'a> {
 
     /// Whether what was just copied was what the sender gave.
     fn confirm(&self) -> Result<()> {
-        let Place::Theirs(loan, _) = &self.place else { return Ok(()) };
         // The copy comes before the look.
         fence(Ordering::Acquire);
-        if self.held(loan).tie.is_cut() { Err(Error::Withdrawn) } else { Ok(()) }
+        let is_cut = match &self.place {
+            Place::Theirs(loan, _) => self.held(loan).tie.is_cut(),
+            Place::Parts(joined) => joined.theirs().is_some_and(|(_, tie)| tie.is_cut()),
+            Place::Own(_) | Place::Moved => false,
+        };
+        if is_cut { Err(Error::Withdrawn) } else { Ok(()) }
     }
 
     fn held<'l>(&'l self, loan: &'l Loan) -> &'l Held {
@@ -260,7 +291,12 @@ impl<'a> View<'a> {
 impl Drop for View<'_> {
     #[inline]
     fn drop(&mut self) {
-        let Place::Theirs(loan, _) = &self.place else { return };
+        let Place::Theirs(loan, _) = &self.place else {
+            let Place::Parts(joined) = std::mem::replace(&mut self.place, Place::Moved) else {
+                return;
+            };
+            return give_parts_back(&self.shared, self.peer, *joined);
+        };
         if let Some(mut engine) = self.shared.quick()
             && engine.give_back_quick(self.peer, loan)
         {
@@ -275,6 +311,17 @@ impl Drop for View<'_> {
 fn give_back(shared: &Shared, peer: PeerId, loan: &Loan) {
     if let Ok(mut engine) = shared.enter() {
         engine.give_back(peer, loan);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn give_parts_back(shared: &Shared, peer: PeerId, joined: Joined) {
+    let sid = joined.theirs().map(|(sid, _)| *sid);
+    // Nothing is mapped any more when its owner has it again.
+    drop(joined);
+    if let (Some(sid), Ok(mut engine)) = (sid, shared.enter()) {
+        engine.give_parts_back(peer, sid, By::View, 0);
     }
 }
 

@@ -4,7 +4,10 @@
 use super::*;
 use crate::{
     Refusal,
-    wire::descriptor::{Header, Kind, Piece},
+    wire::{
+        descriptor::{Header, Kind, Piece},
+        waiting::Shelf,
+    },
 };
 
 const INPUTS: u32 = 100_000;
@@ -179,8 +182,19 @@ fn local_packets_of_any_bytes() {
         hello::encode_refuse(&hello::Refuse::Full { peers_max: 9 }),
         space::bytes_of(&space::Ask::Read { address: 1, len: 2 }.words(claim)),
         space::bytes_of(&space::Answered::Plain { start: 1, len: 2 }.words()),
+        list_of(&[(3, 4096, 8192), (4, 0, 1), (3, 4096, 100)]),
     ];
     run(3, local, |random| good[random.below(good.len())].clone());
+}
+
+/// What is said of a message in such parts: the length of it, and where they lie.
+fn list_of(parts: &[(u64, u64, u64)]) -> Vec<u8> {
+    let mut bytes = Vec::from(parts.iter().map(|part| part.2).sum::<u64>().to_ne_bytes());
+    for (extent, offset, len) in parts {
+        let shelf = Shelf { extent: *extent, offset: *offset };
+        list::add(list::Listed { shelf, len: *len }, &mut bytes);
+    }
+    bytes
 }
 
 /// The targets would not let any of it pass.

@@ -225,7 +225,7 @@ impl Piece {
         self.offset as u64 | (self.len as u64) << 32 | (self.sample as u64) << SAMPLE_SHIFT
     }
 
-    const fn from_word(word: u64) -> Piece {
+    pub(super) const fn from_word(word: u64) -> Piece {
         let len = (word >> 32 & PIECE_LEN_MASK) as u32;
         Piece { offset: word as u32, len, sample: (word >> SAMPLE_SHIFT) as u8 }
     }

@@ -8,6 +8,7 @@ pub(crate) mod descriptor;
 #[cfg(not(loom))]
 pub(crate) mod hello;
 pub(crate) mod layout;
+pub(crate) mod list;
 pub(crate) mod region;
 pub(crate) mod space;
 #[cfg(not(loom))]

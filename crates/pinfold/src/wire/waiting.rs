@@ -1,6 +1,6 @@
 //! What both sides say of a message that waits in its sender's memory.
 
-use super::descriptor::Body;
+use super::descriptor::{Body, Piece};
 
 /// Scattered memory of the process that wrote this.
 ///
@@ -24,6 +24,8 @@ pub(crate) struct Rts {
     pub given: bool,
     /// Where it lies in an arena of the sender's, if the receiver was sent that.
     pub shelf: Option<Shelf>,
+    /// If it lies there in several parts, a [list](super::list) of them in the bulk bytes, and no shelf.
+    pub list: Option<Piece>,
     /// Its number among the gifts whose return is counted; 0 if it is not.
     pub number: u64,
 }
@@ -51,11 +53,20 @@ impl Shelf {
 
 const STREAM: u64 = 1 << 32;
 const GIVEN: u64 = 1 << 33;
+const LISTED: u64 = 1 << 34;
 
 impl Rts {
+    /// Whether its sender took the receiver to have it mapped.
+    pub(crate) const fn is_offered(&self) -> bool {
+        self.shelf.is_some() || self.list.is_some()
+    }
+
     pub(crate) const fn body(self) -> [u64; 7] {
         let flags = if self.stream { STREAM } else { 0 } | if self.given { GIVEN } else { 0 };
-        let [extent, offset] = Shelf::words(self.shelf);
+        let (flags, [extent, offset]) = match self.list {
+            Some(list) => (flags | LISTED, [list.body()[0], 0]),
+            None => (flags, Shelf::words(self.shelf)),
+        };
         let parts = self.place.parts as u64 | flags;
         [self.tag, self.len, self.place.at, parts, extent, offset, self.number]
     }
@@ -67,7 +78,8 @@ impl Rts {
             place: Place { at: body[2], parts: body[3] as u32 },
             stream: body[3] & STREAM != 0,
             given: body[3] & GIVEN != 0,
-            shelf: Shelf::read(body[4], body[5]),
+            shelf: if body[3] & LISTED == 0 { Shelf::read(body[4], body[5]) } else { None },
+            list: if body[3] & LISTED == 0 { None } else { Some(Piece::from_word(body[4])) },
             number: body[6],
         }
     }
@@ -239,8 +251,12 @@ mod tests {
         fn bodies_survive(a: u64, b: u64, c: u64, d: u32, e: u32, f: u16, g: u8, h: bool, i: bool) {
             let place = Place { at: c, parts: d };
             let shelf = (c != 0 && i).then_some(Shelf { extent: c, offset: a });
-            let rts = Rts { tag: a, len: b, place, stream: h, given: i, shelf, number: c };
+            let list = None;
+            let rts = Rts { tag: a, len: b, place, stream: h, given: i, shelf, list, number: c };
             prop_assert_eq!(Rts::read(&padded(&rts.body())), rts);
+            let list = Some(Piece { offset: d, len: e & 0xff_ffff, sample: g });
+            let listed = Rts { shelf: None, list, ..rts };
+            prop_assert_eq!(Rts::read(&padded(&listed.body())), listed);
             let push = Push { want: a, place, shelf, claim: e, generation: f, chunk_shift: g };
             let bare = Push { shelf: None, ..push };
             for cts in [Cts::Stream { want: a }, Cts::Push(push), Cts::Push(bare)] {

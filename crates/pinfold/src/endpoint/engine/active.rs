@@ -217,7 +217,7 @@ impl Core {
                     self.finish(key, Err(Error::Cancelled));
                     return Ok(());
                 }
-                self.fetch(peer, key, sid, Rts { tag: id.into(), ..rts })
+                self.fetch(peer, key, (sid, Rts { tag: id.into(), ..rts }), None)
             }
             Verb::Failed | Verb::Tagged => Err(Violation("it wrote a message of no known use")),
         }

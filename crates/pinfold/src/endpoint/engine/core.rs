@@ -6,6 +6,7 @@ use super::{
     line::Line,
     maps::Maps,
     op::{Bytes, Done, OpKey, OpTable, RecvStage, Wakes},
+    parts::List,
     peer::{Control, Peer},
     queues::Queues,
     ready::Ready,
@@ -31,8 +32,8 @@ pub(crate) enum Unexpected {
     Whole { bytes: Bytes, cost: u64, inline: bool, by: Largest },
     /// It is coming in as stream `sid`.
     Arriving { sid: u32, len: u64 },
-    /// It is in its sender's memory.
-    Waiting { sid: u32, rts: Rts },
+    /// It is in its sender's memory; there in these parts, if it was given away in several.
+    Waiting { sid: u32, rts: Rts, list: Option<List> },
     /// Its sender went before it was complete.
     Lost,
 }

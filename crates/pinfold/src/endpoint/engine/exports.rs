@@ -63,6 +63,17 @@ impl Exports {
         self.next_rest = (2 * self.next_rest).min(REST_MAX);
     }
 
+    /// The same of several, for one message.
+    pub(crate) fn all_failed(&mut self, ids: impl Iterator<Item = u64>) {
+        let mut last = None;
+        for id in ids.filter(|id| last.replace(*id) != Some(*id)) {
+            self.sent.remove(&id);
+        }
+        if let Some(id) = last {
+            self.failed(id);
+        }
+    }
+
     /// Those extents the peer was sent that are `gone`; they are forgotten where `tell` says so.
     pub(crate) fn sweep(&mut self, gone: impl Fn(u64) -> bool, mut tell: impl FnMut(u64) -> bool) {
         self.recent = None;
@@ -91,6 +102,17 @@ mod tests {
         exports.worked();
         exports.failed(1);
         assert!(!exports.may_offer() && exports.may_offer());
+    }
+
+    #[test]
+    fn several_that_fail_count_as_one() {
+        let mut exports = Exports::default();
+        (1..=4).for_each(|id| exports.sent(id));
+        exports.all_failed([1, 1, 2, 4, 1].into_iter());
+        assert_eq!([1, 2, 3, 4].map(|id| exports.has(id)), [false, false, true, false]);
+        assert!(!exports.may_offer() && exports.may_offer());
+        exports.all_failed(std::iter::empty());
+        assert!(exports.may_offer() && exports.has(3));
     }
 
     #[test]

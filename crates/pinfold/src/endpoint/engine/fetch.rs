@@ -13,7 +13,7 @@ use pinfold_sys::clock;
 use super::{
     core::Core,
     maps::Loan,
-    op::{Arrived, Bytes, OpKey, RecvStage, There},
+    op::{Arrived, Bytes, Lending, OpKey, RecvStage, There},
     peer::{Came, Inbound, Peer, Sink},
 };
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     link::shm::ring::Violation,
     wire::{
         descriptor::Kind,
+        list::Listed,
         waiting::{By, Cts, Fin, Rts, Shelf},
     },
 };
@@ -68,16 +69,23 @@ impl Core {
         Some(Box::new(unsafe { own.into_bytes(written) }))
     }
 
-    /// A receive matched message `sid` of the peer, which is still in the peer's memory.
+    /// A receive matched message `sid` of the peer, which is still in the peer's memory: in the parts of `list`, if
+    /// it has one.
     pub(crate) fn fetch(
         &mut self,
         peer: &mut Peer,
         key: OpKey,
-        sid: u32,
-        rts: Rts,
+        (sid, rts): (u32, Rts),
+        list: Option<&[Listed]>,
     ) -> Result<(), Violation> {
         let Rts { tag, len, .. } = rts;
-        if rts.given && self.lend_view(peer, key, sid, &rts)? {
+        // Whatever is found wrong with it from now on ends the receive together with its peer.
+        op_stage(self, key, RecvStage::Streaming { peer: peer.id });
+        let lent = match list {
+            Some(list) => self.lend_parts(peer, key, (sid, &rts), list)?,
+            None => rts.given && self.lend_view(peer, key, sid, &rts)?,
+        };
+        if lent {
             return Ok(());
         }
         if rts.number != 0 {
@@ -90,9 +98,12 @@ impl Core {
             self.fin(peer, sid, errno, 0, By::Kernel);
             return Ok(());
         };
-        let (want, offered) = (len.min(op.memory.len()), rts.shelf.is_some());
+        let (want, offered) = (len.min(op.memory.len()), rts.is_offered());
         let to = op.memory.place();
-        let mapped = self.find_shelf(peer, &rts, want)?;
+        let mapped = match list {
+            Some(list) => self.find_parts(peer, list, want)?.map(There::Shelves),
+            None => self.find_shelf(peer, &rts, want)?,
+        };
         let room = self.note_room(peer, key, len);
         let is_reachable = mapped.is_some()
             || peer.reach.we_read.is_ok()
@@ -168,7 +179,7 @@ impl Core {
             self.end_loan(peer, &loan);
         }
         let receipt = Receipt::new(Path::Handoff, rts.len);
-        let (tag, len, loan) = (rts.tag, rts.len, Some(Box::new(loan)));
+        let (tag, len, loan) = (rts.tag, rts.len, Some(Lending::One(Box::new(loan))));
         self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes: None, loan });
         Ok(true)
     }

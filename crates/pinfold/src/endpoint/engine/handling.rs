@@ -56,7 +56,7 @@ impl Engine {
             }
             let key = core.land(id, rts.len as usize, RecvStage::Moving);
             core.active.fetching(id, key);
-            if let Err(violation) = core.fetch(peer, key, sid, rts) {
+            if let Err(violation) = core.fetch(peer, key, (sid, rts), None) {
                 self.cut_off(id, violation);
             }
         }

@@ -10,6 +10,7 @@ use super::{
     active::not_fetched,
     core::{Core, Unexpected},
     op::{Arrived, Bytes, Copied, Done, OpKey, RecvStage, SendStage},
+    parts,
     peer::{Came, Inbound, MESSAGE_COST, Peer, Sink},
     ready::READY_FROM,
     returns,
@@ -90,7 +91,8 @@ impl Core {
         }
         peer.rx.advance(header)?;
         peer.tx.passed(header, peer.rx.consumed());
-        if matches!(header.kind(), Some(Kind::Eager | Kind::Data)) {
+        let listed = header.kind() == Some(Kind::Rts) && Rts::read(&body).list.is_some();
+        if listed || matches!(header.kind(), Some(Kind::Eager | Kind::Data)) {
             // Bulk bytes are few, and the sender may be waiting to use them again.
             Engine::publish(self, peer);
         }
@@ -336,17 +338,19 @@ impl Core {
         if rts.len > i64::MAX as u64 {
             return Err(Violation("it announced a message longer than memory"));
         }
+        let list = self.read_list(peer, &rts)?;
         match self.matcher.arrive(peer.id, rts.tag) {
             Some(key) => {
                 failpoint::hit(Point::Matched);
-                self.fetch(peer, key, sid, rts)
+                self.fetch(peer, key, (sid, rts), list.as_deref())
             }
             None => {
                 if peer.announced.len() >= peer.announced_max as usize {
                     return Err(Violation("it announced more messages than it may"));
                 }
                 peer.record.unexpected.add(1);
-                let unexpected = Unexpected::Waiting { sid, rts };
+                let list = parts::kept(peer, list);
+                let unexpected = Unexpected::Waiting { sid, rts, list };
                 let key = self.matcher.keep(peer.id, rts.tag, unexpected);
                 self.wakes.any = true;
                 match peer.announced.insert(sid, Some(key)) {
@@ -372,7 +376,7 @@ impl Core {
         match cts {
             Cts::Stream { want } => {
                 if let Some(id) = op.offered.take() {
-                    peer.exports.failed(id);
+                    Core::offer_failed(peer, id, &op.memory);
                     op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
                 }
                 let end = want.min(len);
@@ -429,7 +433,7 @@ impl Core {
                     By::Mapping | By::View => peer.exports.worked(),
                     By::Kernel => {}
                     By::NoMapping => {
-                        peer.exports.failed(id);
+                        Core::offer_failed(peer, id, &op.memory);
                         why_not = Refusal::NotMapped;
                     }
                 }
@@ -466,7 +470,12 @@ impl Core {
     fn taken_back(&mut self, peer: &mut Peer, sid: u32) {
         // Matched meanwhile: it goes its way, and the sender hears the usual end.
         match peer.announced.remove(&sid) {
-            Some(Some(key)) => drop(self.matcher.remove_unexpected(key)),
+            Some(Some(key)) => {
+                if let Some(Unexpected::Waiting { list, .. }) = self.matcher.remove_unexpected(key)
+                {
+                    parts::taken(peer, list.as_deref());
+                }
+            }
             Some(None) => self.active.take_back(peer.id, sid),
             None => return,
         }

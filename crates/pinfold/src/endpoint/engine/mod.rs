@@ -41,6 +41,7 @@ mod note;
 pub(crate) mod op;
 mod outbound;
 mod parked;
+pub(crate) mod parts;
 pub(crate) mod peer;
 pub(crate) mod post;
 mod pull;

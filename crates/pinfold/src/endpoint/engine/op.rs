@@ -5,6 +5,7 @@ use std::{any::Any, sync::Arc, task::Waker};
 use super::{
     active::Act,
     maps::Loan,
+    parts::{Parts, Shelves},
     regions::{Asked, Way},
     uses::{Far, Using},
 };
@@ -56,7 +57,14 @@ pub(crate) struct Arrived {
     /// about a few times.
     pub bytes: Option<Box<Bytes>>,
     /// The message where it is, if its sender gave it away.
-    pub loan: Option<Box<Loan>>,
+    pub loan: Option<Lending>,
+}
+
+/// A message in its sender's memory.
+#[derive(Debug)]
+pub(crate) enum Lending {
+    One(Box<Loan>),
+    Parts(Box<Parts>),
 }
 
 /// What a finished operation hands out.
@@ -258,6 +266,8 @@ pub(crate) enum There {
     Remote(Remote),
     /// In an arena of the peer's, mapped here, from `offset` on.
     Mapped { mapping: Arc<Mapping>, offset: u64 },
+    /// The same in several parts.
+    Shelves(Shelves),
 }
 
 /// A pull that the sender helps with.
@@ -302,6 +312,8 @@ pub(crate) enum Keeps {
     Buffer(Box<dyn Any + Send>),
     /// A buffer of an arena: dropped within the engine.
     Gift { _gift: Gift },
+    /// Several.
+    Gifts { _gifts: Vec<Gift> },
     /// What its end means to active messages.
     Act(Act),
 }
@@ -438,7 +450,7 @@ impl OpTable {
             match self.remove(key).and_then(|op| op.keeps) {
                 Some(Keeps::Buffer(buffer)) => wakes.drops.push(buffer),
                 Some(Keeps::Act(act)) => self.settled.push((key, act, result)),
-                Some(Keeps::Gift { .. }) | None => {}
+                Some(Keeps::Gift { .. } | Keeps::Gifts { .. }) | None => {}
             }
         } else {
             op.done = Some(result);

@@ -276,8 +276,13 @@ impl Core {
     /// Which way memory goes that is given away: where it cannot be, a copy of it goes.
     fn route_gift(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
         let (len, memory) = (op.memory.len(), op.memory.part());
+        let in_parts = op.memory.parts() > 1;
         let why = match (peer.permissions.refusal(Path::Handoff), memory) {
             (Some(why), _) => why,
+            (None, None) if in_parts => match self.route_parts(peer, op) {
+                Ok(receipt) => return Ok(receipt),
+                Err(why) => why,
+            },
             (None, Some(memory))
                 if peer.exports.may_offer() && self.shelve(peer, memory).is_some() =>
             {
@@ -341,10 +346,21 @@ impl Core {
             (Path::Mapped | Path::Handoff, Some(memory)) => self.shelve(peer, memory),
             _ => None,
         };
-        op.offered = shelf.map(|shelf| shelf.extent);
-        let (tag, len, place) = (op.tag, op.memory.len(), op.memory.place());
         let given = op.receipt.path == Path::Handoff;
-        let rts = Rts { tag, len, place, stream, given, shelf, number: 0 };
+        let list = match given && op.memory.parts() > 1 {
+            true => match self.write_list(peer, &op.memory) {
+                Ok(list) => list,
+                Err(None) => return Ok(Step::Stuck),
+                Err(Some(violation)) => return Err(violation),
+            },
+            false => None,
+        };
+        // Of several extents any will do to say that there are some.
+        let first = || op.memory.each_part().next().and_then(Part::locate);
+        let listed = list.and_then(|_| first()).map(|(extent, _)| extent.id());
+        op.offered = shelf.map(|shelf| shelf.extent).or(listed);
+        let (tag, len, place) = (op.tag, op.memory.len(), op.memory.place());
+        let rts = Rts { tag, len, place, stream, given, shelf, list, number: 0 };
         failpoint::hit(Point::BeforeAnnounce);
         peer.tx.push(Header::new(Kind::Rts, op.verb as u8, op.sid(key)), &rts.body());
         failpoint::hit(Point::AfterAnnounce);

@@ -181,6 +181,8 @@ pub(crate) struct Peer {
     /// Those for handlers are not with the matcher.
     pub announced: FxHashMap<u32, Option<UnexpectedKey>>,
     pub announced_max: u32,
+    /// Parts of those that were given away in several, as far as it is kept where they lie.
+    pub listed: usize,
     claims_taken: u32,
     claim_generations: [u16; CLAIMS as usize],
     /// Smoothed time an eager byte takes here, ns a MiB.
@@ -300,6 +302,7 @@ impl Peer {
             granted: granted.unexpected_bytes,
             announced: FxHashMap::default(),
             announced_max: granted.rendezvous_max,
+            listed: 0,
             claims_taken: 0,
             claim_generations: [0; CLAIMS as usize],
             eager_ns_per_mib: 0,

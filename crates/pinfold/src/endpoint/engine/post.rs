@@ -4,7 +4,8 @@ use super::{
     Engine,
     core::Unexpected,
     maps::Loan,
-    op::{Arrived, Done, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
+    op::{Arrived, Done, Keeps, Lending, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
+    parts::{self, Parts},
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
@@ -12,6 +13,7 @@ use crate::{
         matching::{Source, TagMatch},
         scatter::Scatter,
     },
+    wire::waiting::By,
 };
 
 /// The header of a message that can be received.
@@ -138,9 +140,10 @@ impl Engine {
                 core.redirect(peer, sid, key);
                 Engine::publish(core, peer);
             }
-            (Unexpected::Waiting { sid, rts }, Some(peer)) => {
+            (Unexpected::Waiting { sid, rts, list }, Some(peer)) => {
                 peer.announced.remove(&sid);
-                if let Err(violation) = core.fetch(peer, key, sid, rts) {
+                parts::taken(peer, list.as_deref());
+                if let Err(violation) = core.fetch(peer, key, (sid, rts), list.as_deref()) {
                     self.cut_off(id, violation);
                 }
             }
@@ -187,8 +190,16 @@ impl Engine {
             }
             _ => {
                 let done = self.core.ops.remove(key).and_then(|op| op.done);
-                if let Some(Ok(Done::Arrived(Arrived { peer, loan: Some(loan), .. }))) = done {
-                    self.give_back(peer, &loan);
+                if let Some(Ok(Done::Arrived(Arrived { peer, len, loan: Some(loan), .. }))) = done {
+                    match loan {
+                        Lending::One(loan) => self.give_back(peer, &loan),
+                        Lending::Parts(parts) => {
+                            let Parts { parts, sid, .. } = *parts;
+                            drop(parts);
+                            self.count_joined(peer, Path::Handoff, len, 0);
+                            self.give_parts_back(peer, sid, By::View, 0);
+                        }
+                    }
                 }
                 if let Keeps::Buffer(buffer) = keeps {
                     self.core.wakes.drops.push(buffer);

@@ -122,7 +122,7 @@ impl Core {
             len: rts.len,
             want,
             source,
-            offered: rts.shelf.is_some(),
+            offered: rts.is_offered(),
             copied: 0,
             by: Largest::NONE,
             started,
@@ -192,10 +192,17 @@ impl Core {
                     There::Mapped { mapping, offset } => {
                         op.memory.copy_out_of(&mut peer.copies_in, mapping, offset + at, at, len)
                     }
+                    There::Shelves(shelves) => {
+                        shelves.copy(&op.memory, &mut peer.copies_in, at, len)
+                    }
                 };
                 match (copied, &pull.source) {
                     (Ok(bytes), _) => done += bytes,
                     (Err(_), There::Mapped { mapping, .. }) if mapping.is_fickle() => {
+                        pull.again = true;
+                        break;
+                    }
+                    (Err(_), There::Shelves(shelves)) if shelves.are_fickle() => {
                         pull.again = true;
                         break;
                     }
@@ -297,7 +304,7 @@ impl Core {
         }
         let ns = peer.pull_lap_ns(pull.started);
         let by = match pull.source {
-            There::Mapped { .. } => By::Mapping,
+            There::Mapped { .. } | There::Shelves(_) => By::Mapping,
             There::Remote(_) if pull.offered => By::NoMapping,
             There::Remote(_) => By::Kernel,
         };

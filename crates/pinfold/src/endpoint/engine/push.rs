@@ -146,7 +146,7 @@ impl Core {
             Some(Stop::Short) => (0, true),
         };
         let by = match &pushing.to {
-            There::Mapped { .. } => By::Mapping,
+            There::Mapped { .. } | There::Shelves(_) => By::Mapping,
             There::Remote(_) if pushing.copied.user > 0 => By::Mapping,
             There::Remote(_) if pushing.offered => By::NoMapping,
             There::Remote(_) => By::Kernel,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::{
     Error, PeerId, Result,
     endpoint::{
-        Endpoint, Gift, Handoff, Region, RegionKey, RemoteRegion, Rights, Source, TagMatch, View,
-        ViewRequest, handoff,
+        Endpoint, Gift, Handoff, HandoffVectored, Region, RegionKey, RemoteRegion, Rights, Source,
+        TagMatch, View, ViewRequest, handoff,
     },
 };
 
@@ -31,8 +31,39 @@ impl Endpoint {
         handoff::give(self.shared(), peer, tag, gift.into())
     }
 
+    /// As [`Endpoint::handoff`], of memory in several parts, as one message: a view of it is in a row. Where that
+    /// is cheaper than to copy them, the receiver maps the parts one behind the other; nothing is copied if
+    /// each begins at a page, and each but the last ends at one ([`Arena::alloc_aligned`](crate::Arena::alloc_aligned)).
+    /// Some microseconds a part, in which some tens of KiB can be copied; [`View::folded`] says what was done, and why.
+    ///
+    /// A short message, one in more than 1,024 parts, and one that the pair cannot share, is copied as by
+    /// [`Endpoint::send_vectored`]. An empty part is none.
+    pub fn handoff_vectored<G: Into<Gift>>(
+        &self,
+        peer: PeerId,
+        tag: u64,
+        gifts: impl IntoIterator<Item = G>,
+    ) -> HandoffVectored {
+        let gifts = gifts.into_iter().map(G::into).collect();
+        HandoffVectored::post(self.shared(), peer, tag, gifts)
+    }
+
+    /// As [`Endpoint::handoff_vectored`], without a handle to its end.
+    ///
+    /// # Errors
+    /// As [`Endpoint::give`].
+    pub fn give_vectored<G: Into<Gift>>(
+        &self,
+        peer: PeerId,
+        tag: u64,
+        gifts: impl IntoIterator<Item = G>,
+    ) -> Result<()> {
+        let gifts = gifts.into_iter().map(G::into).collect();
+        handoff::give_vectored(self.shared(), peer, tag, gifts)
+    }
+
     /// Waits for a matching message, which may stay where it is: if its sender gave its memory
-    /// away ([`Endpoint::handoff`]), the view is of that memory.
+    /// away ([`Endpoint::handoff`], [`Endpoint::handoff_vectored`]), the view is of that memory.
     ///
     /// # Errors
     /// As [`Endpoint::recv`].

@@ -154,6 +154,17 @@ impl<M: Scattered> Folded<M> {
     }
 }
 
+impl<M: Scattered> Folded<Vec<M>> {
+    /// The message's parts, if its bytes were copied to other memory: nobody looks at them any more, and
+    /// [`unfold`](Folded::unfold) has none of them. Otherwise none.
+    pub fn take_parts(&mut self) -> Vec<M> {
+        match self.kept {
+            Some(Kept::Memory(_)) if !self.inner.is_child() => std::mem::take(&mut *self.message),
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl<M: Quiet> Folded<M> {
     /// Its bytes, to be changed: if nobody else can see them, which is so if none of them came in a file.
     pub fn as_mut(&mut self) -> Option<&mut [u8]> {

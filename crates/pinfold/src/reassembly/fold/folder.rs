@@ -272,7 +272,8 @@ impl Inner {
     fn known(&self) -> &Known {
         self.known.get_or_init(|| {
             let given = |costs| Measured { costs, ..Measured::DEFAULT };
-            let mut measured = self.settings.costs.map_or_else(Measured::here, given);
+            let measure = if self.settings.moves { Measured::here } else { Measured::unmoved };
+            let mut measured = self.settings.costs.map_or_else(measure, given);
             if self.window.as_ref().is_none_or(|window| window.mover.is_none()) {
                 measured.costs.move_call_ns = Costs::UNKNOWN;
             }

@@ -1,14 +1,15 @@
 #![allow(unsafe_code)]
 //! Messages in memory of another process, such as what it gave away.
 //!
-//! **Invariant.** What a [`PeerPart`] tells lies in a file that can neither change its size nor lose memory; the
-//! file had memory there when the part was made, and is mapped here, for reading alone, until the part is
-//! gone. Nothing here refers to its bytes but by addresses: their owner can write them at any time.
+//! **Invariant.** What a [`PeerPart`] tells lies in a file that cannot change its size, nor, unless peers may write
+//! it, lose memory; the file had memory there when the part was made, and is mapped here until the part is gone.
+//! Nothing here refers to its bytes but by addresses: their owner can write them at any time.
 
 use std::{
     fmt,
     ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    ptr::NonNull,
     sync::Arc,
 };
 
@@ -16,21 +17,24 @@ use pinfold_sys::fork::ForkMark;
 
 use super::{
     super::{
-        PAGE_BYTES,
+        HUGE_BYTES, PAGE_BYTES,
         gather::{Backing, Piece},
     },
     Scattered,
 };
-use crate::{Error, Result, arena::Mapping, error::inside};
+use crate::{
+    Error, Result,
+    arena::{Cells, Mapping},
+    error::inside,
+};
 
 /// A file in memory that another process has shared, mapped here for reading: an extent of its arena.
 ///
 /// It holds the descriptor, so that parts of the file can be mapped in a row; two mappings (one is a page that
 /// tells a child of `fork(2)` what it is) and as many addresses as the file has bytes.
 pub struct PeerMemory {
-    mapping: Mapping,
-    file: OwnedFd,
-    mark: Arc<ForkMark>,
+    mapping: Arc<Mapping>,
+    file: Option<Arc<dyn AsFd + Send + Sync>>,
 }
 
 impl PeerMemory {
@@ -43,9 +47,17 @@ impl PeerMemory {
     /// addresses or mappings are used up. What it holds can then be copied by other means alone.
     pub fn map(file: OwnedFd, bytes: u64) -> Result<Arc<PeerMemory>> {
         let mark = ForkMark::new().map_err(|error| Error::os("mmap", "a page", error))?;
-        let mark = Arc::new(mark);
-        let mapping = Mapping::map_readonly(file.as_fd(), bytes, &mark)?;
-        Ok(Arc::new(PeerMemory { mapping, file, mark }))
+        let mapping = Mapping::map_readonly(file.as_fd(), bytes, &Arc::new(mark))?;
+        Ok(Arc::new(PeerMemory::of(Arc::new(mapping), Some(Arc::new(file)))))
+    }
+
+    /// What is mapped already, by an endpoint: as it mapped it, which may be for writing, too. Without its file,
+    /// parts of it can only be copied.
+    pub(crate) fn of(
+        mapping: Arc<Mapping>,
+        file: Option<Arc<dyn AsFd + Send + Sync>>,
+    ) -> PeerMemory {
+        PeerMemory { mapping, file }
     }
 
     /// Bytes; never 0.
@@ -54,9 +66,9 @@ impl PeerMemory {
         self.mapping.len()
     }
 
-    /// The file.
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// The file. `None`: whoever mapped it has no descriptor of it any more.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(|file| file.as_fd())
     }
 
     /// Some of its bytes, as a part of a message. The first time two system calls for 256 KiB, which bring its
@@ -77,7 +89,7 @@ impl PeerMemory {
 
 impl fmt::Debug for PeerMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeerMemory").field("file", &self.file).field("len", &self.len()).finish()
+        f.debug_struct("PeerMemory").field("file", &self.file()).field("len", &self.len()).finish()
     }
 }
 
@@ -132,6 +144,40 @@ impl<K> PeerPart<K> {
         &self.memory
     }
 
+    /// Whether it begins where a huge page can, and has the bytes of one: if its place in the message is alike, its
+    /// file's huge pages, if it has any, can be mapped as such.
+    pub(crate) fn suits_huge(&self) -> bool {
+        self.start.is_multiple_of(HUGE_BYTES as u64) && self.len >= HUGE_BYTES as u64
+    }
+
+    /// Its first byte. `None`: it has none, or it is its parent's.
+    fn at(&self) -> Option<*const u8> {
+        let mapping = &self.memory.mapping;
+        if self.len == 0 || mapping.is_absent() { None } else { mapping.get(self.start, self.len) }
+    }
+
+    /// Adds its bytes to others, copied; nothing in a child of `fork(2)`.
+    pub(crate) fn copy_to(&self, to: &mut Vec<u8>) {
+        let Some(at) = self.at() else { return };
+        let len = self.len as usize;
+        to.reserve(len);
+        // SAFETY: readable by the invariant; there is room for them behind what is there.
+        unsafe {
+            to.as_mut_ptr().add(to.len()).copy_from_nonoverlapping(at, len);
+            to.set_len(to.len() + len);
+        }
+    }
+
+    /// The way to write it, if this process may, and its owner has aligned it for that.
+    pub(crate) fn cells(&self) -> Option<Cells> {
+        let mapping = &self.memory.mapping;
+        let at = if mapping.is_absent() { None } else { mapping.get_mut(self.start, self.len) };
+        let at = NonNull::new(at?).filter(|at| at.addr().get().is_multiple_of(64))?;
+        // SAFETY: mapped writable while the part lives; a peer's memory is reached as raw bytes here, and
+        // atomically.
+        Some(unsafe { Cells::new(at, self.len as usize) })
+    }
+
     /// What stays as long as it.
     pub fn keep(&self) -> &K {
         &self.keep
@@ -143,30 +189,26 @@ impl<K> PeerPart<K> {
     }
 }
 
-// SAFETY: the bytes are mapped from the file's beginning on, for reading, as long as the part has its memory; by
-// the seals that were looked for they stay in the file, and were there when the part was made.
+// SAFETY: the bytes are mapped from the file's beginning on as long as the part has its memory; by the seals that
+// were looked for they stay within the file, and were there when the part was made.
 unsafe impl<K: Send + Sync> Scattered for PeerPart<K> {
     fn gather(&self, to: &mut Vec<Piece>) {
-        // A child does not have the mapping.
-        let at = match self.memory.mark.is_child() {
-            true => None,
-            false => self.memory.mapping.get(self.start, self.len),
-        };
-        if let Some(at) = at.filter(|_| self.len > 0) {
+        if let Some(at) = self.at() {
             let end = (self.start + self.len).next_multiple_of(PAGE_BYTES as u64);
+            let in_file = Backing::File { offset: self.start };
             to.push(Piece {
                 at: at.expose_provenance() as u64,
                 len: self.len,
                 // What lies behind it in its last page can be seen here anyway.
                 room: end - self.start,
                 huge: self.huge,
-                backing: Backing::File { offset: self.start },
+                backing: if self.memory.file.is_some() { in_file } else { Backing::Other },
             });
         }
     }
 
     fn file(&self, _: usize) -> Option<BorrowedFd<'_>> {
-        Some(self.memory.file())
+        self.memory.file()
     }
 
     // Nothing is ever taken away from a file.

@@ -209,9 +209,11 @@ pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
             piece => Follows::Piece(piece.len),
         },
         Kind::Rts => {
-            let (place, shelf) = (Place { at: 0, parts: 0 }, None);
+            let place = Place { at: 0, parts: 0 };
             let [tag, len, ..] = *words;
-            body = Rts { tag, len, place, stream: true, given: false, shelf, number: 0 }.body();
+            let (shelf, list) = (None, None);
+            body =
+                Rts { tag, len, place, stream: true, given: false, shelf, list, number: 0 }.body();
             Follows::Nothing
         }
         Kind::Cts => {
@@ -300,7 +302,7 @@ mod tests {
                 }
                 if header.kind() == Some(Kind::Rts) {
                     let rts = Rts::read(&there);
-                    prop_assert!(rts.stream && !rts.given && rts.shelf.is_none());
+                    prop_assert!(rts.stream && !rts.given && rts.shelf.is_none() && rts.list.is_none());
                     prop_assert_eq!((rts.place.at, rts.place.parts, rts.number), (0, 0, 0));
                 }
                 if header.kind() == Some(Kind::Cts) {
@@ -329,7 +331,8 @@ mod tests {
         let short = Eager { tag: 1, len: 50, piece }.body();
         assert_eq!(over(Kind::Eager, padded(&short)), None);
         let place = Place { at: 0xdead_0000, parts: 3 };
-        let rts = Rts { tag: 5, len: 6, place, stream: true, given: false, shelf: None, number: 9 };
+        let (shelf, list) = (None, None);
+        let rts = Rts { tag: 5, len: 6, place, stream: true, given: false, shelf, list, number: 9 };
         let nowhere = Place { at: 0, parts: 0 };
         let there = Rts { place: nowhere, number: 0, ..rts };
         assert_eq!(over(Kind::Rts, rts.body()), Some(there.body()));

@@ -4,7 +4,10 @@
 //! kept, the peer of whose files most are gives up the one that it sent first: so who sends many takes
 //! none from those who send few.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
 
 use rustc_hash::FxHashMap;
 
@@ -17,7 +20,7 @@ use crate::{
 
 /// What a file is mapped by.
 enum Descriptor {
-    Kept(Kept),
+    Kept(Arc<Kept>),
     /// Only just come; whether it is kept is not known yet.
     New(OwnedFd),
     Closed,
@@ -42,6 +45,14 @@ impl File {
             Descriptor::Kept(kept) => Some(kept.as_fd()),
             Descriptor::New(fd) => Some(fd.as_fd()),
             Descriptor::Closed => None,
+        }
+    }
+
+    /// Its descriptor, if it is kept.
+    pub(super) fn kept(&self) -> Option<Arc<dyn AsFd + Send + Sync>> {
+        match &self.descriptor {
+            Descriptor::Kept(kept) => Some(Arc::clone(kept) as _),
+            Descriptor::New(_) | Descriptor::Closed => None,
         }
     }
 
@@ -115,7 +126,7 @@ impl Files {
             self.account.keep(fd)
         });
         if let (Ok(kept), Some(file)) = (kept, self.files.get_mut(&space)) {
-            file.descriptor = Descriptor::Kept(kept);
+            file.descriptor = Descriptor::Kept(Arc::new(kept));
             *self.kept.entry(peer).or_default() += 1;
         }
     }

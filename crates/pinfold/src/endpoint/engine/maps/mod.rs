@@ -169,6 +169,13 @@ impl Maps {
         self.find(peer, id).map(|held| &held.mapping)
     }
 
+    /// The file of a peer's extent, if its descriptor is kept. Whoever has it can map it, also when it has been
+    /// let go of here.
+    pub(crate) fn file(&self, peer: PeerId, id: u64) -> Option<Arc<dyn AsFd + Send + Sync>> {
+        let files = &self.cache.as_ref()?.pinner().files;
+        files.get(files.space(peer, id)?)?.kept()
+    }
+
     #[inline(always)]
     fn find(&mut self, peer: PeerId, id: u64) -> Option<&Arc<Held>> {
         let is_it = |recent: &Recent| (recent.peer, recent.id) == (peer, id);

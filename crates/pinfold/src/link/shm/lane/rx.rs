@@ -164,6 +164,22 @@ impl LaneRx {
         Ok(())
     }
 
+    /// The bytes of `piece`, which belong to a descriptor; at most `len_max`. `None`: there are more.
+    #[allow(unsafe_code)]
+    pub(crate) fn read(
+        &mut self,
+        piece: Piece,
+        len_max: usize,
+    ) -> Result<Option<Vec<u8>>, Violation> {
+        if piece.len as usize > len_max {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; piece.len as usize];
+        // SAFETY: there is room for so many.
+        unsafe { self.drain(Piece { sample: 0, ..piece }, bytes.as_mut_ptr())? };
+        Ok(Some(bytes))
+    }
+
     /// Answers a sender that wants to hear, by this number, what a whole message took here.
     pub(crate) fn say_lap(&self, number: u8, ns: u64) {
         let word = self.segment.word64(self.way.lap_at(number));

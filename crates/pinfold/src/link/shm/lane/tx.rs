@@ -282,6 +282,14 @@ impl LaneTx {
         Ok(())
     }
 
+    /// Copies bytes that belong to a descriptor to the beginning of `piece`, which is at least as long.
+    #[allow(unsafe_code)]
+    pub(crate) fn write(&mut self, piece: Piece, bytes: &[u8]) -> Result<(), Violation> {
+        let len = bytes.len().min(piece.len as usize) as u32;
+        // SAFETY: so many bytes are there.
+        unsafe { self.fill_part(Piece { len, ..piece }, bytes.as_ptr()) }
+    }
+
     /// Whether the consumer asked to be rung for what has just been pushed.
     #[inline(always)]
     pub(crate) fn must_ring(&self) -> bool {

@@ -7,10 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use pinfold_sys::{mapping::SharedMapping, memfd};
+use pinfold_sys::{fork::ForkMark, mapping::SharedMapping, memfd};
 use rustix::{io::Errno, mm::MprotectFlags};
 
 use super::*;
+use crate::arena::Mapping;
 
 /// What the owner of a file has: a mapping from before it was sealed.
 struct Peer {
@@ -208,6 +209,50 @@ fn huge_pages_of_peers_are_mapped_at_their_places() {
     nothing_left(&folder, maps);
 }
 
+/// Parts that were copied can go before the copy does; those that are mapped cannot.
+#[test]
+fn parts_that_were_copied_are_needed_no_more() {
+    let Some(one) = peer("fold-taken", 64) else { return };
+    let lens = [(0, 3 * PAGE, PAGE), (0, 0, PAGE)];
+    for (costs, count) in [(Costs::COPY_ONLY, 2), (FREE, 0)] {
+        let folder = folder(costs);
+        let maps = folder.count().maps_left;
+        let (parts, bytes) = message(&[&one], &[one.memory()], &lens);
+        let mut copy = Vec::new();
+        parts.iter().for_each(|part| part.copy_to(&mut copy));
+        assert!(copy == bytes);
+        let mut folded = folder.fold(parts).unwrap();
+        let taken = folded.take_parts();
+        assert_eq!(taken.len(), count, "{}", folded.receipt());
+        assert!(folded.take_parts().is_empty());
+        drop(taken);
+        assert!(count == 0 || in_use("fold-taken").0 == 1, "{:?}", in_use("fold-taken"));
+        assert!(copied_out(&folded) == bytes);
+        assert_eq!(folded.unfold().len(), 2 - count);
+        nothing_left(&folder, maps);
+    }
+}
+
+/// Whose file is gone has its parts copied.
+#[test]
+fn parts_without_a_file_are_copied() {
+    let Some(one) = peer("fold-fileless", 64) else { return };
+    let mark = Arc::new(ForkMark::new().unwrap());
+    let mapping = Mapping::map_readonly(one.file.as_fd(), 64 * PAGE as u64, &mark).unwrap();
+    let memory = Arc::new(PeerMemory::of(Arc::new(mapping), None));
+    assert!(memory.file().is_none());
+    let (parts, bytes) = message(&[&one], &[memory], &[(0, 3 * PAGE, PAGE), (0, 0, PAGE)]);
+    assert!(parts.iter().all(|part| part.cells().is_none() && !part.suits_huge()));
+    let folder = folder(FREE);
+    let maps = folder.count().maps_left;
+    let folded = folder.fold(parts).unwrap();
+    let receipt = folded.receipt();
+    assert_eq!((receipt.copied, receipt.mapping.backing), (2 * PAGE as u64, 2), "{receipt}");
+    assert!(copied_out(&folded) == bytes);
+    drop(folded);
+    nothing_left(&folder, maps);
+}
+
 #[test]
 fn files_are_told_alone_and_together() {
     let [Some(one), Some(two)] = ["fold-files-1", "fold-files-2"].map(|name| peer(name, 64)) else {
@@ -220,7 +265,8 @@ fn files_are_told_alone_and_together() {
     parts.files(3, &mut files);
     let numbers: Vec<_> = files.iter().map(|file| file.map(|file| file.as_raw_fd())).collect();
     let each = [0, 1, 2].map(|at| parts.file(at).map(|file| file.as_raw_fd()));
-    let right = [0, 1, 0].map(|of: usize| Some(memories[of].file().as_raw_fd()));
+    let right = [0, 1, 0].map(|of: usize| memories[of].file().map(|file| file.as_raw_fd()));
+    assert!(right[0].is_some() && right[1].is_some());
     assert_eq!((numbers, each), (right.to_vec(), right));
     assert!(parts.file(3).is_none());
 }
