@@ -13,8 +13,8 @@ use pinfold_tests::{filter, skip::skip};
 use serde_json::Value;
 
 const ALL: [&str; 6] = ["sockets", "spinning", "ring", "pinfold", "libfabric", "ucx"];
-const MEASURE: &str = "absent checked far median mixed n near of_best of_spinning p99 rounds size \
-                       subject unit what";
+const MEASURE: &str = "absent checked far median mixed n near of_best of_spinning p99 provider rounds \
+                       size subject unit what";
 
 /// What to take away before the program begins, for [`confined`].
 const PLAN: &str = "PINFOLD_TCP_PLAN";
@@ -76,6 +76,7 @@ fn check(lines: &[Value], cells: &[(&str, u64)], rounds: u64, hidden: &[&str]) {
                 }
                 continue;
             }
+            assert_eq!(row["provider"].is_string(), subject == "libfabric", "{row}");
             // Only UCX's program checks nothing.
             assert_eq!(row["checked"], subject != "ucx", "{row}");
             for field in ["median", "p99", "of_spinning", "of_best"] {

@@ -3,6 +3,8 @@
 // Invariant: the kernel is given lists of memory as long as it is told, and the callers of `send` and
 // `recv` vouch for the memory itself.
 
+pub mod congestion;
+mod info;
 pub mod ring;
 pub mod signs;
 pub mod zerocopy;
@@ -91,7 +93,16 @@ pub fn accept(listener: impl AsFd) -> io::Result<Option<(OwnedFd, SocketAddr)>> 
 /// # Errors
 /// `ENETUNREACH`, `EADDRNOTAVAIL`, `EMFILE`, and whatever else is known at once.
 pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
+    connect_after(address, |_| {})
+}
+
+/// As [`connect`], by a socket that is to be prepared for it.
+///
+/// # Errors
+/// As for [`connect`].
+pub fn connect_after(address: SocketAddr, prepare: impl FnOnce(&OwnedFd)) -> io::Result<OwnedFd> {
     let socket = net::socket_with(family(&address), SocketType::STREAM, FLAGS, None)?;
+    prepare(&socket);
     match net::connect(&socket, &address) {
         Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
         Err(errno) => Err(errno.into()),
@@ -138,18 +149,19 @@ pub fn tune(socket: impl AsFd, silence: Duration) -> io::Result<()> {
 
 /// If both ends are on this host, has nothing held back for a network that is not there: one way to control
 /// congestion (`bbr`) sends at a pace, which it guesses too low wherever who sends waits now and then. Any process
-/// may choose `reno`. See `tcp(7)`, `TCP_CONGESTION`.
+/// may choose `reno`. See `tcp(7)`, `TCP_CONGESTION`. Whether they are, by their addresses.
 ///
 /// # Errors
 /// What `setsockopt(2)` says, or `getpeername(2)`.
-pub fn hurry_within_host(socket: impl AsFd) -> io::Result<()> {
+pub fn hurry_within_host(socket: impl AsFd) -> io::Result<bool> {
     let ip = |address| SocketAddr::try_from(address).map(|address| address.ip()).ok();
     let here = ip(net::getsockname(&socket)?);
     let there = net::getpeername(&socket)?.and_then(ip);
-    if there.is_some_and(|there| there.is_loopback() || Some(there) == here) {
-        sockopt::set_tcp_congestion(&socket, "reno")?;
+    let is_within = there.is_some_and(|there| there.is_loopback() || Some(there) == here);
+    if is_within {
+        congestion::choose(&socket, congestion::RENO)?;
     }
-    Ok(())
+    Ok(is_within)
 }
 
 /// Says that nothing more will be sent. What was sent still arrives.

@@ -1,5 +1,6 @@
 //! Connections with other hosts that break: everything comes once, or there is an error.
 
+mod congested;
 mod encrypted;
 mod ends;
 mod links;
@@ -24,11 +25,12 @@ use pinfold_tests::{
 };
 
 use self::{
+    congested::congested,
     moved::follower,
     slow::{pusher, sleeper},
 };
 
-pinfold_tests::roles!(talker, idler, pusher, sleeper, follower);
+pinfold_tests::roles!(talker, idler, pusher, sleeper, follower, congested);
 
 const KEY: [u8; 32] = [5; 32];
 /// In which what can come must come.

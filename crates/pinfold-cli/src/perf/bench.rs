@@ -53,6 +53,10 @@ impl<S: Subject> Bench for S {
     fn run(&mut self, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
         run(self, stage, spec)
     }
+
+    fn provider(&self) -> Option<String> {
+        Subject::provider(self)
+    }
 }
 
 /// Processor time this process has used, nanoseconds: the sum that `getrusage(2)` reports, to

@@ -1,6 +1,6 @@
 //! What the kernel knows of whether the other end of a connection is there.
 #![allow(unsafe_code)]
-// Invariant: the kernel is given room for as much as it is told.
+// Invariant: the kernel is given room for the integer that it writes.
 
 use std::{
     io,
@@ -8,23 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// The first fields of `struct tcp_info`, `linux/tcp.h`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-struct Info {
-    state: u8,
-    ca_state: u8,
-    retransmits: u8,
-    probes: u8,
-    more: [u8; 4],
-    times: [u32; 9],
-    last_data_sent: u32,
-    last_ack_sent: u32,
-    last_data_recv: u32,
-    last_ack_recv: u32,
-}
-
-const _: () = assert!(size_of::<Info>() == 60);
+use super::info::info;
 
 /// Signs of life of the other end, and of its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +29,8 @@ pub struct Signs {
 /// # Errors
 /// What `getsockopt(2)` says of `TCP_INFO`.
 pub fn signs(socket: impl AsFd) -> io::Result<Signs> {
+    let (info, _) = info(&socket)?;
     let socket = socket.as_fd().as_raw_fd();
-    let mut info = Info::default();
-    let mut len = size_of::<Info>() as libc::socklen_t;
-    let to = &raw mut info;
-    // SAFETY: the kernel writes as much as `len` says at most; any bytes are such numbers.
-    let got = unsafe {
-        libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, to.cast(), &raw mut len)
-    };
-    if got != 0 {
-        return Err(io::Error::last_os_error());
-    }
     let mut queued: libc::c_int = 0;
     // SAFETY: the kernel writes one integer: `SIOCOUTQ`.
     if unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut queued) } != 0 {

@@ -84,6 +84,10 @@ impl Subject for Fabric {
         self.end.transfer([], [into], || patience.again())
     }
 
+    fn provider(&self) -> Option<String> {
+        Some(self.end.provider().to_owned())
+    }
+
     fn stream_out(&mut self, messages: &Messages, count: usize) -> Result<()> {
         let mut patience = self.watch.patience();
         let out = (0..count).map(|number| messages.get(number));

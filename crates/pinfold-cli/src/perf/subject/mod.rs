@@ -76,10 +76,20 @@ pub(crate) trait Subject {
     fn path_taken(&self) -> Option<&'static str> {
         None
     }
+
+    /// What carries the messages, where it has found that out for itself.
+    fn provider(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A subject as the runner sees it: something that does its part of one run.
 pub(crate) trait Bench {
     /// Does this side's part.
     fn run(&mut self, stage: &mut Stage, spec: &Spec) -> Result<Outcome>;
+
+    /// What carries the messages, where it has found that out for itself.
+    fn provider(&self) -> Option<String> {
+        None
+    }
 }

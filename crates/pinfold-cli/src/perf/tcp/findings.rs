@@ -26,6 +26,8 @@ pub(super) struct Findings {
     pub(super) rows: Vec<Row>,
     /// The usual hop from core to core, nanoseconds.
     pub(super) hop_ns: f64,
+    /// What carries the messages of whom, where there is a choice.
+    pub(super) providers: Vec<(Contestant, String)>,
     /// Sentences the reader must see.
     pub(super) notes: Vec<String>,
     pub(super) took: Duration,
@@ -42,6 +44,11 @@ impl Findings {
     pub(super) fn found(&self, cell: &Cell, who: Contestant) -> Option<&Found> {
         let row = self.rows.iter().find(|row| row.cell == *cell && row.who == who)?;
         row.found.as_ref().ok()
+    }
+
+    pub(super) fn provider(&self, who: Contestant) -> Option<&str> {
+        let provider = self.providers.iter().find(|provider| provider.0 == who)?;
+        Some(&provider.1)
     }
 
     /// Each once, in the order of the rows.

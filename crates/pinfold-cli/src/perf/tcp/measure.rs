@@ -46,6 +46,8 @@ struct Runner<'a> {
     benches: Vec<(Contestant, Box<dyn Bench>)>,
     /// By cell.
     cells: Vec<(Cell, Vec<Samples>)>,
+    /// What carries the messages of whom.
+    providers: Vec<(Contestant, String)>,
     runs: u64,
     hops_ns: Vec<f64>,
     doing: String,
@@ -68,12 +70,13 @@ pub(super) fn measure(
         ground,
         benches: Vec::new(),
         cells: Vec::new(),
+        providers: Vec::new(),
         runs: 0,
         hops_ns: Vec::new(),
         doing: String::new(),
     };
     let done = runner.all(wish, start);
-    let Runner { pair, cells, mut hops_ns, doing, .. } = runner;
+    let Runner { pair, cells, providers, mut hops_ns, doing, .. } = runner;
     let mut notes = done.map_err(|why| pair.explain(why, &doing))?;
     pair.tell(&Order::Quit)?;
     pair.finish();
@@ -84,6 +87,7 @@ pub(super) fn measure(
         ground: ground.says(),
         rows: cells.iter().flat_map(|(cell, all)| judge::rows(cell, all)).collect(),
         hop_ns: hops_ns.get(hops_ns.len() / 2).copied().unwrap_or(0.0),
+        providers,
         notes: Vec::new(),
         took: start.elapsed(),
     };
@@ -166,6 +170,7 @@ impl Runner<'_> {
             self.pair.tell(&Order::SetUp(who, at))?;
             match self.pair.set_up_here(|pair| contestant::set_up(who, at, pair))? {
                 Ok(bench) => {
+                    self.providers.extend(bench.provider().map(|provider| (who, provider)));
                     self.benches.push((who, bench));
                     all.push((who, None));
                 }

@@ -139,6 +139,7 @@ mod tests {
             ground: "Over the loopback.",
             rows,
             hop_ns: 50.0,
+            providers: vec![(Contestant::Libfabric, "<net>".into())],
             notes: Vec::new(),
             took: Duration::ZERO,
         };
@@ -154,7 +155,11 @@ mod tests {
         // One size of latency makes no line.
         assert_eq!(whole.matches("<svg").count(), 1);
         assert_eq!(whole.matches("<tr><td>").count(), 3 * Contestant::ALL.len() - 1);
-        for part in ["a &lt;b&gt; &amp; c", "ucx has no figures for latency: no &lt;tool&gt;"] {
+        for part in [
+            "libfabric go by its provider &lt;net&gt;",
+            "a &lt;b&gt; &amp; c",
+            "ucx has no figures for latency: no &lt;tool&gt;",
+        ] {
             assert!(whole.contains(part), "{part}");
         }
         balanced(&page(&Findings { rows: Vec::new(), ..found })).unwrap();

@@ -25,6 +25,7 @@ enum Record {
 struct Measure {
     size: usize,
     subject: &'static str,
+    provider: Option<String>,
     median: Option<f64>,
     p99: Option<f64>,
     n: Option<u64>,
@@ -47,14 +48,15 @@ pub(super) fn in_unit(what: What, bytes: usize, ns: f64) -> f64 {
     }
 }
 
-impl From<&Row> for Record {
-    fn from(row: &Row) -> Record {
+impl Record {
+    fn of(row: &Row, of: &Findings) -> Record {
         let (what, found) = (row.cell.what, row.found.as_ref().ok());
         let value = |ns: f64| in_unit(what, row.cell.bytes, ns);
         let class = |at: usize| found.map(|it| it.classes[at]);
         let measure = Measure {
             size: row.cell.bytes,
             subject: row.who.name(),
+            provider: of.provider(row.who).map(str::to_owned),
             median: found.map(|it| value(it.median_ns)),
             p99: found.map(|it| value(it.p99_ns)),
             n: found.map(|it| it.samples),
@@ -81,7 +83,7 @@ pub(super) fn json(found: &Findings) -> Result<String> {
     let totals = Record::Totals { hosts: found.hosts, latency_of_spinning, stream_of_best };
     let notes = found.notes.iter().map(|text| Record::Note { text: text.clone() });
     let mut text = String::new();
-    for record in found.rows.iter().map(Record::from).chain(notes).chain([totals]) {
+    for record in found.rows.iter().map(|row| Record::of(row, found)).chain(notes).chain([totals]) {
         text += &serde_json::to_string(&record).map_err(|why| Fail::Said(why.to_string()))?;
         text.push('\n');
     }

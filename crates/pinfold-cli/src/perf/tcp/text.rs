@@ -35,11 +35,16 @@ pub(super) fn text(found: &Findings) -> String {
 
 /// What one must know to read it.
 pub(super) fn facts(found: &Findings) -> Vec<String> {
-    vec![
+    let mut facts = vec![
         format!("{} From core to core a cache line takes {}.", found.ground, units::time(found.hop_ns)),
         "Every message was written before it was sent and checked after it arrived (not timed), but for UCX's."
             .into(),
-    ]
+    ];
+    let by = |(who, provider): &(Contestant, String)| {
+        format!("The messages of {} go by its provider {provider}.", who.name())
+    };
+    facts.extend(found.providers.iter().map(by));
+    facts
 }
 
 /// The heading of a measure.

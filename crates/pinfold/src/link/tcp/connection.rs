@@ -21,11 +21,21 @@ use pinfold_sys::{
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
-use super::tls::{RECORD_BYTES, Session};
+use super::{
+    congestion::Congestion,
+    tls::{RECORD_BYTES, Session},
+};
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) enum Connection {
+pub(crate) struct Connection {
+    carrier: Carrier,
+    congestion: Option<Congestion>,
+}
+
+/// What carries the bytes.
+#[derive(Debug)]
+enum Carrier {
     Plain(OwnedFd),
     Encrypted(Box<Channel>),
 }
@@ -43,15 +53,21 @@ pub(crate) struct Channel {
 
 impl From<OwnedFd> for Connection {
     fn from(socket: OwnedFd) -> Connection {
-        Connection::Plain(socket)
+        Connection { carrier: Carrier::Plain(socket), congestion: None }
     }
 }
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
+        self.carrier.as_fd()
+    }
+}
+
+impl AsFd for Carrier {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Connection::Plain(socket) => socket.as_fd(),
-            Connection::Encrypted(channel) => channel.socket.as_fd(),
+            Carrier::Plain(socket) => socket.as_fd(),
+            Carrier::Encrypted(channel) => channel.socket.as_fd(),
         }
     }
 }
@@ -60,14 +76,31 @@ impl Connection {
     /// One that is encrypted.
     pub(crate) fn encrypted(socket: OwnedFd, session: Session) -> Connection {
         let record = vec![0; RECORD_BYTES].into_boxed_slice();
-        Connection::Encrypted(Box::new(Channel { socket, session, record, failed: None }))
+        let channel = Box::new(Channel { socket, session, record, failed: None });
+        Connection { carrier: Carrier::Encrypted(channel), congestion: None }
+    }
+
+    /// The same, whose way to control congestion may change.
+    pub(crate) fn under(self, congestion: Option<Congestion>) -> Connection {
+        Connection { congestion, ..self }
+    }
+
+    /// So many bytes were sent, whether by [`Connection::send`] or not. A system call now and then.
+    #[inline]
+    pub(crate) fn has_sent(&mut self, bytes: usize) {
+        if let Some(congestion) = &mut self.congestion
+            && congestion.sent(bytes)
+            && !congestion.look(self.carrier.as_fd())
+        {
+            self.congestion = None;
+        }
     }
 
     /// By what it is encrypted: a suite of TLS 1.3.
     pub(crate) fn suite(&self) -> Option<&'static str> {
-        match self {
-            Connection::Plain(_) => None,
-            Connection::Encrypted(channel) => Some(channel.session.suite().unwrap_or("TLS 1.3")),
+        match &self.carrier {
+            Carrier::Plain(_) => None,
+            Carrier::Encrypted(channel) => Some(channel.session.suite().unwrap_or("TLS 1.3")),
         }
     }
 
@@ -78,11 +111,11 @@ impl Connection {
     /// Each part can be read.
     #[inline]
     pub(crate) unsafe fn send(&mut self, parts: &[Part], more: bool) -> io::Result<usize> {
-        match self {
+        match &mut self.carrier {
             // SAFETY: by contract.
-            Connection::Plain(socket) => unsafe { stream::send(&*socket, parts, more) },
+            Carrier::Plain(socket) => unsafe { stream::send(&*socket, parts, more) },
             // SAFETY: by contract.
-            Connection::Encrypted(channel) => unsafe { channel.send(parts, more) },
+            Carrier::Encrypted(channel) => unsafe { channel.send(parts, more) },
         }
     }
 
@@ -92,11 +125,11 @@ impl Connection {
     /// Each part can be written.
     #[inline]
     pub(crate) unsafe fn recv(&mut self, parts: &[Part]) -> io::Result<Received> {
-        match self {
+        match &mut self.carrier {
             // SAFETY: by contract.
-            Connection::Plain(socket) => unsafe { stream::recv(&*socket, parts) },
+            Carrier::Plain(socket) => unsafe { stream::recv(&*socket, parts) },
             // SAFETY: by contract.
-            Connection::Encrypted(channel) => unsafe { channel.recv(parts) },
+            Carrier::Encrypted(channel) => unsafe { channel.recv(parts) },
         }
     }
 
@@ -106,17 +139,17 @@ impl Connection {
     /// As for [`stream::send`].
     #[inline]
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Connection::Plain(_) => Ok(()),
-            Connection::Encrypted(channel) => channel.flush(false),
+        match &mut self.carrier {
+            Carrier::Plain(_) => Ok(()),
+            Carrier::Encrypted(channel) => channel.flush(false),
         }
     }
 
     /// Whether nothing does.
     pub(crate) fn is_flushed(&self) -> bool {
-        match self {
-            Connection::Plain(_) => true,
-            Connection::Encrypted(channel) => !channel.session.wants_sending(),
+        match &self.carrier {
+            Carrier::Plain(_) => true,
+            Carrier::Encrypted(channel) => !channel.session.wants_sending(),
         }
     }
 }

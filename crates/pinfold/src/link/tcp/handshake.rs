@@ -10,6 +10,7 @@ use pinfold_sys::{process::Segment, stream};
 use rustix::io::Errno;
 
 use super::{
+    congestion::HostsWay,
     connection::{Connection, Outgoing},
     greeting::{self, Agreed, Auth, Failure, Greeting, Nonce, Ticket},
     tls::{Securing, Trouble},
@@ -87,6 +88,7 @@ pub(crate) fn silence(away_max: Duration) -> Duration {
 pub(crate) struct Handshake {
     /// Until the pair is there.
     socket: Option<OwnedFd>,
+    way: HostsWay,
     greeting: Greeting,
     us: Offer,
     /// Accepting: why the caller cannot stay.
@@ -119,13 +121,16 @@ impl Handshake {
     /// [`Error::Os`].
     pub(crate) fn connect(call: Call<'_>, us: Offer, now_ns: u64) -> Result<Handshake> {
         let Call { address, to, auth, ticket, patience, silence } = call;
-        let socket = stream::connect(to).map_err(|error| refused("connect", address, error))?;
+        let mut way = HostsWay::default();
+        let socket = stream::connect_after(to, |socket| way = HostsWay::put_off(socket));
+        let socket = socket.map_err(|error| refused("connect", address, error))?;
         let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 4);
         let deadline_ns = now_ns.saturating_add(patience_ns);
         let nonce = Nonce::fresh()?;
         let greeting = Greeting::connect(auth, nonce, address, us.clone(), ticket, deadline_ns);
         Ok(Handshake {
             socket: Some(socket),
+            way,
             greeting,
             us,
             full: None,
@@ -150,7 +155,7 @@ impl Handshake {
     /// # Errors
     /// [`Error::Os`].
     pub(crate) fn accepted(
-        socket: OwnedFd,
+        (socket, mut way): (OwnedFd, HostsWay),
         from: SocketAddr,
         auth: Auth,
         us: Offer,
@@ -158,11 +163,12 @@ impl Handshake {
         silence: Duration,
     ) -> Result<Handshake> {
         let place = format!("tcp:{from}");
-        tune(&socket, silence, &place)?;
+        tune(&socket, &mut way, silence, &place)?;
         let greeting =
             Greeting::accept(auth, Nonce::fresh()?, &place, now_ns.saturating_add(PATIENCE_NS));
         Ok(Handshake {
             socket: Some(socket),
+            way,
             greeting,
             us,
             full: None,
@@ -249,10 +255,12 @@ impl Handshake {
         if done? && let Some(agreed) = self.agreed.take() {
             let rest = std::mem::take(&mut self.rest);
             let (address, to, place) = (self.address.take(), self.to, self.place.clone());
+            let congestion = std::mem::take(&mut self.way).settle(&socket);
             let socket = match self.securing.take() {
                 Some(securing) => Connection::encrypted(socket, securing.into_session()),
                 None => Connection::from(socket),
             };
+            let socket = socket.under(congestion);
             let apart = self.out_of_reach.unwrap_or_else(|| apart(&self.us, &agreed));
             return Ok(Step::Met(Met { socket, agreed, apart, rest, address, to, place }));
         }
@@ -292,7 +300,7 @@ impl Handshake {
             if !there.map_err(|error| refused("connect", &self.place, error))? {
                 return Ok(false);
             }
-            tune(socket, self.silence, &self.place)?;
+            tune(socket, &mut self.way, self.silence, &self.place)?;
             self.is_dialling = false;
         }
         loop {
@@ -445,9 +453,11 @@ fn apart(us: &Offer, agreed: &Agreed) -> Refusal {
     }
 }
 
-fn tune(socket: &OwnedFd, silence: Duration, place: &str) -> Result<()> {
-    if let Err(error) = stream::hurry_within_host(socket) {
-        tracing::debug!(%error, place, "congestion is controlled as everywhere");
+fn tune(socket: &OwnedFd, way: &mut HostsWay, silence: Duration, place: &str) -> Result<()> {
+    match stream::hurry_within_host(socket) {
+        Ok(true) => *way = HostsWay::default(),
+        Ok(false) => {}
+        Err(error) => tracing::debug!(%error, place, "congestion is controlled as everywhere"),
     }
     stream::tune(socket, silence).map_err(|error| Error::os("setsockopt", place, error))
 }

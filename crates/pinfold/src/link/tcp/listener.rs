@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::{
     address::{Address, Host},
+    congestion::HostsWay,
     greeting::{Auth, proof::Loopback},
     key::Key,
 };
@@ -25,6 +26,7 @@ const BACKLOG: u32 = 1024;
 pub(crate) struct Listener {
     socket: OwnedFd,
     at: SocketAddr,
+    way: HostsWay,
 }
 
 /// What stands for proof at `ip`, given the key, if there is one.
@@ -73,7 +75,9 @@ impl Listener {
         };
         let socket = stream::listen(to, BACKLOG).map_err(failed)?;
         let at = stream::local_address(&socket).map_err(failed)?;
-        Ok(Listener { socket, at })
+        // Those who call do as the listener.
+        let way = HostsWay::put_off(&socket);
+        Ok(Listener { socket, at, way })
     }
 
     /// Where it listens.
@@ -85,8 +89,9 @@ impl Listener {
         self.socket.as_fd()
     }
 
-    /// The next caller, if there is one.
-    pub(crate) fn accept(&self) -> io::Result<Option<(OwnedFd, SocketAddr)>> {
-        stream::accept(&self.socket)
+    /// The next caller, if there is one, and the way that the connection has yet to take.
+    pub(crate) fn accept(&self) -> io::Result<Option<((OwnedFd, HostsWay), SocketAddr)>> {
+        let caller = stream::accept(&self.socket)?;
+        Ok(caller.map(|(socket, from)| ((socket, self.way.clone()), from)))
     }
 }

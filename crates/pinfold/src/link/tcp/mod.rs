@@ -7,11 +7,13 @@
 //! pair has a lane whose other end is in this process, and goes on over the [`connection`] ([`bridge`]), which is
 //! encrypted if both want it so ([`tls`]). Long messages leave by an [`outlet`]. If the connection breaks, whoever
 //! had connected calls again ([`absence`] says when, [`lookup`] where), and the pair goes on where it was. That the
-//! other end does not answer any more, [`vigil`] finds out.
+//! other end does not answer any more, [`vigil`] finds out. How fast it is sent to, [`congestion`] leaves to the host, but
+//! for short routes.
 
 pub(crate) mod absence;
 pub(crate) mod address;
 pub(crate) mod bridge;
+pub(crate) mod congestion;
 pub(crate) mod connection;
 pub(crate) mod greeting;
 pub(crate) mod handshake;

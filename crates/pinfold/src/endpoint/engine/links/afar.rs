@@ -17,6 +17,7 @@ use crate::{
         local::{Limits, Us},
         tcp::{
             self,
+            congestion::HostsWay,
             handshake::{self, Call, Handshake as Wire},
             strangers::{self, Caller, Room},
         },
@@ -93,7 +94,7 @@ impl Engine {
         }
     }
 
-    fn answer_from_afar(&mut self, socket: OwnedFd, from: SocketAddr) -> Result<()> {
+    fn answer_from_afar(&mut self, socket: (OwnedFd, HostsWay), from: SocketAddr) -> Result<()> {
         let auth = tcp::listener::auth(from.ip(), self.links.key.as_ref(), &from.to_string())?;
         let granted = self.grant();
         let away_max = self.config.away_max;

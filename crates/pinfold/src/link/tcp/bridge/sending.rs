@@ -422,6 +422,7 @@ impl Sending {
         };
         if sent > 0 {
             self.has_sent = true;
+            socket.has_sent(sent);
             self.advance(sent, socket.as_fd());
         }
         Ok(sent)
