@@ -45,7 +45,8 @@ pub fn survivor(args: &Args) {
         "dedicated" => Progress::Dedicated,
         _ => Progress::Inline,
     };
-    let builder = Endpoint::builder().label("survivor").progress(progress);
+    // What makes receives ready has descriptors from the first long one on.
+    let builder = Endpoint::builder().label("survivor").progress(progress).prepare_receives(false);
     let (endpoint, friend) = role::listen(builder, "survivor");
     talk(&endpoint, friend);
     // What says whether regions stand is made with the first and stays.

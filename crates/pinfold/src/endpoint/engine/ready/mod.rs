@@ -125,6 +125,10 @@ impl Ready {
             return false;
         }
         let Some(first) = memory.part_at(0) else { return false };
+        // Shared, which is not to be touched.
+        if memory.begins_in_arena() {
+            return false;
+        }
         let start = first.ptr.addr() as u64;
         let end = self.expected.from(from).unwrap_or(UNKNOWN_MAX).min(memory.len()).min(READY_MAX);
         if end < READY_FROM || self.familiar.lets_pass(start, end) {
