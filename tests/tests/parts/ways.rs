@@ -385,8 +385,8 @@ pub fn writes(_: &Args) {
     assert!(!view.is_writable() && matches!(view.write(0, b"x"), Err(Error::ReadOnly)));
     stamp::check(&view.to_vec().unwrap()[MIB..2 * MIB], 1);
     drop(view);
-    // Nor is a copy of some of them.
-    let odd = [MIB, MIB, PAGE + 9, 9].map(|len| arena.alloc_aligned(len, PAGE).unwrap());
+    // Nor if some of them is a copy, wherever that lies.
+    let odd = [MIB, MIB, PAGE + 8, 9].map(|len| arena.alloc_aligned(len, PAGE).unwrap());
     let mut odd = Vec::from(odd);
     odd.swap(0, 1);
     odd[3].write(0, b"the end");
