@@ -69,6 +69,39 @@ pub(super) unsafe fn zero<L: Line>(prefetch: Prefetch, stores: Stores, to: *mut 
     }
 }
 
+/// Bytes that the loops go by.
+const FOUR: usize = 4 * LINE;
+
+/// Copies four lines.
+///
+/// # Safety
+/// As for [`Line::copy`], of each.
+#[inline(always)]
+unsafe fn copy_four<L: Line, const STREAMING: bool>(from: *const u8, to: *mut u8) {
+    // SAFETY: as the caller promised.
+    unsafe {
+        L::copy::<0, STREAMING>(from, to);
+        L::copy::<LINE, STREAMING>(from, to);
+        L::copy::<{ 2 * LINE }, STREAMING>(from, to);
+        L::copy::<{ 3 * LINE }, STREAMING>(from, to);
+    }
+}
+
+/// Zeroes four lines.
+///
+/// # Safety
+/// As for [`Line::zero`], of each.
+#[inline(always)]
+unsafe fn zero_four<L: Line, const STREAMING: bool>(to: *mut u8) {
+    // SAFETY: as the caller promised.
+    unsafe {
+        L::zero::<0, STREAMING>(to);
+        L::zero::<LINE, STREAMING>(to);
+        L::zero::<{ 2 * LINE }, STREAMING>(to);
+        L::zero::<{ 3 * LINE }, STREAMING>(to);
+    }
+}
+
 /// Bytes from `to` to the next line.
 fn head(to: *mut u8) -> usize {
     to.addr().wrapping_neg() % LINE
@@ -101,14 +134,11 @@ unsafe fn copy_long<L: Line, const STREAMING: bool>(
         (from, to) = (from.add(head), to.add(head));
         if prefetch == Prefetch::Destination {
             fetch::to_write(to, left.min(AHEAD));
-            while left >= AHEAD + 4 * LINE {
-                fetch::to_write(to.add(AHEAD), 4 * LINE);
-                L::copy::<0, STREAMING>(from, to);
-                L::copy::<LINE, STREAMING>(from, to);
-                L::copy::<{ 2 * LINE }, STREAMING>(from, to);
-                L::copy::<{ 3 * LINE }, STREAMING>(from, to);
-                (from, to) = (from.add(4 * LINE), to.add(4 * LINE));
-                left -= 4 * LINE;
+            while left >= AHEAD + FOUR {
+                fetch::to_write(to.add(AHEAD), FOUR);
+                copy_four::<L, STREAMING>(from, to);
+                (from, to) = (from.add(FOUR), to.add(FOUR));
+                left -= FOUR;
             }
         }
         while left >= LINE {
@@ -117,12 +147,9 @@ unsafe fn copy_long<L: Line, const STREAMING: bool>(
                 fetch::to_read(from, block);
             }
             let end = to.add(block);
-            for _ in 0..block / (4 * LINE) {
-                L::copy::<0, STREAMING>(from, to);
-                L::copy::<LINE, STREAMING>(from, to);
-                L::copy::<{ 2 * LINE }, STREAMING>(from, to);
-                L::copy::<{ 3 * LINE }, STREAMING>(from, to);
-                (from, to) = (from.add(4 * LINE), to.add(4 * LINE));
+            for _ in 0..block / FOUR {
+                copy_four::<L, STREAMING>(from, to);
+                (from, to) = (from.add(FOUR), to.add(FOUR));
             }
             while to != end {
                 L::copy::<0, STREAMING>(from, to);
@@ -164,25 +191,19 @@ unsafe fn zero_long<L: Line, const STREAMING: bool>(
         to = to.add(head);
         if prefetch == Prefetch::Destination {
             fetch::to_write(to, left.min(AHEAD));
-            while left >= AHEAD + 4 * LINE {
-                fetch::to_write(to.add(AHEAD), 4 * LINE);
-                L::zero::<0, STREAMING>(to);
-                L::zero::<LINE, STREAMING>(to);
-                L::zero::<{ 2 * LINE }, STREAMING>(to);
-                L::zero::<{ 3 * LINE }, STREAMING>(to);
-                to = to.add(4 * LINE);
-                left -= 4 * LINE;
+            while left >= AHEAD + FOUR {
+                fetch::to_write(to.add(AHEAD), FOUR);
+                zero_four::<L, STREAMING>(to);
+                to = to.add(FOUR);
+                left -= FOUR;
             }
         }
         while left >= LINE {
             let block = left.min(BLOCK) / LINE * LINE;
             let end = to.add(block);
-            for _ in 0..block / (4 * LINE) {
-                L::zero::<0, STREAMING>(to);
-                L::zero::<LINE, STREAMING>(to);
-                L::zero::<{ 2 * LINE }, STREAMING>(to);
-                L::zero::<{ 3 * LINE }, STREAMING>(to);
-                to = to.add(4 * LINE);
+            for _ in 0..block / FOUR {
+                zero_four::<L, STREAMING>(to);
+                to = to.add(FOUR);
             }
             while to != end {
                 L::zero::<0, STREAMING>(to);
