@@ -7,18 +7,16 @@
 //! All of it is asked anew each time. Who maps something else to these addresses, or has a userfaultfd take them,
 //! within the microsecond between question and call, has that touched.
 
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
+use std::{io, ops::Range};
 
 use rustix::{io::Errno, param::page_size};
 
 use crate::{
     careful, clock,
     maps::Maps,
+    pagemap::{PAGES, Pagemap, State},
     userfault::{Claims, Reason},
 };
-
-/// Pages that one call looks at.
-const PAGES: usize = 64;
 
 /// Bytes that one call looks at, with pages of 4 KiB. If all is there it takes 1.2 µs.
 pub const LOOK: u64 = 4096 * PAGES as u64;
@@ -26,16 +24,11 @@ pub const LOOK: u64 = 4096 * PAGES as u64;
 /// A question that takes longer, since all mappings are read for it (before Linux 6.11), is not worth it.
 const QUESTION_NS_MAX: u64 = 20_000;
 
-/// What a page is, by `/proc/PID/pagemap`.
-const PRESENT: u64 = 1 << 63;
-const SWAPPED: u64 = 1 << 62;
-const EXCLUSIVE: u64 = 1 << 56;
-
 /// What puts pages there. Speaks of the process that opened it: of no use in its children.
 #[derive(Debug)]
 pub struct Ahead {
     maps: Maps,
-    pages: File,
+    pages: Pagemap,
     /// `None`: there are no userfaultfds, or they are none of our business.
     claims: Option<Claims>,
 }
@@ -72,7 +65,7 @@ impl Ahead {
             Err(error) => return Err(io::Error::other(error)),
             Ok(claims) => claims,
         };
-        Ok(Ahead { maps: Maps::open()?, pages: File::open("/proc/self/pagemap")?, claims })
+        Ok(Ahead { maps: Maps::open()?, pages: Pagemap::open()?, claims })
     }
 
     /// Puts pages where there are none, or none that are this process's alone, of the `len` bytes from `addr` on: the
@@ -87,12 +80,8 @@ impl Ahead {
         let first = addr / page;
         let end = addr.checked_add(len).ok_or(Unput::NotOurs)?.div_ceil(page);
         let count = ((end - first) as usize).min(PAGES);
-        let mut bytes = [0u8; 8 * PAGES];
-        let read = self.pages.read_at(&mut bytes[..8 * count], first * 8).map_err(Unput::NotNow)?;
-        let mut states = [0u64; PAGES];
-        for (state, bytes) in states.iter_mut().zip(bytes[..read].chunks_exact(8)) {
-            *state = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-        }
+        let mut states = [State::default(); PAGES];
+        self.pages.read(first, &mut states[..count]).map_err(Unput::NotNow)?;
         let seen = |pages: u64| (first + pages).saturating_mul(page).saturating_sub(addr).min(len);
         let states = &states[..count];
         let Some(run) = run(states, (most / page).max(1) as usize) else {
@@ -126,16 +115,16 @@ fn why(error: io::Error) -> Unput {
 
 /// Whether a write would have to wait for a page: there is none, or it is shared since a `fork(2)`, or it is that
 /// of zeroes. Not if it was swapped out.
-fn lacks(state: u64) -> bool {
-    state & SWAPPED == 0 && (state & PRESENT == 0 || state & EXCLUSIVE == 0)
+fn lacks(state: State) -> bool {
+    !state.is_swapped() && (!state.is_present() || !state.is_exclusive())
 }
 
 /// The first pages in a row that are lacking, `most` of them at most. Some that are there may be among them, since
 /// to leave them out would take another call.
-fn run(states: &[u64], most: usize) -> Option<Range<usize>> {
+fn run(states: &[State], most: usize) -> Option<Range<usize>> {
     let start = states.iter().position(|state| lacks(*state))?;
     let rest = &states[start..(start + most).min(states.len())];
-    let rest = &rest[..rest.iter().position(|it| it & SWAPPED != 0).unwrap_or(rest.len())];
+    let rest = &rest[..rest.iter().position(|state| state.is_swapped()).unwrap_or(rest.len())];
     let last = rest.iter().rposition(|state| lacks(*state))?;
     Some(start..start + last + 1)
 }
@@ -145,17 +134,18 @@ mod tests {
     use super::*;
     use crate::userfault::Pages;
 
-    const OWN: u64 = PRESENT | EXCLUSIVE;
+    const SWAPPED: State = State::SWAPPED;
 
     #[test]
     fn runs_begin_and_end_with_what_is_lacking_and_have_nothing_swapped() {
+        let (own, none) = (State::PRESENT.and(State::EXCLUSIVE), State::default());
         assert_eq!(run(&[], 4), None);
-        assert_eq!(run(&[OWN, OWN, SWAPPED], 4), None);
-        assert_eq!(run(&[OWN, 0, 0, OWN], 4), Some(1..3));
-        assert_eq!(run(&[0, OWN, PRESENT, OWN], 4), Some(0..3));
-        assert_eq!(run(&[0, 0, 0, 0], 2), Some(0..2));
-        assert_eq!(run(&[OWN, 0, SWAPPED, 0], 9), Some(1..2));
-        assert_eq!(run(&[0, SWAPPED | EXCLUSIVE, 0], 9), Some(0..1));
+        assert_eq!(run(&[own, own, SWAPPED], 4), None);
+        assert_eq!(run(&[own, none, none, own], 4), Some(1..3));
+        assert_eq!(run(&[none, own, State::PRESENT, own], 4), Some(0..3));
+        assert_eq!(run(&[none; 4], 2), Some(0..2));
+        assert_eq!(run(&[own, none, SWAPPED, none], 9), Some(1..2));
+        assert_eq!(run(&[none, SWAPPED.and(State::EXCLUSIVE), none], 9), Some(0..1));
     }
 
     /// Whether this kernel can; if not, that is what it says.

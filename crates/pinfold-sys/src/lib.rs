@@ -47,6 +47,7 @@ pub mod maps;
 pub mod memfd;
 #[cfg(feature = "netns")]
 pub mod netns;
+mod pagemap;
 pub mod partner;
 pub mod pin;
 pub mod poll;

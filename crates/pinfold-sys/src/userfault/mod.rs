@@ -34,6 +34,9 @@
 //! was, over other watched memory is valid to [`Watch::validate`], too, and so is what
 //! `MREMAP_DONTUNMAP` leaves empty.
 //!
+//! **What is moved and not told.** `UFFDIO_MOVE` of several threads at once answers `EEXIST`, and that nothing was
+//! moved, now and then though it has moved a run of pages. [`Mover`] looks, and counts them.
+//!
 //! **What the program notices.** A part of a mapping that is watched is a mapping of its own, and
 //! `mremap` of addresses on both sides of such an edge says `EFAULT`, from Linux 6.17 on after it may
 //! have moved some.
@@ -54,6 +57,7 @@ mod reader;
 mod ring;
 #[cfg(test)]
 pub(crate) mod tests;
+mod untold;
 mod watch;
 
 pub use self::{

@@ -9,13 +9,14 @@ use std::{
     thread,
 };
 
-use rustix::io::Errno;
+use rustix::{io::Errno, param::page_size};
 
 use super::{
     abi::{self, Fd},
     error::Error,
     open,
     pages::Pages,
+    untold,
 };
 use crate::{fork::ForkMark, trial::is_unfiltered};
 
@@ -26,7 +27,7 @@ pub enum Stop {
     Busy,
     /// There is no page at the source: `ENOENT`. It counts as zeros.
     Hole,
-    /// There is a page at the destination already: `EEXIST`. Discard that first, or copy.
+    /// There is a page at the destination already, and at the source, too: `EEXIST`. Discard that first, or copy.
     Taken,
     /// The kernel was changing something there and did not finish in several tries: `EAGAIN`.
     Changing,
@@ -142,7 +143,8 @@ impl Mover {
     }
 
     /// Moves pages of any private anonymous memory, as [`fold`](Mover::fold) does; `holes` are passed
-    /// over if allowed, and count as moved. Addresses are multiples of the page size.
+    /// over if allowed, and count as moved. So does a page that is at the destination alone: the kernel may have
+    /// moved it and not said so. Addresses are multiples of the page size.
     ///
     /// # Errors
     /// [`Reason::Child`](super::Reason::Child).
@@ -180,7 +182,16 @@ impl Mover {
                 Err(Errno::AGAIN) => Stop::Changing,
                 Err(Errno::BUSY) => Stop::Busy,
                 Err(Errno::NOENT) => Stop::Hole,
-                Err(Errno::EXIST) => Stop::Taken,
+                Err(Errno::EXIST) => {
+                    let (to, from) = (to + bytes, from.start + bytes..from.end);
+                    match untold::moved(to, from.start, from.len() / page_size()) {
+                        0 => Stop::Taken,
+                        pages => {
+                            bytes += pages * page_size();
+                            continue;
+                        }
+                    }
+                }
                 Err(Errno::INVAL) => Stop::Kind,
                 Err(errno) => Stop::Other(errno),
             };

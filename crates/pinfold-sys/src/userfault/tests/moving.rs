@@ -86,6 +86,25 @@ fn it_says_how_far_it_came_and_why() {
     assert_eq!(nothing, Moved { bytes: 0, stop: None });
 }
 
+/// As the kernel leaves it when it moves a run of pages and says that it found something there.
+#[test]
+fn what_has_gone_before_counts_as_moved() {
+    let Some(mover) = mover() else { return };
+    let mut source = Pages::new(200 * PAGE, false).unwrap();
+    number(&mut source);
+    let mut window = mover.window(200 * PAGE, false).unwrap();
+    for gone in [0..1, 20..170] {
+        let (at, from) = (gone.start * PAGE, gone.start * PAGE..gone.end * PAGE);
+        mover.fold(&mut window, at, &mut source, from).unwrap();
+    }
+    let moved = mover.fold(&mut window, 0, &mut source, 0..200 * PAGE).unwrap();
+    assert_eq!(moved, Moved { bytes: 200 * PAGE, stop: None });
+    assert_eq!(source.resident(0..200 * PAGE).unwrap(), 0);
+    for (n, page) in window.as_slice().chunks(PAGE).enumerate() {
+        assert!(page.iter().all(|byte| *byte == (n + 1) as u8), "page {n}");
+    }
+}
+
 #[test]
 fn pinned_pages_stay() {
     let Some(mover) = mover() else { return };

@@ -42,6 +42,8 @@ pub(super) type InARow = (Folded<Message>, Receipt);
 pub(super) struct Folding {
     copies: Folder,
     moves: OnceLock<Folder>,
+    /// What to reckon with; if none, what is measured.
+    pub(super) costs: Option<Costs>,
     /// Who tries to make that has it.
     asking: Mutex<Asking>,
 }
@@ -64,7 +66,8 @@ impl Folding {
             ..Settings::default()
         })?;
         let asking = Mutex::new(Asking { said: Unmoved::Unwanted, left: 0, rest: REST });
-        Ok(Folding { copies, moves: OnceLock::new(), asking })
+        let costs = (!route::measures()).then_some(Costs::DEFAULT);
+        Ok(Folding { copies, moves: OnceLock::new(), costs, asking })
     }
 
     /// Brings the pieces of a message into a row. Whether pages may be moved for that, `wanted` says, or else
@@ -132,10 +135,9 @@ impl Folding {
 
     /// Asks for what it takes.
     fn begin(&self, pool: &RwLock<Pool<AnonPages>>) -> Result<Folder, Unmoved> {
-        let costs = (!route::measures()).then_some(Costs::DEFAULT);
         let settings = Settings {
             window_bytes: WINDOW_BYTES,
-            costs,
+            costs: self.costs,
             // Who has many messages has to give back as many.
             counts_return: true,
             just_written: true,

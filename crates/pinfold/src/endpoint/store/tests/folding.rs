@@ -15,6 +15,7 @@ use super::super::folding::{Folding, PIECE_MIN};
 use crate::reassembly::{
     HUGE_BYTES, HUGE_PAGES, PAGE_BYTES,
     fold::{Folded, Place, Receipt, Unmoved},
+    gather::Costs,
     pool::{AnonPages, Filled, Owner, Pages, Pool},
 };
 
@@ -29,10 +30,13 @@ struct Bench {
 }
 
 impl Bench {
+    /// With pages that no child of another test gets: those would stay where they are.
     fn new() -> Bench {
-        let pages = AnonPages::new(PAGES, None).unwrap();
-        pages.inherit().unwrap();
-        Bench { pool: RwLock::new(Pool::new(pages)), folding: Folding::new().unwrap() }
+        let pool = Pool::new(AnonPages::new(PAGES, None).unwrap());
+        // What is measured here is what other tests leave of two processors.
+        let mut folding = Folding::new().unwrap();
+        folding.costs = Some(Costs::DEFAULT);
+        Bench { pool: RwLock::new(pool), folding }
     }
 
     /// Whether pages can be moved here; says so if not.
@@ -214,6 +218,7 @@ fn secrets_stay_with_their_message() {
 #[test]
 fn what_a_child_shares_is_copied() {
     let bench = Bench::new();
+    bench.pool.read().memory().inherit().unwrap();
     let _held = bench.holes(HUGE_PAGES);
     let (before, receipt) = bench.fold(bench.message(4 * HUGE_BYTES, 1).unwrap(), Some(true));
     if receipt.moved == 0 {
