@@ -7,16 +7,14 @@ use pinfold_sys::clock;
 
 use super::{
     Engine,
-    active::not_fetched,
     core::{Core, Unexpected},
-    op::{Arrived, Bytes, Copied, Done, OpKey, RecvStage, SendStage},
+    op::{Arrived, Bytes, Done, OpKey, RecvStage},
     parts,
     peer::{Came, Inbound, MESSAGE_COST, Peer, Sink},
     ready::READY_FROM,
-    returns,
 };
 use crate::{
-    Error, Path, Receipt, Received, Refusal,
+    Path, Receipt, Received, Refusal,
     blockmem::Largest,
     endpoint::store::Kept,
     failpoint::{self, Point},
@@ -24,9 +22,9 @@ use crate::{
     status::Tally,
     wire::{
         active::Verb,
-        descriptor::{Body, Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
+        descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
         region::{Open, Opened},
-        waiting::{By, Cts, Fin, Rts, Wrote},
+        waiting::{By, Fin, Rts, Wrote},
     },
 };
 
@@ -49,6 +47,8 @@ impl Core {
     #[inline]
     pub(crate) fn receive(&mut self, peer: &mut Peer, header: Header) -> Result<(), Violation> {
         let body = peer.rx.body();
+        // Bulk bytes are few, and the sender may be waiting to use them again.
+        let mut holds_bulk = false;
         match header.kind().ok_or(Violation("it wrote a descriptor of no known kind"))? {
             Kind::Inline => {
                 let len = header.inline_len(INLINE_MAX);
@@ -63,15 +63,25 @@ impl Core {
                 self.small(peer, body[0], &bytes_of(&body[1..])[..len])?;
             }
             Kind::TagHigh => peer.tag_high_rx = header.aux(),
-            Kind::Eager => match header.verb().ok_or(NO_VERB)? {
-                Verb::Tagged => self.first_piece(peer, header.aux(), Eager::read(&body))?,
-                verb => self.active_piece(peer, header.aux(), verb, Eager::read(&body))?,
-            },
-            Kind::Data => self.next_piece(peer, header.aux(), Piece::read(&body))?,
-            Kind::Rts => match header.verb().ok_or(NO_VERB)? {
-                Verb::Tagged => self.announced(peer, header.aux(), Rts::read(&body))?,
-                verb => self.active_announced(peer, header.aux(), verb, Rts::read(&body))?,
-            },
+            Kind::Eager => {
+                holds_bulk = true;
+                match header.verb().ok_or(NO_VERB)? {
+                    Verb::Tagged => self.first_piece(peer, header.aux(), Eager::read(&body))?,
+                    verb => self.active_piece(peer, header.aux(), verb, Eager::read(&body))?,
+                }
+            }
+            Kind::Data => {
+                holds_bulk = true;
+                self.next_piece(peer, header.aux(), Piece::read(&body))?;
+            }
+            Kind::Rts => {
+                let rts = Rts::read(&body);
+                holds_bulk = rts.list.is_some();
+                match header.verb().ok_or(NO_VERB)? {
+                    Verb::Tagged => self.announced(peer, header.aux(), rts)?,
+                    verb => self.active_announced(peer, header.aux(), verb, rts)?,
+                }
+            }
             Kind::Cts => self.answered(peer, header.aux(), &body)?,
             Kind::Fin => {
                 self.fetched(peer, header.aux(), Fin::read(&body))?;
@@ -91,9 +101,7 @@ impl Core {
         }
         peer.rx.advance(header)?;
         peer.tx.passed(header, peer.rx.consumed());
-        let listed = header.kind() == Some(Kind::Rts) && Rts::read(&body).list.is_some();
-        if listed || matches!(header.kind(), Some(Kind::Eager | Kind::Data)) {
-            // Bulk bytes are few, and the sender may be waiting to use them again.
+        if holds_bulk {
             Engine::publish(self, peer);
         }
         Ok(())
@@ -358,111 +366,6 @@ impl Core {
                     None => Ok(()),
                 }
             }
-        }
-    }
-
-    /// The receiver of one of our messages says how it should come.
-    fn answered(&mut self, peer: &mut Peer, sid: u32, body: &Body) -> Result<(), Violation> {
-        let cts = Cts::read(body).ok_or(Violation("it answered in no known way"))?;
-        let Some(key) = self.our_send(peer, sid)? else { return Ok(()) };
-        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
-        match (&op.stage, cts) {
-            (SendStage::Waiting { .. }, _) => peer.waiting = peer.waiting.saturating_sub(1),
-            // What was to be written, or read, could not be.
-            (SendStage::Pushed(_), Cts::Stream { .. }) => {}
-            _ => return Err(Violation("it answered a message twice")),
-        }
-        let len = op.memory.len();
-        match cts {
-            Cts::Stream { want } => {
-                if let Some(id) = op.offered.take() {
-                    Core::offer_failed(peer, id, &op.memory);
-                    op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
-                }
-                let end = want.min(len);
-                op.stage = SendStage::Streaming { at: 0, end, announced: true, cut: None };
-                peer.asked.push_back(key);
-                self.pump(peer)
-            }
-            Cts::Push(push) => self.begin_push(peer, key, push),
-        }
-    }
-
-    /// The receiver of one of our messages has all of it.
-    fn fetched(&mut self, peer: &mut Peer, sid: u32, fin: Fin) -> Result<(), Violation> {
-        let Some(key) = self.our_send(peer, sid)? else { return Ok(()) };
-        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
-        let len = op.memory.len();
-        let result = match &op.stage {
-            SendStage::Waiting { .. } => {
-                peer.waiting = peer.waiting.saturating_sub(1);
-                Ok(Copied::default())
-            }
-            SendStage::Pushing(pushing) => Ok(pushing.copied),
-            SendStage::Pushed(copied) => Ok(*copied),
-            _ => Err(Violation("it ended a message that it did not ask for")),
-        };
-        let copied = result?;
-        let result = if fin.cancelled {
-            Err(Error::Cancelled)
-        } else if fin.errno != 0 {
-            Err(not_fetched(peer, op, fin.errno))
-        } else {
-            let path = match fin.by {
-                By::Mapping if op.offered.is_none() => {
-                    return Err(Violation("it read memory that it was not offered"));
-                }
-                By::View if op.receipt.path != Path::Handoff => {
-                    return Err(Violation("it kept memory that was not given away"));
-                }
-                // The one or the other side used a mapping of the other's.
-                By::Mapping => Path::Mapped,
-                By::View => Path::Handoff,
-                _ if copied.user > 0 => Path::Mapped,
-                By::Kernel | By::NoMapping => Path::Cma,
-            };
-            let mut why_not = match op.receipt.path {
-                _ if op.given => Refusal::Declined,
-                // It could not be handed over after all.
-                Path::Mapped => Refusal::NotMapped,
-                Path::Cma => Refusal::Declined,
-                _ => Refusal::NoCredit,
-            };
-            if let Some(id) = op.offered {
-                match fin.by {
-                    By::Mapping | By::View => peer.exports.worked(),
-                    By::Kernel => {}
-                    By::NoMapping => {
-                        Core::offer_failed(peer, id, &op.memory);
-                        why_not = Refusal::NotMapped;
-                    }
-                }
-            }
-            if path != Path::Handoff {
-                peer.learn_fetch(path, len, op.started, fin.took_ns);
-                peer.two_way.fetch(op.started, clock::ticks());
-            }
-            op.receipt.took(path, why_not);
-            op.receipt.note_copies(copied.by);
-            (op.receipt.copied_user, op.receipt.copied_kernel) = (copied.user, copied.kernel);
-            peer.record.count_sent(path, len);
-            self.status.copied_user.add(copied.user);
-            self.status.copied_kernel.add(copied.kernel);
-            Ok(Done::Sent(op.receipt))
-        };
-        self.finish(key, result);
-        Ok(())
-    }
-
-    /// The open send of ours that a peer's stream number means; `None` if it has ended meanwhile.
-    fn our_send(&mut self, peer: &mut Peer, sid: u32) -> Result<Option<OpKey>, Violation> {
-        if returns::is_counted(sid) {
-            return self.gift_op(peer, sid);
-        }
-        let key = self.ops.at(sid).ok_or(Violation("it answered a message that is not open"))?;
-        match self.ops.send_mut(key) {
-            Some(op) if op.peer == peer.id && op.stream.is_none() => Ok(Some(key)),
-            _ => Err(Violation("it answered a message that is not its own")),
         }
     }
 

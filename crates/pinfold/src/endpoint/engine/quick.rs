@@ -7,11 +7,12 @@
 use pinfold_sys::clock;
 
 use super::{
-    Engine, POLLS_A_CLOCK, PUBLISH_AFTER,
+    Engine,
     core::Core,
     maps::Loan,
     outbound::PIECE_WHOLE,
     peer::{MESSAGE_COST, Peer},
+    polling::{POLLS_A_CLOCK, PUBLISH_AFTER},
 };
 use crate::{
     Path, PeerId, Receipt, Result,

@@ -15,9 +15,10 @@
 //!
 //! - `sending`: from the lane to the connection; `outbox`: what of that may have to be sent again; `departures`: whose
 //!   memory is read no more.
-//!   `receiving`: the other way round.
+//! - `receiving`: the other way round; `filling`: what of it is half there.
 
 mod departures;
+mod filling;
 mod outbox;
 mod receiving;
 mod sending;

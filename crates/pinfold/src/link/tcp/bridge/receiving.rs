@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use pinfold_sys::{process::Segment as Part, stream::Received};
 
-use super::{Ended, Word};
+use super::{Ended, Word, filling::Filling};
 use crate::{
     blockmem::Tally,
     link::{
@@ -54,38 +54,6 @@ enum Stage {
     Bulk(Filling),
     /// Nothing: the peer has said goodbye.
     Over,
-}
-
-/// A piece that is coming, or a long message.
-struct Filling {
-    /// That of its frame.
-    frame: Header,
-    /// That of the next descriptor of it.
-    header: Header,
-    body: Body,
-    /// Bytes that the frame has behind its words.
-    len: u64,
-    is_long: bool,
-    /// Bytes of it that are not in the lane yet, nor in `range`, nor in their place.
-    left: u64,
-    /// Whether they go to their place without the lane.
-    direct: bool,
-    range: Option<Piece>,
-    /// Bytes of the range that are there.
-    filled: u32,
-}
-
-impl Filling {
-    /// Nothing of it has come.
-    fn new(frame: Header, header: Header, body: Body, len: u64, is_long: bool) -> Filling {
-        let (left, direct, range, filled) = (len, is_long, None, 0);
-        Filling { frame, header, body, len, is_long, left, direct, range, filled }
-    }
-
-    /// Bytes that have come.
-    fn reached(&self) -> u64 {
-        self.len - self.left - self.range.map_or(0, |range| u64::from(range.len - self.filled))
-    }
 }
 
 /// Why the bytes that are there do not make a frame.

@@ -1,260 +1,30 @@
 #![allow(unsafe_code)]
-//! Memory of receives that wait is put there while nothing else is to be done: as much as will be of use, and none
-//! that a file, a userfaultfd or another process has to do with. Receipts say how much.
-// Invariant: mapped memory is the test's own, and reached by one receive at a time, or by the kernel alone.
+//! What is received into which memory, and what that took.
+// Invariant: as in `stage`.
 
 use std::{
-    fs::{self, File},
     io,
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd},
-        unix::fs::{FileExt, MetadataExt},
+        unix::fs::MetadataExt,
     },
-    ptr, slice, thread,
+    ptr, thread,
 };
 
-use pinfold::{Builder, Endpoint, Path, PathSet, PeerId, Progress, Received};
+use pinfold::{Endpoint, Path, PathSet, Received};
 use pinfold_tests::{
-    Args, Stage,
+    Args,
     filter::{CMA, deny, deny_if, kill},
     host, pair,
     role::{self, say},
     stamp,
 };
 
-pinfold_tests::roles!(faults, room, again, others, guarded, gone, forked, begun, filtered);
+use super::stage::{Area, Ends, PAGE, faults_so_far, is_possible, rss};
 
-const NOBODY: u32 = 65_534;
-const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
 
-/// Everything is to go for everybody.
-fn play(role: &str, with: &[(&str, &str)]) {
-    let root = rustix::process::geteuid().is_root();
-    for user in [None, Some(NOBODY)].into_iter().take(1 + usize::from(root)) {
-        let stage = Stage::new(60);
-        let mut role = stage.role(role);
-        for (key, value) in with {
-            role = role.with(key, value);
-        }
-        if let Some(user) = user {
-            role = role.user(user);
-        }
-        stage.play([role]);
-    }
-}
-
-#[test]
-fn pages_are_there_before_the_message_comes_by_any_path() {
-    for way in ["inline,eager", "cma", "tcp"] {
-        for progress in ["inline", "dedicated"] {
-            play("faults", &[("way", way), ("progress", progress)]);
-        }
-    }
-}
-
-#[test]
-fn who_does_not_want_it_has_all_as_it_was() {
-    play("faults", &[("way", "cma"), ("progress", "inline"), ("prepares", "false")]);
-}
-
-#[test]
-fn room_for_much_does_not_become_memory() {
-    play("room", &[]);
-}
-
-#[test]
-fn memory_that_is_used_again_takes_nothing() {
-    play("again", &[]);
-}
-
-#[test]
-fn files_and_what_cannot_be_written_are_left_alone() {
-    play("others", &[]);
-}
-
-#[test]
-fn memory_that_a_userfaultfd_has_keeps_nobody_waiting() {
-    for progress in ["inline", "dedicated"] {
-        play("guarded", &[("progress", progress)]);
-    }
-}
-
-#[test]
-fn memory_that_is_gone_or_another_by_now_keeps_what_it_has() {
-    play("gone", &[]);
-}
-
-#[test]
-fn memory_that_a_child_shares_is_its_own_again() {
-    play("forked", &[]);
-}
-
-#[test]
-fn nothing_is_done_while_a_message_comes() {
-    play("begun", &[]);
-}
-
-/// What is denied is done without, and nobody asks who may be killed for it.
-#[test]
-fn filters_are_no_obstacle_and_no_end() {
-    let (cma, populate, advice) =
-        (("denied", "cma"), ("denied", "populate"), ("denied", "madvise"));
-    let (may, kills) = (("prepares", "true"), ("denied", "userfaultfd"));
-    for (with, made) in [
-        (&[cma][..], "0"),
-        (&[cma, may], "1048576"),
-        (&[kills], "0"),
-        (&[kills, may], "1048576"),
-        (&[populate, may], "0"),
-        (&[advice, may], "0"),
-    ] {
-        play("filtered", &[&[("made", made)], with].concat());
-    }
-}
-
-/// The ends of a pair.
-struct Ends {
-    a: Endpoint,
-    from_b: PeerId,
-    b: Endpoint,
-    to_a: PeerId,
-}
-
-impl Ends {
-    fn meet(args: &Args) -> Ends {
-        let way = if args.has("way") { args.text("way") } else { "cma" };
-        let dedicated = args.has("progress") && args.text("progress") == "dedicated";
-        let builder = |drives: bool| {
-            let mut paths = PathSet::all();
-            if way == "inline,eager" {
-                paths = PathSet::only(&[Path::Inline, Path::Eager]);
-            }
-            let builder = Endpoint::builder().paths(paths).local_shortcut(false);
-            if drives { builder.progress(Progress::Dedicated) } else { builder }
-        };
-        let prepares = |builder: Builder| match args.has("prepares") {
-            true => builder.prepare_receives(args.number("prepares")),
-            false => builder,
-        };
-        let (ours, theirs) = (prepares(builder(dedicated)), builder(false));
-        let (a, from_b, b, to_a) = if way == "tcp" {
-            let (a, b) = (ours.listen("tcp:127.0.0.1:0").build().unwrap(), theirs.build().unwrap());
-            let address = a.listens_at().unwrap();
-            let (from_b, to_a) = thread::scope(|scope| {
-                let there = scope.spawn(|| b.connect(&address).unwrap());
-                (a.accept().unwrap(), there.join().unwrap())
-            });
-            (a, from_b, b, to_a)
-        } else {
-            pair("ahead", ours, theirs)
-        };
-        Ends { a, from_b, b, to_a }
-    }
-
-    /// As often as it takes for all that is to be done.
-    fn idle(&self) {
-        (0..1000).for_each(|_| _ = self.a.progress().unwrap());
-    }
-
-    /// Receives `message` into `memory`, once nothing more is to be done and `before` was.
-    fn receive(&self, memory: &mut [u8], message: &[u8], before: impl FnOnce()) -> Received {
-        self.a.scope(|scope| {
-            let receive = scope.recv_into(self.from_b, 1, memory).unwrap();
-            self.idle();
-            before();
-            thread::scope(|threads| {
-                let sends = threads.spawn(|| self.b.send(self.to_a, 1, message).unwrap());
-                let received = receive.wait().0.unwrap();
-                sends.join().unwrap();
-                received
-            })
-        })
-    }
-}
-
-/// Memory of the test's own that is never unmapped.
-#[derive(Clone, Copy)]
-struct Area {
-    at: usize,
-    len: usize,
-}
-
-impl Area {
-    fn map(len: usize, flags: libc::c_int, file: Option<&File>) -> Area {
-        let (protection, fd) =
-            (libc::PROT_READ | libc::PROT_WRITE, file.map_or(-1, AsRawFd::as_raw_fd));
-        // SAFETY: new memory.
-        let at = unsafe {
-            let at =
-                libc::mmap(ptr::null_mut(), len, protection, flags | libc::MAP_NORESERVE, fd, 0);
-            assert!(at != libc::MAP_FAILED, "{}", io::Error::last_os_error());
-            // So that no page comes with its neighbours.
-            libc::madvise(at, len, libc::MADV_NOHUGEPAGE);
-            at.expose_provenance()
-        };
-        Area { at, len }
-    }
-
-    fn fresh(len: usize) -> Area {
-        Area::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None)
-    }
-
-    #[allow(clippy::mut_from_ref, reason = "one receive at a time has it")]
-    fn bytes(&self) -> &'static mut [u8] {
-        // SAFETY: mapped for as long as the process lives, and used by one at a time.
-        unsafe { slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut(self.at), self.len) }
-    }
-
-    fn part(self, at: usize, len: usize) -> Area {
-        Area { at: self.at + at, len }
-    }
-
-    fn protect(self, protection: libc::c_int) {
-        let at = ptr::with_exposed_provenance_mut(self.at);
-        // SAFETY: the test's own, and not looked at meanwhile.
-        assert_eq!(unsafe { libc::mprotect(at, self.len, protection) }, 0);
-    }
-
-    /// Pages that are mapped, and those of them that are this process's alone.
-    fn pages(self) -> (usize, usize) {
-        let mut states = vec![0u8; self.len / PAGE * 8];
-        let file = File::open("/proc/self/pagemap").unwrap();
-        file.read_exact_at(&mut states, (self.at / PAGE * 8) as u64).unwrap();
-        let states = states.chunks_exact(8).map(|it| u64::from_ne_bytes(it.try_into().unwrap()));
-        states.fold((0, 0), |(there, own), state| {
-            let is_there = state >> 63 & 1;
-            (there + is_there as usize, own + (is_there & state >> 56 & 1) as usize)
-        })
-    }
-}
-
-/// Faults of this process so far, of any kind.
-fn faults_so_far() -> i64 {
-    // SAFETY: the kernel fills it in.
-    let usage = unsafe {
-        let mut usage = std::mem::zeroed::<libc::rusage>();
-        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &raw mut usage), 0);
-        usage
-    };
-    usage.ru_minflt + usage.ru_majflt
-}
-
-/// Bytes of this process in memory.
-fn rss() -> usize {
-    let smaps = fs::read_to_string("/proc/self/smaps_rollup").unwrap();
-    let line = smaps.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
-    line.split_ascii_whitespace().next().unwrap().parse::<usize>().unwrap() << 10
-}
-
-/// Whether the kernel can do it (Linux 5.14); if not that is said.
-fn is_possible() -> bool {
-    let area = Area::fresh(PAGE);
-    let put = pinfold_sys::careful::put_pages(area.at as u64, PAGE as u64);
-    put.inspect_err(|error| role::skip(format!("pages before they are written: {error}"))).is_ok()
-}
-
-fn faults_of(ends: &Ends, area: Area, message: &[u8], wants: bool) -> (i64, Received) {
+pub fn faults_of(ends: &Ends, area: Area, message: &[u8], wants: bool) -> (i64, Received) {
     let mut before = 0;
     let received = ends.receive(area.bytes(), message, || {
         // The endpoint's thread does it when it comes to that.
@@ -269,7 +39,7 @@ fn faults_of(ends: &Ends, area: Area, message: &[u8], wants: bool) -> (i64, Rece
     (faults_so_far() - before, received)
 }
 
-fn faults(args: &Args) {
+pub fn faults(args: &Args) {
     say("ready");
     if !is_possible() {
         return;
@@ -292,7 +62,7 @@ fn faults(args: &Args) {
     assert!(!wants || least < pages / 4, "{least} faults");
 }
 
-fn room(args: &Args) {
+pub fn room(args: &Args) {
     say("ready");
     if !is_possible() {
         return;
@@ -328,7 +98,7 @@ fn room(args: &Args) {
     });
 }
 
-fn again(args: &Args) {
+pub fn again(args: &Args) {
     say("ready");
     let ends = Ends::meet(args);
     let area = Area::fresh(MIB);
@@ -350,7 +120,7 @@ fn again(args: &Args) {
     }
 }
 
-fn others(args: &Args) {
+pub fn others(args: &Args) {
     say("ready");
     // Each time between others, for which nothing is known of the messages.
     let ends = || Ends::meet(args);
@@ -389,7 +159,7 @@ fn others(args: &Args) {
 }
 
 /// Has a userfaultfd take memory; `None`: there are none here.
-fn guard(area: Area) -> Option<OwnedFd> {
+pub fn guard(area: Area) -> Option<OwnedFd> {
     const API: libc::c_ulong = 0xc018_aa3f;
     const REGISTER: libc::c_ulong = 0xc020_aa00;
     // Faults of the kernel's own are for who may; others are told of those of user mode, and the kernel has an error.
@@ -410,7 +180,7 @@ fn guard(area: Area) -> Option<OwnedFd> {
     Some(fd)
 }
 
-fn guarded(args: &Args) {
+pub fn guarded(args: &Args) {
     say("ready");
     let ends = Ends::meet(args);
     let area = Area::fresh(MIB);
@@ -440,7 +210,7 @@ fn guarded(args: &Args) {
     );
 }
 
-fn gone(args: &Args) {
+pub fn gone(args: &Args) {
     say("ready");
     let ends = Ends::meet(args);
     let [gone, another, last] = [(); 3].map(|()| Area::fresh(MIB));
@@ -464,7 +234,7 @@ fn gone(args: &Args) {
     });
 }
 
-fn forked(args: &Args) {
+pub fn forked(args: &Args) {
     say("ready");
     let ends = Ends::meet(args);
     let area = Area::fresh(MIB);
@@ -493,7 +263,7 @@ fn forked(args: &Args) {
     }
 }
 
-fn begun(_: &Args) {
+pub fn begun(_: &Args) {
     say("ready");
     if !is_possible() {
         return;
@@ -543,7 +313,7 @@ fn begun(_: &Args) {
     assert!(area.bytes() == message);
 }
 
-fn filtered(args: &Args) {
+pub fn filtered(args: &Args) {
     say("ready");
     if !is_possible() {
         return;

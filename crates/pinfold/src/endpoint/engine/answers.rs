@@ -1,0 +1,132 @@
+//! What the receiver of one of our messages says of it: how it should come, or that all of it has.
+
+use pinfold_sys::clock;
+
+use super::{
+    active::not_fetched,
+    core::Core,
+    op::{Copied, Done, OpKey, SendStage},
+    peer::Peer,
+    returns,
+};
+use crate::{
+    Error, Path, Refusal,
+    link::shm::ring::Violation,
+    status::Tally,
+    wire::{
+        descriptor::Body,
+        waiting::{By, Cts, Fin},
+    },
+};
+
+impl Core {
+    /// The receiver of one of our messages says how it should come.
+    pub(super) fn answered(
+        &mut self,
+        peer: &mut Peer,
+        sid: u32,
+        body: &Body,
+    ) -> Result<(), Violation> {
+        let cts = Cts::read(body).ok_or(Violation("it answered in no known way"))?;
+        let Some(key) = self.our_send(peer, sid)? else { return Ok(()) };
+        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
+        match (&op.stage, cts) {
+            (SendStage::Waiting { .. }, _) => peer.waiting = peer.waiting.saturating_sub(1),
+            // What was to be written, or read, could not be.
+            (SendStage::Pushed(_), Cts::Stream { .. }) => {}
+            _ => return Err(Violation("it answered a message twice")),
+        }
+        let len = op.memory.len();
+        match cts {
+            Cts::Stream { want } => {
+                if let Some(id) = op.offered.take() {
+                    Core::offer_failed(peer, id, &op.memory);
+                    op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
+                }
+                let end = want.min(len);
+                op.stage = SendStage::Streaming { at: 0, end, announced: true, cut: None };
+                peer.asked.push_back(key);
+                self.pump(peer)
+            }
+            Cts::Push(push) => self.begin_push(peer, key, push),
+        }
+    }
+
+    /// The receiver of one of our messages has all of it.
+    pub(super) fn fetched(&mut self, peer: &mut Peer, sid: u32, fin: Fin) -> Result<(), Violation> {
+        let Some(key) = self.our_send(peer, sid)? else { return Ok(()) };
+        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
+        let len = op.memory.len();
+        let result = match &op.stage {
+            SendStage::Waiting { .. } => {
+                peer.waiting = peer.waiting.saturating_sub(1);
+                Ok(Copied::default())
+            }
+            SendStage::Pushing(pushing) => Ok(pushing.copied),
+            SendStage::Pushed(copied) => Ok(*copied),
+            _ => Err(Violation("it ended a message that it did not ask for")),
+        };
+        let copied = result?;
+        let result = if fin.cancelled {
+            Err(Error::Cancelled)
+        } else if fin.errno != 0 {
+            Err(not_fetched(peer, op, fin.errno))
+        } else {
+            let path = match fin.by {
+                By::Mapping if op.offered.is_none() => {
+                    return Err(Violation("it read memory that it was not offered"));
+                }
+                By::View if op.receipt.path != Path::Handoff => {
+                    return Err(Violation("it kept memory that was not given away"));
+                }
+                // The one or the other side used a mapping of the other's.
+                By::Mapping => Path::Mapped,
+                By::View => Path::Handoff,
+                _ if copied.user > 0 => Path::Mapped,
+                By::Kernel | By::NoMapping => Path::Cma,
+            };
+            let mut why_not = match op.receipt.path {
+                _ if op.given => Refusal::Declined,
+                // It could not be handed over after all.
+                Path::Mapped => Refusal::NotMapped,
+                Path::Cma => Refusal::Declined,
+                _ => Refusal::NoCredit,
+            };
+            if let Some(id) = op.offered {
+                match fin.by {
+                    By::Mapping | By::View => peer.exports.worked(),
+                    By::Kernel => {}
+                    By::NoMapping => {
+                        Core::offer_failed(peer, id, &op.memory);
+                        why_not = Refusal::NotMapped;
+                    }
+                }
+            }
+            if path != Path::Handoff {
+                peer.learn_fetch(path, len, op.started, fin.took_ns);
+                peer.two_way.fetch(op.started, clock::ticks());
+            }
+            op.receipt.took(path, why_not);
+            op.receipt.note_copies(copied.by);
+            (op.receipt.copied_user, op.receipt.copied_kernel) = (copied.user, copied.kernel);
+            peer.record.count_sent(path, len);
+            self.status.copied_user.add(copied.user);
+            self.status.copied_kernel.add(copied.kernel);
+            Ok(Done::Sent(op.receipt))
+        };
+        self.finish(key, result);
+        Ok(())
+    }
+
+    /// The open send of ours that a peer's stream number means; `None` if it has ended meanwhile.
+    fn our_send(&mut self, peer: &mut Peer, sid: u32) -> Result<Option<OpKey>, Violation> {
+        if returns::is_counted(sid) {
+            return self.gift_op(peer, sid);
+        }
+        let key = self.ops.at(sid).ok_or(Violation("it answered a message that is not open"))?;
+        match self.ops.send_mut(key) {
+            Some(op) if op.peer == peer.id && op.stream.is_none() => Ok(Some(key)),
+            _ => Err(Violation("it answered a message that is not its own")),
+        }
+    }
+}

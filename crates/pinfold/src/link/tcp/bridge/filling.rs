@@ -1,0 +1,41 @@
+//! A piece that is coming, or a long message: how much of it is there, and where.
+
+use crate::wire::descriptor::{Body, Header, Piece};
+
+/// What is coming.
+pub(super) struct Filling {
+    /// That of its frame.
+    pub(super) frame: Header,
+    /// That of the next descriptor of it.
+    pub(super) header: Header,
+    pub(super) body: Body,
+    /// Bytes that the frame has behind its words.
+    pub(super) len: u64,
+    pub(super) is_long: bool,
+    /// Bytes of it that are not in the lane yet, nor in `range`, nor in their place.
+    pub(super) left: u64,
+    /// Whether they go to their place without the lane.
+    pub(super) direct: bool,
+    pub(super) range: Option<Piece>,
+    /// Bytes of the range that are there.
+    pub(super) filled: u32,
+}
+
+impl Filling {
+    /// Nothing of it has come.
+    pub(super) fn new(
+        frame: Header,
+        header: Header,
+        body: Body,
+        len: u64,
+        is_long: bool,
+    ) -> Filling {
+        let (left, direct, range, filled) = (len, is_long, None, 0);
+        Filling { frame, header, body, len, is_long, left, direct, range, filled }
+    }
+
+    /// Bytes that have come.
+    pub(super) fn reached(&self) -> u64 {
+        self.len - self.left - self.range.map_or(0, |range| u64::from(range.len - self.filled))
+    }
+}
