@@ -66,6 +66,10 @@ pub(crate) struct Config {
 const GRANT_BYTES_MAX: u64 = 512 << 10;
 const _: () =
     assert!(GRANT_BYTES_MAX >= BULK_BYTES_MAX as u64 + RING_SLOTS_MAX as u64 * (MESSAGE_COST + 56));
+/// The same for a peer on another host, and its share: what is on the way there, in the buffers of two sockets, is a
+/// message that has not come yet. With less, a stream of 64 KiB over the loopback announces half of its messages.
+const GRANT_AFAR_BYTES_MAX: u64 = 4 << 20;
+const GRANT_AFAR_SHARE: u64 = 32;
 /// Announced messages a peer is granted at most.
 const GRANT_MESSAGES_MAX: u64 = 1 << 17;
 
@@ -113,15 +117,19 @@ impl Config {
         Ok(())
     }
 
-    /// What the next peer is granted out of `left` bytes of the budget for unexpected messages.
+    /// What the next peer, on this host or `afar`, is granted out of `left` bytes of the budget for unexpected
+    /// messages.
     ///
     /// An eighth of what is left, up to a ceiling, half of it for bytes and half for announcements:
     /// the sum of all grants never exceeds the budget, and late comers get less, not nothing.
-    pub(crate) fn grant(&self, left: usize) -> Limits {
-        let share = (left as u64 / 8).max(MESSAGE_COST);
+    pub(crate) fn grant(&self, left: usize, afar: bool) -> Limits {
+        let left = left as u64;
+        let share = (left / 8).max(MESSAGE_COST);
         let messages = (share / MESSAGE_COST / 2).min(GRANT_MESSAGES_MAX);
+        let bytes = (share / 2).min(GRANT_BYTES_MAX);
+        let on_the_way = (left / GRANT_AFAR_SHARE).min(GRANT_AFAR_BYTES_MAX);
         Limits {
-            unexpected_bytes: (share / 2).min(GRANT_BYTES_MAX),
+            unexpected_bytes: if afar { bytes.max(on_the_way) } else { bytes },
             rendezvous_max: messages.max(1) as u32,
         }
     }
@@ -140,16 +148,27 @@ mod tests {
     #[test]
     fn grants_never_exceed_the_budget_and_never_end() {
         let config = Config { unexpected_bytes_max: 1 << 20, ..Config::default() };
-        let mut budget = Budget::new(config.unexpected_bytes_max);
-        let mut served = 0;
-        for _ in 0..2000 {
-            let grant = config.grant(budget.left());
-            assert!(grant.rendezvous_max >= 1);
-            if budget.take(config.grant_cost(grant.unexpected_bytes, grant.rendezvous_max)) {
-                served += 1;
+        for afar in [false, true] {
+            let mut budget = Budget::new(config.unexpected_bytes_max);
+            let mut served = 0;
+            for _ in 0..2000 {
+                let grant = config.grant(budget.left(), afar);
+                assert!(grant.rendezvous_max >= 1);
+                if budget.take(config.grant_cost(grant.unexpected_bytes, grant.rendezvous_max)) {
+                    served += 1;
+                }
             }
+            assert!(served > 30);
+            assert!(budget.used() <= config.unexpected_bytes_max);
         }
-        assert!(served > 30);
-        assert!(budget.used() <= config.unexpected_bytes_max);
+    }
+
+    #[test]
+    fn who_is_afar_is_granted_what_may_be_on_the_way() {
+        let bytes = |left: usize, afar| Config::default().grant(left, afar).unexpected_bytes;
+        assert_eq!([false, true].map(|afar| bytes(64 << 20, afar)), [512 << 10, 2 << 20]);
+        assert_eq!([false, true].map(|afar| bytes(1 << 30, afar)), [512 << 10, 4 << 20]);
+        // Where little is left, it is the same for all.
+        assert_eq!([false, true].map(|afar| bytes(1 << 20, afar)), [64 << 10; 2]);
     }
 }

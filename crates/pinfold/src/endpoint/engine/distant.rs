@@ -102,7 +102,9 @@ impl Core {
                 break;
             }
         }
-        if took_long && let Some(bridge) = peer.line.wire() {
+        if let Some(bridge) = peer.line.wire()
+            && (took_long || bridge.direct().is_some())
+        {
             // The sender of a message that has come may wait to hear of it, and this side may not turn again.
             bridge.hand_on();
         }

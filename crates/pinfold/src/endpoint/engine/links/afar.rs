@@ -52,7 +52,7 @@ impl Engine {
     ) -> Result<u64> {
         self.room_for_peer()?;
         let auth = tcp::listener::auth(to.ip(), self.links.key.as_ref(), address)?;
-        let granted = self.grant();
+        let granted = self.grant(true);
         let away_max = self.config.away_max;
         let us = self.links.offer(granted, away_max);
         let silence = handshake::silence(away_max);
@@ -96,7 +96,7 @@ impl Engine {
 
     fn answer_from_afar(&mut self, socket: (OwnedFd, HostsWay), from: SocketAddr) -> Result<()> {
         let auth = tcp::listener::auth(from.ip(), self.links.key.as_ref(), &from.to_string())?;
-        let granted = self.grant();
+        let granted = self.grant(true);
         let away_max = self.config.away_max;
         let us = self.links.offer(granted, away_max);
         let (now, silence) = (clock::now_ns(), handshake::silence(away_max));

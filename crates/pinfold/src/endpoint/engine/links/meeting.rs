@@ -29,7 +29,7 @@ impl Engine {
     pub(crate) fn call(&mut self, address: &Address, patience: Duration) -> Result<u64> {
         self.room_for_peer()?;
         let now = clock::now_ns();
-        let granted = self.grant();
+        let granted = self.grant(false);
         let patience = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 4);
         let handshake = local::Handshake::connect(
             address,
@@ -66,9 +66,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets credit aside for a peer that may be about to join.
-    pub(crate) fn grant(&mut self) -> Limits {
-        let granted = self.config.grant(self.grants.left());
+    /// Sets credit aside for a peer, on this host or `afar`, that may be about to join.
+    pub(crate) fn grant(&mut self, afar: bool) -> Limits {
+        let granted = self.config.grant(self.grants.left(), afar);
         let cost = self.config.grant_cost(granted.unexpected_bytes, granted.rendezvous_max);
         if self.grants.take(cost) {
             return granted;
@@ -101,7 +101,7 @@ impl Engine {
                 Ok(Some((socket, who))) => {
                     // Who comes from a connection has its place already.
                     let room = beside || self.room_for_peer().is_ok();
-                    let granted = self.grant();
+                    let granted = self.grant(false);
                     let handshake = local::Handshake::accepted(
                         socket,
                         who,

@@ -214,7 +214,8 @@ impl Bridge {
 
     /// Takes what is in the lane to the connection, and what has come from there to the lane. Whether
     /// anything came, or there is more to be sent at once. `waits`: the endpoint has found no room in its lane, or
-    /// is about to sleep.
+    /// is about to sleep. Otherwise what the peer is to hear of what came is left to be [handed on](Bridge::hand_on)
+    /// where a long message is to be [taken](Bridge::direct) next: it can be said with the end of that.
     ///
     /// # Errors
     /// The connection has ended. What came before that is in the lane.
@@ -225,7 +226,7 @@ impl Bridge {
             let done = bridge.sending.heard(bridge.receiving.heard())?;
             bridge.receiving.acknowledge(done);
             match (came, bridge.mute) {
-                (Ok(()), None) => bridge.send(waits),
+                (Ok(()), None) => bridge.send(waits, bridge.receiving.direct().is_some()),
                 // Why it broke has been said to who sent.
                 (Err(Ended::Gone), Some(why)) => Err(why),
                 (came, _) => came,
@@ -256,14 +257,16 @@ impl Bridge {
     /// next turn.
     pub(crate) fn hand_on(&mut self) {
         let _ = self.unless_ended(|bridge| match bridge.mute {
-            None => bridge.send(false),
+            None => bridge.send(false, false),
             Some(_) => Ok(()),
         });
     }
 
-    fn send(&mut self, waits: bool) -> Result<(), Ended> {
+    /// `later`: there is time for what the peer is to hear.
+    fn send(&mut self, waits: bool, later: bool) -> Result<(), Ended> {
         let Some(socket) = &mut self.socket else { return Ok(()) };
-        let word = self.receiving.word(waits);
+        let mut word = self.receiving.word(waits);
+        word.is_due &= waits || !later;
         match self.sending.send(socket, &word, waits) {
             Ok(()) if self.sending.has_told(&word) => self.receiving.told(&word),
             Ok(()) => {}
@@ -356,7 +359,7 @@ impl Bridge {
         self.sending.end();
         // If it is broken, there is nobody to say it to.
         let sent = self.unless_ended(|bridge| match bridge.mute {
-            None => bridge.send(true),
+            None => bridge.send(true, false),
             Some(why) => Err(why),
         });
         if let Some(socket) = &self.socket

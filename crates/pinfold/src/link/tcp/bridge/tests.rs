@@ -10,6 +10,7 @@ use std::{
 use proptest::prelude::*;
 
 mod breaks;
+mod words;
 
 use super::*;
 use crate::{
