@@ -181,7 +181,7 @@ impl Builder {
     }
 
     /// Bytes for messages that come before anybody asks for them, over all peers. It is shared out
-    /// as credit; senders without credit wait. Default: 64 MiB.
+    /// as credit; senders without credit wait. Default: 128 MiB.
     pub fn unexpected_bytes_max(mut self, bytes: usize) -> Builder {
         self.config.unexpected_bytes_max = bytes;
         self
