@@ -14,6 +14,7 @@ pub mod filter;
 pub mod ground;
 pub mod group;
 pub mod host;
+pub mod huge;
 pub mod network;
 pub mod pair;
 pub mod remote;

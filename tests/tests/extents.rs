@@ -5,9 +5,8 @@ use std::io::{IoSlice, IoSliceMut};
 use pinfold::{Endpoint, Error, Path, PathSet};
 use pinfold_tests::{
     Aligned, Args, Stage,
-    baseline::meminfo_bytes,
+    huge::{self, HUGE},
     role::{self, await_go, go},
-    skip::skip,
     stamp::{self, Random},
 };
 
@@ -232,31 +231,18 @@ fn taking(_: &Args) {
 
 #[test]
 fn beyond_four_gib() {
-    let available = meminfo_bytes("MemAvailable");
-    if available < 12 << 30 {
-        skip(&format!("a message beyond 4 GiB needs 12 GiB of memory; {available} bytes are free"));
+    if !huge::is_possible() {
         return;
     }
     let stage = Stage::new(240);
     stage.play([stage.role("huge_sink"), stage.role("huge_source")]);
 }
 
-const HUGE: usize = (4 << 30) + 4097;
-const STRIPE: usize = 64;
-const EVERY: usize = (1 << 20) + 4093;
-
-/// Where the marks lie: in every megabyte, and at both ends.
-fn stripes() -> impl Iterator<Item = usize> {
-    (0..HUGE - STRIPE).step_by(EVERY).chain([HUGE - STRIPE])
-}
-
 fn huge_source(_: &Args) {
     let (endpoint, peer) = role::connect(Endpoint::builder(), "huge");
     let mut memory = vec![0u8; HUGE];
     for path in [Path::Cma, Path::Eager] {
-        for at in stripes() {
-            stamp::fill(&mut memory[at..][..STRIPE], at as u64 ^ path as u64);
-        }
+        huge::mark(&mut memory, path as u64);
         match endpoint.send_by(path, peer, path as u64, &memory) {
             Ok(receipt) => assert_eq!((receipt.path, receipt.bytes), (path, HUGE as u64)),
             Err(Error::PathRefused { why, .. }) if why.is_denial() => {
@@ -277,8 +263,6 @@ fn huge_sink(_: &Args) {
             continue;
         }
         assert_eq!((received.receipt.path, received.len), (path, HUGE as u64));
-        for at in stripes() {
-            stamp::check(&memory[at..][..STRIPE], at as u64 ^ path as u64);
-        }
+        huge::check(&memory, path as u64);
     }
 }

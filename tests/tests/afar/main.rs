@@ -5,6 +5,7 @@ mod encrypted;
 mod ends;
 mod forged;
 mod forks;
+mod huge;
 mod keys;
 mod memory;
 mod messages;

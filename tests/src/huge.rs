@@ -1,0 +1,34 @@
+//! Memory beyond 4 GiB, marked in stripes: to write all of it would take longer than to send it.
+
+use crate::{baseline::meminfo_bytes, skip::skip, stamp};
+
+/// Bytes, no whole pages.
+pub const HUGE: usize = (4 << 30) + 4097;
+const STRIPE: usize = 64;
+const EVERY: usize = (1 << 20) + 4093;
+
+/// Whether this machine has memory for two such messages and what else there is; if not that is said.
+pub fn is_possible() -> bool {
+    let available = meminfo_bytes("MemAvailable");
+    let enough = available >= 12 << 30;
+    if !enough {
+        skip(&format!("a message beyond 4 GiB needs 12 GiB of memory; {available} bytes are free"));
+    }
+    enough
+}
+
+/// Where the marks lie: in every megabyte, and at both ends.
+fn stripes() -> impl Iterator<Item = usize> {
+    (0..HUGE - STRIPE).step_by(EVERY).chain([HUGE - STRIPE])
+}
+
+/// Marks memory of [`HUGE`] bytes.
+pub fn mark(memory: &mut [u8], seed: u64) {
+    stripes().for_each(|at| stamp::fill(&mut memory[at..][..STRIPE], at as u64 ^ seed));
+}
+
+/// # Panics
+/// If marks of such memory are not those of `seed`.
+pub fn check(memory: &[u8], seed: u64) {
+    stripes().for_each(|at| stamp::check(&memory[at..][..STRIPE], at as u64 ^ seed));
+}
