@@ -18,19 +18,17 @@ fn beyond_four_gib() {
     let ((one, to_two), (two, to_one)) = pair(builder(Progress::Inline), builder(Progress::Inline));
     let mut memory = vec![0u8; HUGE];
     huge::mark(&mut memory, 1);
-    {
-        let mut room = vec![0u8; HUGE];
-        let (sent, received) = thread::scope(|scope| {
-            let sends = scope.spawn(|| two.send(to_one, 7, &memory).unwrap());
-            let received = one.recv_into(to_two, TagMatch::exact(7), &mut room).unwrap();
-            (sends.join().unwrap(), received)
-        });
-        for receipt in [sent, received.receipt] {
-            assert_eq!((receipt.path, receipt.bytes), (Path::Eager, HUGE as u64));
-            assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, HUGE as u64));
-        }
-        huge::check(&room, 1);
+    let mut room = vec![0u8; HUGE];
+    let (sent, received) = thread::scope(|scope| {
+        let sends = scope.spawn(|| two.send(to_one, 7, &memory).unwrap());
+        let received = one.recv_into(to_two, TagMatch::exact(7), &mut room).unwrap();
+        (sends.join().unwrap(), received)
+    });
+    for receipt in [sent, received.receipt] {
+        assert_eq!((receipt.path, receipt.bytes), (Path::Eager, HUGE as u64));
+        assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, HUGE as u64));
     }
+    huge::check(&room, 1);
     let region = one.region(HUGE, Rights::ReadWrite).unwrap();
     let key = region.key().unwrap();
     driven(&one, || {
@@ -42,9 +40,8 @@ fn beyond_four_gib() {
         let mut end = [0; 64];
         region.read(HUGE - end.len(), &mut end).unwrap();
         assert_eq!(end, memory[HUGE - end.len()..]);
-        memory.fill(0);
-        let read = remote.read(0, &mut memory).unwrap();
+        let read = remote.read(0, &mut room).unwrap();
         assert_eq!((read.path, read.bytes), (Path::Eager, HUGE as u64));
-        huge::check(&memory, 2);
+        huge::check(&room, 2);
     });
 }
