@@ -24,7 +24,7 @@ use super::stage::{Area, Ends, PAGE, faults_so_far, is_possible, rss};
 
 const MIB: usize = 1 << 20;
 
-pub fn faults_of(ends: &Ends, area: Area, message: &[u8], wants: bool) -> (i64, Received) {
+fn faults_of(ends: &Ends, area: Area, message: &[u8], wants: bool) -> (i64, Received) {
     let mut before = 0;
     let received = ends.receive(area.bytes(), message, || {
         // The endpoint's thread does it when it comes to that.
@@ -159,7 +159,7 @@ pub fn others(args: &Args) {
 }
 
 /// Has a userfaultfd take memory; `None`: there are none here.
-pub fn guard(area: Area) -> Option<OwnedFd> {
+fn guard(area: Area) -> Option<OwnedFd> {
     const API: libc::c_ulong = 0xc018_aa3f;
     const REGISTER: libc::c_ulong = 0xc020_aa00;
     // Faults of the kernel's own are for who may; others are told of those of user mode, and the kernel has an error.

@@ -15,11 +15,9 @@ use crate::{
 /// How many of the first `pages` pages from `from` on are not there any more while there are some from `to` on:
 /// they went there. Some µs; called when the kernel says that there is something at `to` already.
 pub(super) fn moved(to: usize, from: usize, pages: usize) -> usize {
-    match Pagemap::open() {
-        Ok(map) => by_map(&map, to, from, pages).unwrap_or(0),
-        // No `proc(5)` here. What was swapped out counts as gone then, and there is no better question.
-        Err(_) => (0..pages).take_while(|page| by_residence(to, from, *page)).count(),
-    }
+    let by_map = Pagemap::open().and_then(|map| by_map(&map, to, from, pages));
+    // Without `proc(5)`, what was swapped out counts as gone, and there is no better question.
+    by_map.unwrap_or_else(|_| (0..pages).take_while(|page| by_residence(to, from, *page)).count())
 }
 
 fn by_map(map: &Pagemap, to: usize, from: usize, pages: usize) -> std::io::Result<usize> {

@@ -2,6 +2,10 @@
 
 use crate::wire::descriptor::{Body, Header, Piece};
 
+/// Where no more than so many bytes of a long message are still to come, credit is told of with its end: before
+/// that the peer can send nothing else.
+const SOON_BYTES: u64 = 256 << 10;
+
 /// What is coming.
 pub(super) struct Filling {
     /// That of its frame.
@@ -32,6 +36,11 @@ impl Filling {
     ) -> Filling {
         let (left, direct, range, filled) = (len, is_long, None, 0);
         Filling { frame, header, body, len, is_long, left, direct, range, filled }
+    }
+
+    /// Whether it is a long message of which little is left.
+    pub(super) fn ends_soon(&self) -> bool {
+        self.is_long && self.left <= SOON_BYTES
     }
 
     /// Bytes that have come.

@@ -39,9 +39,6 @@ const AHEAD_BYTES: usize = 128;
 const WORD_DESCRIPTORS: u64 = 16;
 const WORD_BYTES: u64 = 32 << 10;
 const WORD_CREDIT: u64 = 64 << 10;
-/// Where no more than so many bytes of a long message are still to come, credit is told of with its end: before
-/// that the peer can send nothing else.
-const SOON_BYTES: u64 = 256 << 10;
 /// A piece is not cut into less, unless the lane has no more.
 const RANGE_MIN: u32 = 1024;
 
@@ -188,8 +185,7 @@ impl Receiving {
 
     /// Whether a long message is about to end, and its sender is told of that then.
     fn ends_soon(&self) -> bool {
-        let soon = |filling: &Filling| filling.is_long && filling.left <= SOON_BYTES;
-        self.resumes && matches!(&self.stage, Stage::Bulk(filling) if soon(filling))
+        self.resumes && matches!(&self.stage, Stage::Bulk(filling) if filling.ends_soon())
     }
 
     /// The peer is told that.

@@ -3,6 +3,9 @@
 use super::*;
 use crate::wire::tcp::frame;
 
+/// Credit of which the peer hears in a frame of its own.
+const WORTH_A_WORD: u64 = 100 << 10;
+
 /// A peer that speaks by hand, and the side that hears it.
 struct Talk {
     peer: TcpStream,
@@ -108,6 +111,3 @@ fn credit_is_told_with_the_end_of_a_message() {
     talk.side.bridge.hand_on();
     assert_eq!(talk.heard(), [(1, 2 * WORTH_A_WORD)]);
 }
-
-/// Credit of which the peer hears in a frame of its own.
-const WORTH_A_WORD: u64 = 100 << 10;
