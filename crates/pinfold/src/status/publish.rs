@@ -104,6 +104,20 @@ impl PeerRecord {
         self.listed
     }
 
+    /// Takes note of the credit the peer gave by now.
+    pub(crate) fn note_credit_max(&self, bytes: u64) {
+        if self.listed {
+            self.credit_max.set(bytes);
+        }
+    }
+
+    /// Takes note of the credit it was given by now.
+    pub(crate) fn note_granted(&self, bytes: u64) {
+        if self.listed {
+            self.granted.set(bytes);
+        }
+    }
+
     /// Takes note of what is in use of the peer's credit. Readers add what is sent from now on.
     #[inline(always)]
     pub(crate) fn note_credit(&self, used: u64) {

@@ -88,8 +88,9 @@ impl Rts {
 /// How a matched message should come; aux is the sender's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cts {
-    /// As pieces through the ring; only the first `want` bytes.
-    Stream { want: u64 },
+    /// As pieces through the ring; only the first `want` bytes. What the receiver grants the sender by now is
+    /// `credit` bytes, which may be more than before.
+    Stream { want: u64, credit: u64 },
     /// The sender copies into the receiver's memory, from the back, whatever it can claim.
     Push(Push),
 }
@@ -114,7 +115,7 @@ pub(crate) struct Push {
 impl Cts {
     pub(crate) const fn body(self) -> [u64; 7] {
         match self {
-            Cts::Stream { want } => [1, want, 0, 0, 0, 0, 0],
+            Cts::Stream { want, credit } => [1, want, credit, 0, 0, 0, 0],
             Cts::Push(push) => {
                 let [extent, offset] = Shelf::words(push.shelf);
                 [
@@ -132,7 +133,7 @@ impl Cts {
 
     pub(crate) const fn read(body: &Body) -> Option<Cts> {
         match body[0] {
-            1 => Some(Cts::Stream { want: body[1] }),
+            1 => Some(Cts::Stream { want: body[1], credit: body[2] }),
             2 => Some(Cts::Push(Push {
                 want: body[1],
                 place: Place { at: body[2], parts: body[3] as u32 },
@@ -259,7 +260,7 @@ mod tests {
             prop_assert_eq!(Rts::read(&padded(&listed.body())), listed);
             let push = Push { want: a, place, shelf, claim: e, generation: f, chunk_shift: g };
             let bare = Push { shelf: None, ..push };
-            for cts in [Cts::Stream { want: a }, Cts::Push(push), Cts::Push(bare)] {
+            for cts in [Cts::Stream { want: a, credit: b }, Cts::Push(push), Cts::Push(bare)] {
                 prop_assert_eq!(Cts::read(&padded(&cts.body())), Some(cts));
             }
             let by = [By::Kernel, By::Mapping, By::NoMapping, By::View][usize::from(g % 4)];

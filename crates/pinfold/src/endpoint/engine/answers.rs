@@ -38,7 +38,8 @@ impl Core {
         }
         let len = op.memory.len();
         match cts {
-            Cts::Stream { want } => {
+            Cts::Stream { want, credit } => {
+                peer.widened(credit);
                 if let Some(id) = op.offered.take() {
                     Core::offer_failed(peer, id, &op.memory);
                     op.receipt.refuse(Path::Mapped, Refusal::NotMapped);

@@ -50,6 +50,8 @@ pub(crate) struct Core {
     pub wakes: Wakes,
     /// Memory for growing lanes.
     pub lane_budget: Budget,
+    /// Credit granted to all peers together.
+    pub grants: Budget,
     /// Arenas of peers.
     pub maps: Maps,
     /// Gifts whose return is counted and that are still out.

@@ -153,7 +153,7 @@ impl Core {
             lap: None,
         });
         failpoint::hit(Point::BeforeStreamAnswer);
-        self.answer(peer, Kind::Cts, sid, &Cts::Stream { want }.body());
+        self.answer(peer, Kind::Cts, sid, &Cts::Stream { want, credit: peer.granted }.body());
         failpoint::hit(Point::AfterStreamAnswer);
         Ok(())
     }

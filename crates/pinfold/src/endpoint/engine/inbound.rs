@@ -107,16 +107,6 @@ impl Core {
         Ok(())
     }
 
-    /// Counts an unmatched eager message against what the peer was granted.
-    fn owe(&mut self, peer: &mut Peer, cost: u64) -> Result<(), Violation> {
-        peer.owed += cost;
-        peer.record.unexpected.add(1);
-        if peer.owed > peer.granted {
-            return Err(Violation("it sent more than its credit"));
-        }
-        Ok(())
-    }
-
     /// A whole small message.
     #[inline]
     fn small(&mut self, peer: &mut Peer, tag: u64, bytes: &[u8]) -> Result<(), Violation> {
@@ -350,6 +340,7 @@ impl Core {
         match self.matcher.arrive(peer.id, rts.tag) {
             Some(key) => {
                 failpoint::hit(Point::Matched);
+                self.widen(peer, &rts);
                 self.fetch(peer, key, (sid, rts), list.as_deref())
             }
             None => {

@@ -24,6 +24,7 @@ pub(crate) mod active;
 mod answers;
 pub(crate) mod calling;
 pub(crate) mod core;
+mod credit;
 mod distant;
 mod exports;
 mod farewell;
@@ -97,8 +98,6 @@ pub(crate) struct Engine {
     looks: Looks,
     /// Peers that connected and have not been accepted.
     pub newcomers: VecDeque<PeerId>,
-    /// Credit granted to all peers together.
-    grants: Budget,
     pub spin: SpinPolicy,
     polls: u32,
     events_at: u64,
@@ -149,6 +148,7 @@ impl Engine {
             blocked: Vec::new(),
             wakes: Wakes::default(),
             lane_budget: Budget::new(config.lane_bytes_max),
+            grants: Budget::new(config.unexpected_bytes_max),
             maps: Maps::new(config.mapped_bytes_max),
             gifts_out: 0,
             ready: Ready::new(config.prepares != Some(false)),
@@ -166,7 +166,6 @@ impl Engine {
             status,
         };
         Ok(Engine {
-            grants: Budget::new(config.unexpected_bytes_max),
             config,
             peers: PeerTable::default(),
             core,

@@ -124,7 +124,7 @@ impl Engine {
         status.copying.set((core.pulls.len() + core.pushes.len()) as u64);
         status.mapped_bytes.set(core.maps.bytes() as u64);
         status.lane_bytes.set(core.lane_budget.used() as u64);
-        status.granted_bytes.set(self.grants.used() as u64);
+        status.granted_bytes.set(self.core.grants.used() as u64);
         status.newcomers.set(self.newcomers.len() as u64);
     }
 

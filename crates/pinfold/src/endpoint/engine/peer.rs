@@ -323,26 +323,6 @@ impl Peer {
         if self.asked.is_empty() { &mut self.out } else { &mut self.asked }
     }
 
-    /// Whether the receiver's credit covers one more eager message of `len` bytes.
-    #[inline(always)]
-    pub(crate) fn has_credit(&mut self, len: u64) -> bool {
-        let after = self.sent_cost + MESSAGE_COST + len;
-        if after - self.released <= self.window {
-            return true;
-        }
-        self.refresh_credit();
-        after.saturating_sub(self.released) <= self.window
-    }
-
-    /// Reads what the receiver has released. A cursor that makes no sense is not believed.
-    pub(crate) fn refresh_credit(&mut self) {
-        let released = self.tx.released();
-        if released > self.released && released <= self.sent_cost {
-            self.released = released;
-            self.record.note_credit(self.sent_cost - released);
-        }
-    }
-
     /// The receipt of a message of `len` bytes received from it, of which `bytes` were taken.
     pub(crate) fn receipt(&self, path: Path, bytes: u64, len: u64) -> Receipt {
         let mut receipt = Receipt::new(path, bytes);

@@ -36,6 +36,11 @@ impl Budget {
         std::mem::take(&mut self.refused)
     }
 
+    /// Bytes that may be taken in all.
+    pub(crate) const fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Bytes taken.
     pub(crate) const fn used(&self) -> usize {
         self.used

@@ -149,7 +149,8 @@ pub(crate) fn crossing(header: Header, body: &mut Body) -> Option<(usize, Option
         _ => None,
     };
     if matches!(header.kind()?, Kind::Cts) {
-        body[0] = body[1];
+        // All but the word that says that it is to be streamed.
+        body.rotate_left(1);
     }
     Some((words(header)?, piece))
 }
@@ -217,7 +218,7 @@ pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
             Follows::Nothing
         }
         Kind::Cts => {
-            body = Cts::Stream { want: words[0] }.body();
+            body = Cts::Stream { want: words[0], credit: words[1] }.body();
             Follows::Nothing
         }
         Kind::Fin => {
@@ -337,7 +338,7 @@ mod tests {
         let there = Rts { place: nowhere, number: 0, ..rts };
         assert_eq!(over(Kind::Rts, rts.body()), Some(there.body()));
         assert_eq!(over(Kind::Rts, Rts { given: true, ..rts }.body()), None);
-        let cts = Cts::Stream { want: 77 }.body();
+        let cts = Cts::Stream { want: 77, credit: 78 }.body();
         assert_eq!(over(Kind::Cts, cts), Some(cts));
         assert_eq!(over(Kind::Cts, padded(&[2, 3])), None);
         let long = arrived(Header::new(Kind::Eager, 0, 7), &padded(&long_eager(1, 1 << 40)));

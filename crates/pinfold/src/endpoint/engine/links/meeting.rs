@@ -66,25 +66,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets credit aside for a peer, on this host or `afar`, that may be about to join.
-    pub(crate) fn grant(&mut self, afar: bool) -> Limits {
-        let granted = self.config.grant(self.grants.left(), afar);
-        let cost = self.config.grant_cost(granted.unexpected_bytes, granted.rendezvous_max);
-        if self.grants.take(cost) {
-            return granted;
-        }
-        // The budget is spent: one announcement at a time, which any budget stands.
-        Limits { unexpected_bytes: 0, rendezvous_max: 1 }
-    }
-
-    /// Takes the credit back that was set aside.
-    pub(crate) fn ungrant(&mut self, granted: Limits) {
-        if granted.unexpected_bytes > 0 || granted.rendezvous_max > 1 {
-            let cost = self.config.grant_cost(granted.unexpected_bytes, granted.rendezvous_max);
-            self.grants.give(cost);
-        }
-    }
-
     /// Takes callers off a listener's queue: that of the local name, or of the one beside.
     pub(super) fn answer_callers(&mut self, beside: bool) {
         let mut turned_away = 0;

@@ -1,0 +1,218 @@
+//! Credit: how much a peer may send before anybody has asked for it.
+//!
+//! What is sent unasked may have to be stored, so each peer is granted its share of one budget when it joins, and no
+//! more is believed to come. On this host a lane holds less than that. On the way to another one a stream keeps more
+//! in the buffers of two sockets than can be set aside for whoever joins: there the grant begins small, and doubles
+//! while messages are announced for want of it although their receives are there already. So what those get who
+//! stream is not taken from those who do not, and who does not receive in time is not sent more.
+
+use super::{Engine, core::Core, peer::MESSAGE_COST, peer::Peer};
+use crate::{
+    link::{
+        local::Limits,
+        shm::{budget::Budget, ring::Violation},
+    },
+    status::Tally,
+    wire::{
+        layout::{BULK_BYTES_MAX, RING_SLOTS_MAX},
+        waiting::Rts,
+    },
+};
+
+/// Credit for eager messages a peer is granted at most: more than a full lane holds, so that credit
+/// is only ever short while messages really are unexpected.
+const BYTES_MAX: u64 = 512 << 10;
+const _: () =
+    assert!(BYTES_MAX >= BULK_BYTES_MAX as u64 + RING_SLOTS_MAX as u64 * (MESSAGE_COST + 56));
+/// The same for a peer on another host that joins, and its share of what is left.
+const AFAR_BYTES_MAX: u64 = 2 << 20;
+const AFAR_SHARE: u64 = 64;
+/// What a grant may grow to. A stream of 1 MiB over the loopback gains up to here.
+const WIDE_BYTES_MAX: u64 = 16 << 20;
+/// What a first step goes to at least.
+const WIDE_BYTES_MIN: u64 = 64 << 10;
+/// The share of the budget that no grant grows into: it is for who comes late.
+const LATE_SHARE: usize = 4;
+/// Announced messages a peer is granted at most.
+const MESSAGES_MAX: u64 = 1 << 17;
+
+/// What the next peer, on this host or `afar`, is granted out of `left` bytes of the budget for unexpected
+/// messages.
+///
+/// An eighth of what is left, up to a ceiling, half of it for bytes and half for announcements:
+/// the sum of all grants never exceeds the budget, and late comers get less, not nothing.
+fn first(left: usize, afar: bool) -> Limits {
+    let left = left as u64;
+    let share = (left / 8).max(MESSAGE_COST);
+    let messages = (share / MESSAGE_COST / 2).min(MESSAGES_MAX);
+    let bytes = (share / 2).min(BYTES_MAX);
+    let on_the_way = (left / AFAR_SHARE).min(AFAR_BYTES_MAX);
+    Limits {
+        unexpected_bytes: if afar { bytes.max(on_the_way) } else { bytes },
+        rendezvous_max: messages.max(1) as u32,
+    }
+}
+
+/// What a peer on another host, which was `granted` so many bytes, is granted more when it has announced a message
+/// of `len` bytes whose receive was there.
+///
+/// As much again, up to a ceiling, as long as there is plenty left of the budget. A message that is announced however
+/// much credit there is (`Core::fits_eager`) says nothing.
+fn more(budget: &Budget, granted: u64, len: u64) -> u64 {
+    let wide = (granted * 2).clamp(WIDE_BYTES_MIN, WIDE_BYTES_MAX);
+    let more = wide.saturating_sub(granted);
+    let plenty = budget.left().saturating_sub(budget.limit() / LATE_SHARE);
+    if len <= WIDE_BYTES_MAX / 2 && more <= plenty as u64 { more } else { 0 }
+}
+
+/// What a grant takes of the budget.
+fn cost(granted: Limits) -> usize {
+    (granted.unexpected_bytes + u64::from(granted.rendezvous_max) * MESSAGE_COST) as usize
+}
+
+impl Engine {
+    /// Sets credit aside for a peer, on this host or `afar`, that may be about to join.
+    pub(super) fn grant(&mut self, afar: bool) -> Limits {
+        let granted = first(self.core.grants.left(), afar);
+        if self.core.grants.take(cost(granted)) {
+            return granted;
+        }
+        // The budget is spent: one announcement at a time, which any budget stands.
+        Limits { unexpected_bytes: 0, rendezvous_max: 1 }
+    }
+
+    /// Takes the credit back that was set aside.
+    pub(super) fn ungrant(&mut self, granted: Limits) {
+        if granted.unexpected_bytes > 0 || granted.rendezvous_max > 1 {
+            self.core.grants.give(cost(granted));
+        }
+    }
+}
+
+impl Core {
+    /// Counts an unmatched eager message against what the peer was granted.
+    pub(super) fn owe(&mut self, peer: &mut Peer, cost: u64) -> Result<(), Violation> {
+        peer.owed += cost;
+        peer.record.unexpected.add(1);
+        if peer.owed > peer.granted {
+            return Err(Violation("it sent more than its credit"));
+        }
+        Ok(())
+    }
+
+    /// A peer has announced a message whose receive was there: it may have lacked nothing but credit. The answer
+    /// says what it has (`Cts::Stream`).
+    pub(super) fn widen(&mut self, peer: &mut Peer, rts: &Rts) {
+        if !peer.line.is_wire() {
+            return;
+        }
+        let more = more(&self.grants, peer.granted, rts.len);
+        if more > 0 && self.grants.take(more as usize) {
+            peer.granted += more;
+            peer.record.note_granted(peer.granted);
+        }
+    }
+}
+
+impl Peer {
+    /// Whether the receiver's credit covers one more eager message of `len` bytes.
+    #[inline(always)]
+    pub(crate) fn has_credit(&mut self, len: u64) -> bool {
+        let after = self.sent_cost + MESSAGE_COST + len;
+        if after - self.released <= self.window {
+            return true;
+        }
+        self.refresh_credit();
+        after.saturating_sub(self.released) <= self.window
+    }
+
+    /// Reads what the receiver has released. A cursor that makes no sense is not believed.
+    pub(crate) fn refresh_credit(&mut self) {
+        let released = self.tx.released();
+        if released > self.released && released <= self.sent_cost {
+            self.released = released;
+            self.record.note_credit(self.sent_cost - released);
+        }
+    }
+
+    /// The receiver grants `credit` bytes by now. It never takes any back.
+    pub(super) fn widened(&mut self, credit: u64) {
+        if credit > self.window {
+            self.window = credit;
+            self.record.note_credit_max(credit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_never_exceed_the_budget_and_never_end() {
+        for afar in [false, true] {
+            let mut budget = Budget::new(1 << 20);
+            let mut served = 0;
+            for _ in 0..2000 {
+                let granted = first(budget.left(), afar);
+                assert!(granted.rendezvous_max >= 1);
+                if budget.take(cost(granted)) {
+                    served += 1;
+                }
+            }
+            assert!(served > 30);
+            assert!(budget.used() <= 1 << 20);
+        }
+    }
+
+    #[test]
+    fn who_is_afar_is_granted_more_of_what_is_plenty() {
+        let bytes = |left: usize, afar| first(left, afar).unexpected_bytes;
+        assert_eq!([false, true].map(|afar| bytes(64 << 20, afar)), [512 << 10, 1 << 20]);
+        assert_eq!([false, true].map(|afar| bytes(1 << 30, afar)), [512 << 10, 2 << 20]);
+        // Where little is left, it is the same for all.
+        assert_eq!([false, true].map(|afar| bytes(1 << 20, afar)), [64 << 10; 2]);
+    }
+
+    #[test]
+    fn a_grant_doubles_up_to_its_ceiling() {
+        let plenty = Budget::new(1 << 30);
+        let mut granted = 0;
+        let mut steps = Vec::new();
+        loop {
+            match more(&plenty, granted, 1 << 20) {
+                0 => break,
+                more => granted += more,
+            }
+            steps.push(granted >> 10);
+        }
+        assert_eq!(steps, [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384]);
+        // What is more than that already stays; and such a message is announced in any case.
+        assert_eq!(more(&plenty, 64 << 20, 8), 0);
+        assert_eq!(more(&plenty, 1 << 20, WIDE_BYTES_MAX / 2), 1 << 20);
+        assert_eq!(more(&plenty, 1 << 20, WIDE_BYTES_MAX / 2 + 1), 0);
+    }
+
+    #[test]
+    fn who_streams_leaves_something_for_who_comes_late() {
+        let mut budget = Budget::new(128 << 20);
+        let mut ends = Vec::new();
+        for _ in 0..40 {
+            let granted = first(budget.left(), true);
+            let mut bytes = granted.unexpected_bytes;
+            assert!(budget.take(cost(granted)));
+            loop {
+                let more = more(&budget, bytes, 1 << 20);
+                assert!(budget.take(more as usize));
+                bytes += more;
+                if more == 0 {
+                    break;
+                }
+            }
+            ends.push(bytes >> 10);
+        }
+        println!("{ends:?}");
+        assert_eq!(ends[..4], [16 << 10; 4]);
+        assert!(ends[20] >= 100, "{ends:?}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Credit of peers on other hosts: it grows for who streams to receives that are there, and only then.
+
+use std::{thread, time::Duration};
+
+use pinfold::{
+    Endpoint, Progress,
+    status::{self, EndpointStatus},
+};
+use pinfold_tests::stamp;
+
+use super::{builder, pair};
+
+const MESSAGE: usize = 300_000;
+const FIRST: u64 = 2 << 20;
+const WIDE: u64 = 16 << 20;
+
+/// What others see of the endpoint with a label.
+fn seen(label: &str) -> EndpointStatus {
+    let all = status::endpoints_of(std::process::id()).unwrap().endpoints;
+    all.into_iter().find(|endpoint| endpoint.label == label).expect("it is to be seen")
+}
+
+/// The credit that the only peer of an endpoint was given, and the one it gave.
+fn credit(label: &str) -> (u64, u64) {
+    let seen = seen(label);
+    let [peer] = &seen.peers[..] else { panic!("{seen:?}") };
+    (peer.granted, peer.credit_max)
+}
+
+/// Two endpoints that send each other messages, with so much for those nobody has asked for.
+struct Stream {
+    labels: [&'static str; 2],
+    one: (Endpoint, pinfold::PeerId),
+    two: (Endpoint, pinfold::PeerId),
+    sent: u64,
+}
+
+impl Stream {
+    fn new(labels: [&'static str; 2], budget: usize) -> Stream {
+        let sized = |progress, label| builder(progress).label(label).unexpected_bytes_max(budget);
+        // The one that receives looks at what has come when it is asked to.
+        let [source, sink] = labels;
+        let source = sized(Progress::Dedicated, source);
+        let (one, two) = pair(source, sized(Progress::Inline, sink));
+        Stream { labels, one, two, sent: 0 }
+    }
+
+    /// Sends messages all at once, of which so many are announced before the other side looks. Their receives are
+    /// there by then, or are not until the announcements have been seen.
+    fn send(&mut self, messages: u64, announced: u64, in_time: bool) {
+        let ((one, to_two), (two, to_one)) = (&self.one, &self.two);
+        let numbers = self.sent..self.sent + messages;
+        self.sent += messages;
+        let receive = |number| two.recv_owned(*to_one, number, vec![0; MESSAGE]);
+        let send = |number| one.send_owned(*to_two, number, stamp::bytes(MESSAGE, number));
+        let receives = in_time.then(|| numbers.clone().map(receive).collect::<Vec<_>>());
+        let before = self.announced();
+        let sends: Vec<_> = numbers.clone().map(send).collect();
+        while self.announced() < before + announced {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let receives = receives.unwrap_or_else(|| {
+            while seen(self.labels[1]).peers[0].announced < announced {
+                two.progress().unwrap();
+            }
+            numbers.clone().map(receive).collect()
+        });
+        for (receive, number) in receives.into_iter().zip(numbers) {
+            let (result, bytes) = receive.wait();
+            result.unwrap();
+            stamp::check(&bytes, number);
+        }
+        sends.into_iter().for_each(|send| {
+            send.wait().0.unwrap();
+        });
+    }
+
+    fn announced(&self) -> u64 {
+        self.one.0.counters().credit_stalls
+    }
+}
+
+#[test]
+fn who_streams_to_receives_that_are_there_is_given_more() {
+    let mut stream = Stream::new(["early source", "early sink"], 128 << 20);
+    assert_eq!(credit("early sink").0, FIRST);
+    stream.send(100, 50, true);
+    let (given, _) = credit("early sink");
+    assert_eq!((given, credit("early source").1), (WIDE, WIDE));
+    // The other direction has what it had.
+    assert_eq!(credit("early source").0, FIRST);
+    // What is under way now needs not be announced.
+    let before = stream.announced();
+    stream.send(40, 0, true);
+    assert_eq!(stream.announced(), before);
+    // All of it is there again for others.
+    let granted = || seen("early sink").granted_bytes;
+    assert!(granted() >= WIDE);
+    stream.one.0.disconnect(stream.one.1);
+    while granted() > 0 {
+        stream.two.0.progress().unwrap();
+    }
+}
+
+#[test]
+fn who_is_not_received_in_time_is_given_no_more() {
+    let mut stream = Stream::new(["late source", "late sink"], 128 << 20);
+    for _ in 0..3 {
+        stream.send(40, 30, false);
+    }
+    assert_eq!((credit("late sink").0, credit("late source").1), (FIRST, FIRST));
+}
+
+#[test]
+fn a_quarter_of_the_budget_stays_for_others() {
+    const BUDGET: usize = 20 << 20;
+    let mut stream = Stream::new(["narrow source", "narrow sink"], BUDGET);
+    let (first, _) = credit("narrow sink");
+    stream.send(100, 50, true);
+    let (given, _) = credit("narrow sink");
+    assert!(given > first && given == credit("narrow source").1, "{first} {given}");
+    let seen = seen("narrow sink");
+    assert!(seen.granted_bytes <= BUDGET as u64 / 4 * 3, "{seen:?}");
+}
