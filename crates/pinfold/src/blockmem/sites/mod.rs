@@ -4,13 +4,17 @@
 //! Operations*, chapter 8: a small table of the callers of late, with a hint for each from what its
 //! copies took.
 
+mod class;
 mod site;
 #[cfg(test)]
 mod tests;
 
 use std::{fmt, panic::Location};
 
-pub use site::{CANDIDATES_MAX, Choice, Site};
+pub use self::{
+    class::{CANDIDATES_MAX, Choice},
+    site::Site,
+};
 
 /// Callers that may be in one place of the table.
 const WAYS: usize = 4;

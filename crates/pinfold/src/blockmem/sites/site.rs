@@ -1,23 +1,10 @@
-//! What copies of one call site take by each algorithm, and which to use next.
-//!
-//! Time is counted in copies: there are no clocks here. Of each size class every so many-th copy is a
-//! *sample*, which its maker times: as many as it takes for the clock to be a small part of them all,
-//! by what they were said to take ([`LOOK_NS`]). Nearly all samples are of the algorithm in use. The others are
-//! *visits* to the other candidates: two tries, of which the faster counts, so that an interruption
-//! must come twice to mislead.
-//!
-//! **Accounting.** A try of an algorithm that is not in use takes a token. A class begins with
-//! [`TOKENS_MAX`] and earns one in [`TOKEN_SAMPLES`] samples. So of `n` copies at most
-//! `TOKENS_MAX + n / (TOKEN_SAMPLES * period)` are such tries, whatever is observed; `period` is 4 or
-//! more, so that is 1 in 64. How often a candidate is tried falls with the square of what it costs:
-//! one that is `r` times as slow (up to 8) adds less than `2 (r - 1) / (64 r² · 4)`, 0.2 %.
+//! What copies of one call site take by each algorithm, by classes of sizes.
 
 use std::fmt;
 
 use pinfold_sys::block::Algorithm;
 
-/// Algorithms that a site learns about for one size class.
-pub const CANDIDATES_MAX: usize = 4;
+use super::class::{Choice, Class};
 
 /// Classes are powers of two from 2^10 bytes.
 const CLASS_MIN: u32 = 10;
@@ -27,303 +14,6 @@ const CLASS_MAX: u32 = 26;
 
 const CLASSES: usize = (CLASS_MAX - CLASS_MIN + 1) as usize;
 
-/// Copies that take so many nanoseconds together have one sample among them. To read a clock twice takes
-/// 40 to 90 of them, and what a try of another algorithm finds unprepared, its code, its branches, about
-/// as long: all in all 0.5 %.
-const LOOK_NS: f32 = 25_600.0;
-
-/// Samples are at least so many copies apart, which is what bounds the tries.
-pub(super) const PERIOD_MIN: u32 = 4;
-
-/// And at most so many: copies of 1 KiB within the nearest cache take some 10 ns.
-const PERIOD_MAX: u32 = 1 << 12;
-
-/// As long as nobody has said what copies take, they are taken to be as slow as this.
-const UNKNOWN_NS_PER_KIB: f32 = 100.0;
-
-/// Copies from one sample to the next, of those that take `ns` each.
-pub(super) fn period_of(ns: f32) -> u32 {
-    ((LOOK_NS / ns) as u32).clamp(PERIOD_MIN, PERIOD_MAX)
-}
-
-/// Tries of other algorithms than the one in use that a class may have in store.
-pub(super) const TOKENS_MAX: u32 = 2 * (CANDIDATES_MAX as u32 - 1);
-
-/// Samples for which there is one more.
-pub(super) const TOKEN_SAMPLES: u32 = 16;
-
-/// Samples between two visits to a candidate that looks as good as the one in use.
-pub(super) const VISIT_SAMPLES: u32 = 64;
-
-/// A candidate that looks more times as slow is visited as if it were so many times as slow.
-const RATIO_MAX: f32 = 8.0;
-
-/// The weight of a sample of the algorithm in use.
-const WEIGHT: f32 = 0.3;
-
-/// The weight of a visit: much time has passed since the last.
-const WEIGHT_VISIT: f32 = 0.75;
-
-/// If the algorithm in use has become so many times as slow or fast since it was visited, the machine
-/// has changed.
-const CHANGE: f32 = 1.25;
-
-/// The same for what says less: one sample, or a visit long ago.
-const JUMP: f32 = 1.5;
-
-/// What is to replace the algorithm in use must cost less than this part of it.
-const BETTER: f32 = 0.95;
-
-/// How to make a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice<A = Algorithm> {
-    /// By what.
-    pub algorithm: A,
-    /// Whether [`Site::observe`] is to be told what it took.
-    pub timed: bool,
-}
-
-/// What is known of one candidate.
-#[derive(Clone, Copy)]
-struct Cell<A> {
-    algorithm: A,
-    /// Nanoseconds a KiB; infinite as long as nothing is known.
-    cost: f32,
-    /// The last two samples while in use.
-    recent: [f32; 2],
-    /// What the first try of a visit took.
-    first: Option<f32>,
-    /// The sample of the last visit.
-    seen: u32,
-}
-
-/// One class of sizes.
-struct Class<A> {
-    /// The size of the shortest in it, KiB.
-    kib: f32,
-    /// Copies before the next sample.
-    left: u32,
-    /// Copies that were to come before the next sample when tries got in between.
-    put_off: u32,
-    /// What they use: the algorithm of `cells[best]`.
-    using: A,
-    /// Copies from one sample to the next.
-    period: u32,
-    /// Samples so far; tries are not counted.
-    samples: u32,
-    tokens: u32,
-    best: usize,
-    /// What the algorithm in use cost when it was visited or came into use.
-    anchor: f32,
-    count: usize,
-    /// A bit for each candidate to visit at once.
-    due: u8,
-    /// The candidate that is visited, and the tries that are left.
-    visit: Option<(usize, u32)>,
-    cells: [Cell<A>; CANDIDATES_MAX],
-}
-
-impl<A: Copy + PartialEq + Default> Class<A> {
-    fn new(at: usize, candidates: impl Iterator<Item = A>) -> Class<A> {
-        let nothing = Cell {
-            algorithm: A::default(),
-            cost: f32::INFINITY,
-            recent: [f32::INFINITY; 2],
-            first: None,
-            seen: 0,
-        };
-        let mut cells = [nothing; CANDIDATES_MAX];
-        let mut count = 0;
-        for algorithm in candidates {
-            let known = cells[..count].iter().any(|cell| cell.algorithm == algorithm);
-            if count < CANDIDATES_MAX && !known {
-                cells[count].algorithm = algorithm;
-                count += 1;
-            }
-        }
-        let kib = (1u32 << at) as f32;
-        Class {
-            kib,
-            // With one candidate, or none, there is nothing to learn.
-            left: if count > 1 { 0 } else { u32::MAX },
-            put_off: 0,
-            using: cells[0].algorithm,
-            period: period_of(UNKNOWN_NS_PER_KIB * kib),
-            samples: 0,
-            tokens: TOKENS_MAX,
-            best: 0,
-            anchor: f32::INFINITY,
-            count: count.max(1),
-            due: (1 << count.max(1)) - 1,
-            visit: None,
-            cells,
-        }
-    }
-
-    fn is_settled(&self) -> bool {
-        let may_try = self.due != 0 && self.tokens >= 2;
-        self.count == 1 || self.visit.is_none() && !may_try
-    }
-
-    /// What the copy after `left` others is for.
-    #[cold]
-    fn sample(&mut self) -> Choice<A> {
-        if self.count == 1 {
-            self.left = u32::MAX;
-            return Choice { algorithm: self.using, timed: false };
-        }
-        if self.visit.is_none() && self.due == 0 {
-            self.look_around();
-        }
-        match self.next_try() {
-            // The next try comes at once.
-            Some(at) => Choice { algorithm: self.cells[at].algorithm, timed: true },
-            None if self.put_off > 0 => {
-                self.left = std::mem::take(&mut self.put_off) - 1;
-                Choice { algorithm: self.using, timed: false }
-            }
-            None => {
-                self.left = self.period - 1;
-                self.samples = self.samples.wrapping_add(1);
-                if self.samples.is_multiple_of(TOKEN_SAMPLES) {
-                    self.tokens = (self.tokens + 1).min(TOKENS_MAX);
-                }
-                Choice { algorithm: self.using, timed: true }
-            }
-        }
-    }
-
-    /// Notes which candidate has not been visited for long, by what it costs.
-    fn look_around(&mut self) {
-        let best = self.cells[self.best].cost;
-        let due = (0..self.count).filter(|at| *at != self.best).find(|at| {
-            let ratio = self.cells[*at].cost / best;
-            // Nothing known of either: as good as any.
-            let ratio = if ratio.is_nan() { 1.0 } else { ratio.clamp(1.0, RATIO_MAX) };
-            let idle = self.samples.wrapping_sub(self.cells[*at].seen);
-            idle as f32 >= VISIT_SAMPLES as f32 * ratio * ratio
-        });
-        if let Some(at) = due {
-            self.due = 1 << at;
-        }
-    }
-
-    /// The candidate to try, if one is to be tried and may.
-    fn next_try(&mut self) -> Option<usize> {
-        let (at, left) = match self.visit {
-            Some(visit) => visit,
-            None if self.due == 0 => return None,
-            None => {
-                let is_first = self.due & 1 << self.best != 0;
-                let at = if is_first { self.best } else { self.due.trailing_zeros() as usize };
-                if at != self.best && self.tokens < 2 {
-                    return None;
-                }
-                self.due &= !(1 << at);
-                let samples = self.samples;
-                let cell = &mut self.cells[at];
-                (cell.first, cell.seen) = (None, samples);
-                (at, 2)
-            }
-        };
-        if at != self.best {
-            match self.tokens.checked_sub(1) {
-                Some(tokens) => self.tokens = tokens,
-                // It went out of use in the middle of its visit.
-                None => {
-                    self.visit = None;
-                    return None;
-                }
-            }
-        }
-        self.visit = (left > 1).then_some((at, left - 1));
-        Some(at)
-    }
-
-    fn observe(&mut self, at: usize, cost: f32) {
-        self.weigh(at, cost);
-        let best = self.cells[self.best].cost;
-        if best.is_finite() {
-            self.period = period_of(best * self.kib);
-            // What was set before may have been for faster ones; and if this one took long, so may the
-            // next, which is to be known soon.
-            let soon = if at == self.best { best.max(cost) } else { best };
-            self.left = self.left.min(period_of(soon * self.kib) - 1);
-        }
-    }
-
-    fn weigh(&mut self, at: usize, cost: f32) {
-        let is_try = at != self.best || self.visits(at);
-        let cell = &mut self.cells[at];
-        if is_try || cell.cost == f32::INFINITY {
-            match cell.first.take() {
-                None => cell.first = Some(cost),
-                Some(first) => self.settle(at, first.min(cost)),
-            }
-            return;
-        }
-        // The middle one of three: a copy that was interrupted counts for nothing.
-        let [first, second] = cell.recent;
-        let middle = first.min(second).max(first.max(second).min(cost));
-        cell.recent = [second, cost];
-        cell.cost += (middle.clamp(cell.cost / 2.0, cell.cost * 2.0) - cell.cost) * WEIGHT;
-        if is_far(middle, self.anchor, JUMP) || is_far(cell.cost, self.anchor, CHANGE) {
-            // Perhaps two of the three were interrupted: two tries will tell.
-            self.due |= 1 << at;
-            self.hurry();
-        } else {
-            self.decide();
-        }
-    }
-
-    /// Has tries made at once. The next sample comes when it would have come.
-    fn hurry(&mut self) {
-        self.put_off += std::mem::take(&mut self.left);
-    }
-
-    /// Whether a candidate is to be visited, or is in the middle of it.
-    fn visits(&self, at: usize) -> bool {
-        let visited = self.visit.is_some_and(|(visited, _)| visited == at);
-        visited || self.due & 1 << at != 0 || self.cells[at].first.is_some()
-    }
-
-    /// A visit is over.
-    fn settle(&mut self, at: usize, cost: f32) {
-        let is_best = at == self.best;
-        let cell = &mut self.cells[at];
-        let is_new = is_best || is_far(cost, cell.cost, JUMP);
-        cell.cost = if is_new { cost } else { cell.cost + (cost - cell.cost) * WEIGHT_VISIT };
-        cell.recent = [cell.cost; 2];
-        if is_best {
-            if is_far(cost, self.anchor, CHANGE) {
-                // The machine has changed: whatever is known of the others is out of date.
-                self.due = ((1 << self.count) - 1) & !(1 << at);
-                self.hurry();
-            }
-            self.anchor = cost;
-        }
-        self.decide();
-    }
-
-    fn decide(&mut self) {
-        let cost = |at: &usize| self.cells[*at].cost;
-        let cheapest = (0..self.count).min_by(|a, b| cost(a).total_cmp(&cost(b)));
-        let Some(cheapest) = cheapest else { return };
-        if cost(&cheapest) < cost(&self.best) * BETTER {
-            // What it was is known well now.
-            self.cells[self.best].seen = self.samples;
-            self.best = cheapest;
-            self.using = self.cells[cheapest].algorithm;
-            self.anchor = self.cells[cheapest].cost;
-        }
-    }
-}
-
-/// Whether one is at least `times` the other.
-fn is_far(a: f32, b: f32, times: f32) -> bool {
-    a > b * times || a < b / times
-}
-
 /// The class of a copy, if it is long enough to be in one.
 #[inline]
 fn class_of(len: usize) -> Option<usize> {
@@ -331,17 +21,30 @@ fn class_of(len: usize) -> Option<usize> {
     Some(log.checked_sub(CLASS_MIN)? as usize)
 }
 
+/// What is to be known of a class for most copies: the rest of it is asked when `left` is zero.
+struct Ready<A> {
+    /// Copies before the next sample.
+    left: u32,
+    /// What they use. There is always something where `left` is not zero.
+    using: Option<A>,
+}
+
+impl<A> Ready<A> {
+    const NONE: Ready<A> = Ready { left: 0, using: None };
+}
+
 /// The learner of one call site: a lane of a ring, a line of a program.
 ///
 /// A class of sizes that is used takes some 150 bytes. After the machine has changed so that what is
 /// in use has become 1.5 times as slow or fast, the best candidate is in use within 24 samples, if the
 /// change before was 100 samples ago. A sample is one copy of those that take 51 µs together, at most one
-/// in 4 and at least one in 4,096.
+/// in 4 and at least one in 8,192.
 /// That another candidate has become better, with the one in use as it was, is found out within
 /// `80 r²` samples, where `r` says how many times as slow it used to be, 8 at most.
 ///
 /// What it chooses among need not be algorithms: whatever ways there are to do the same thing.
 pub struct Site<A = Algorithm> {
+    ready: [Ready<A>; CLASSES],
     classes: [Option<Box<Class<A>>>; CLASSES],
 }
 
@@ -354,7 +57,7 @@ impl<A> Default for Site<A> {
 impl<A> Site<A> {
     /// Knows nothing.
     pub const fn new() -> Site<A> {
-        Site { classes: [const { None }; CLASSES] }
+        Site { ready: [const { Ready::NONE }; CLASSES], classes: [const { None }; CLASSES] }
     }
 
     /// Forgets everything: the candidates may have changed.
@@ -367,36 +70,56 @@ impl<A: Copy + PartialEq + Default> Site<A> {
     /// How to make the next copy, of `len` bytes. `None`: those below 1 KiB are not learnt about.
     ///
     /// `candidates` names the algorithms in question, the likeliest first; it is asked when the class
-    /// of sizes is new. More than [`CANDIDATES_MAX`] are left out. A nanosecond or two, mostly.
+    /// of sizes is new. More than [`CANDIDATES_MAX`](super::CANDIDATES_MAX) are left out. A nanosecond or two, mostly.
     #[inline]
     pub fn next<I: IntoIterator<Item = A>>(
         &mut self,
         len: usize,
         candidates: impl FnOnce() -> I,
     ) -> Option<Choice<A>> {
-        let at = class_of(len)?;
-        let class = match &mut self.classes[at] {
-            Some(class) => class,
-            none => none.insert(Box::new(Class::new(at, candidates().into_iter()))),
-        };
-        if class.left > 0 {
-            class.left -= 1;
-            return Some(Choice { algorithm: class.using, timed: false });
+        match self.ready(len) {
+            Some(algorithm) => Some(Choice { algorithm, timed: false }),
+            None => self.consult(len, candidates),
         }
-        Some(class.sample())
+    }
+
+    /// What the next copy is made by, where there is nothing to decide or to time; it counts as made.
+    #[inline]
+    pub(in crate::blockmem) fn ready(&mut self, len: usize) -> Option<A> {
+        let ready = &mut self.ready[class_of(len)?];
+        ready.left = ready.left.checked_sub(1)?;
+        ready.using
+    }
+
+    /// What it is made by where there is.
+    #[cold]
+    pub(in crate::blockmem) fn consult<I: IntoIterator<Item = A>>(
+        &mut self,
+        len: usize,
+        candidates: impl FnOnce() -> I,
+    ) -> Option<Choice<A>> {
+        let at = class_of(len)?;
+        let new = || Box::new(Class::new(at, candidates().into_iter()));
+        let class = self.classes[at].get_or_insert_with(new);
+        let ready = &mut self.ready[at];
+        let choice = class.sample(&mut ready.left);
+        ready.using = Some(class.using());
+        Some(choice)
     }
 
     /// A copy of `len` bytes by `algorithm` took `ns` nanoseconds, with its reader's time where that
     /// is known. A few nanoseconds.
     ///
     /// It may come late, or not at all. What is no candidate is not learnt from.
+    // Not in line where most copies are none to learn from.
+    #[cold]
     pub fn observe(&mut self, len: usize, algorithm: A, ns: u64) {
-        let Some(class) = class_of(len).and_then(|at| self.classes[at].as_mut()) else { return };
-        let known = |cell: &Cell<A>| cell.algorithm == algorithm;
-        if let Some(at) = class.cells[..class.count].iter().position(known) {
-            // The shortest time that can be told: costs stay above zero.
-            class.observe(at, (ns.max(1) as f64 * 1024.0 / len as f64) as f32);
-        }
+        let Some(at) = class_of(len) else { return };
+        let (ready, Some(class)) = (&mut self.ready[at], &mut self.classes[at]) else { return };
+        // The shortest time that can be told: costs stay above zero.
+        let cost = (ns.max(1) as f64 * 1024.0 / len as f64) as f32;
+        class.observe(&mut ready.left, algorithm, cost);
+        ready.using = Some(class.using());
     }
 
     /// Whether copies of `len` bytes go on as they are for now: no candidate is about to be tried.
@@ -407,16 +130,15 @@ impl<A: Copy + PartialEq + Default> Site<A> {
 
     /// What copies of `len` bytes use at present. `None`: there was none yet.
     pub fn using(&self, len: usize) -> Option<A> {
-        Some(self.classes[class_of(len)?].as_ref()?.using)
+        self.ready[class_of(len)?].using
     }
 }
 
 impl<A: Copy + fmt::Debug> fmt::Debug for Site<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let classes = self.classes.iter().enumerate();
-        let using = classes.filter_map(|(at, class)| {
-            Some((1usize << (CLASS_MIN as usize + at), class.as_ref()?.using))
-        });
+        let classes = self.ready.iter().enumerate();
+        let using = classes
+            .filter_map(|(at, ready)| Some((1usize << (CLASS_MIN as usize + at), ready.using?)));
         f.debug_map().entries(using).finish()
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{
-    site::{PERIOD_MIN, TOKEN_SAMPLES, TOKENS_MAX, VISIT_SAMPLES, period_of},
+    class::{PERIOD_MIN, TOKEN_SAMPLES, TOKENS_MAX, VISIT_SAMPLES, period_of},
     *,
 };
 use pinfold_sys::block::Algorithm;
