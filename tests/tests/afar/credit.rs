@@ -122,3 +122,41 @@ fn a_quarter_of_the_budget_stays_for_others() {
     let seen = seen("narrow sink");
     assert!(seen.granted_bytes <= BUDGET as u64 / 4 * 3, "{seen:?}");
 }
+
+/// Who joins when nothing is left may announce one message; when the others have gone there is more for it, too, and
+/// all of it comes back.
+#[test]
+fn who_came_too_late_is_given_something_later() {
+    const BUDGET: usize = 256 << 10;
+    let sink = builder(Progress::Inline).label("crowded sink").unexpected_bytes_max(BUDGET);
+    let sink = sink.listen("tcp:127.0.0.1:0").build().unwrap();
+    let address = sink.listens_at().unwrap();
+    let join = |progress| {
+        let source = builder(progress).label("crowd").build().unwrap();
+        let (to_sink, from_source) = thread::scope(|scope| {
+            let to_sink = scope.spawn(|| source.connect(&address).unwrap());
+            let from_source = sink.accept().unwrap();
+            (to_sink.join().unwrap(), from_source)
+        });
+        (source, to_sink, from_source)
+    };
+    let granted = || seen("crowded sink").peers.iter().map(|peer| peer.granted).min();
+    let mut crowd = Vec::new();
+    while granted() != Some(0) {
+        crowd.push(join(Progress::Inline));
+    }
+    let (source, to_sink, from_source) = join(Progress::Dedicated);
+    drop(crowd);
+    while seen("crowded sink").peers.len() > 1 || seen("crowded sink").granted_bytes > 0 {
+        sink.progress().unwrap();
+    }
+    assert_eq!(granted(), Some(0));
+    let (one, two) = ((source, to_sink), (sink, from_source));
+    let mut stream = Stream { labels: ["crowd", "crowded sink"], one, two, sent: 0 };
+    stream.send(3, 1, true);
+    assert!(credit("crowded sink").0 > 0);
+    stream.one.0.disconnect(stream.one.1);
+    while seen("crowded sink").granted_bytes > 0 {
+        stream.two.0.progress().unwrap();
+    }
+}

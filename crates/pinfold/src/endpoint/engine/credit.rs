@@ -6,7 +6,11 @@
 //! while messages are announced for want of it although their receives are there already. So what those get who
 //! stream is not taken from those who do not, and who does not receive in time is not sent more.
 
-use super::{Engine, core::Core, peer::MESSAGE_COST, peer::Peer};
+use super::{
+    Engine,
+    core::Core,
+    peer::{MESSAGE_COST, Peer},
+};
 use crate::{
     link::{
         local::Limits,
@@ -39,8 +43,9 @@ const MESSAGES_MAX: u64 = 1 << 17;
 /// What the next peer, on this host or `afar`, is granted out of `left` bytes of the budget for unexpected
 /// messages.
 ///
-/// An eighth of what is left, up to a ceiling, half of it for bytes and half for announcements:
-/// the sum of all grants never exceeds the budget, and late comers get less, not nothing.
+/// An eighth of what is left, up to a ceiling, half of it for bytes and half for announcements, and for who is afar a
+/// 64th for bytes where that is more: the sum of all grants never exceeds the budget, and late comers get less, not
+/// nothing.
 fn first(left: usize, afar: bool) -> Limits {
     let left = left as u64;
     let share = (left / 8).max(MESSAGE_COST);
@@ -65,8 +70,15 @@ fn more(budget: &Budget, granted: u64, len: u64) -> u64 {
     if len <= WIDE_BYTES_MAX / 2 && more <= plenty as u64 { more } else { 0 }
 }
 
+/// What who comes when the budget is spent is granted: one announcement at a time, which any budget stands. It takes
+/// nothing of it.
+const FREE: Limits = Limits { unexpected_bytes: 0, rendezvous_max: 1 };
+
 /// What a grant takes of the budget.
 fn cost(granted: Limits) -> usize {
+    if granted == FREE {
+        return 0;
+    }
     (granted.unexpected_bytes + u64::from(granted.rendezvous_max) * MESSAGE_COST) as usize
 }
 
@@ -74,18 +86,12 @@ impl Engine {
     /// Sets credit aside for a peer, on this host or `afar`, that may be about to join.
     pub(super) fn grant(&mut self, afar: bool) -> Limits {
         let granted = first(self.core.grants.left(), afar);
-        if self.core.grants.take(cost(granted)) {
-            return granted;
-        }
-        // The budget is spent: one announcement at a time, which any budget stands.
-        Limits { unexpected_bytes: 0, rendezvous_max: 1 }
+        if self.core.grants.take(cost(granted)) { granted } else { FREE }
     }
 
     /// Takes the credit back that was set aside.
     pub(super) fn ungrant(&mut self, granted: Limits) {
-        if granted.unexpected_bytes > 0 || granted.rendezvous_max > 1 {
-            self.core.grants.give(cost(granted));
-        }
+        self.core.grants.give(cost(granted));
     }
 }
 
@@ -106,10 +112,13 @@ impl Core {
         if !peer.line.is_wire() {
             return;
         }
-        let more = more(&self.grants, peer.granted, rts.len);
-        if more > 0 && self.grants.take(more as usize) {
-            peer.granted += more;
-            peer.record.note_granted(peer.granted);
+        let granted = Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max };
+        let wide = peer.granted + more(&self.grants, peer.granted, rts.len);
+        // Where it had nothing, what it may announce is to be taken as well.
+        let takes = cost(Limits { unexpected_bytes: wide, ..granted }) - cost(granted);
+        if wide > peer.granted && self.grants.take(takes) {
+            peer.granted = wide;
+            peer.record.note_granted(wide);
         }
     }
 }
