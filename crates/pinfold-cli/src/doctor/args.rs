@@ -55,7 +55,7 @@ Fields of --json (a field that nothing is known about is null):
   processors       usable, online, quota (processors' worth of time), same_core, shared_cache
   paths            by name (inline, eager, cma): works, why
   facilities       by name: status (works, denied, killed or unknown), use (required, faster,
-                   safer, arenas, hosts or later), detail, errno, reason, why, remedies
+                   safer, arenas, hosts or memory), detail, errno, reason, why, remedies
   names            directory, path, safe, free_bytes, free_files, why
   costs            null without a measurement; else class (near, far or mixed), hop_ns, cores,
                    notes, and rows: size, path (inline, eager, cma, or auto: the library chooses),

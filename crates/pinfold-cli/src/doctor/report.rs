@@ -105,8 +105,8 @@ pub(crate) enum Use {
     Arenas,
     /// For peers on other hosts.
     Hosts,
-    /// For what is to come.
-    Later,
+    /// For translations that are kept, and pages that are moved.
+    Memory,
 }
 
 /// Why something does not work.

@@ -181,14 +181,14 @@ fn facilities(page: &mut Page, all: &[Facility]) {
         (Use::Safer, "safer with it"),
         (Use::Arenas, "for memory that peers can map"),
         (Use::Hosts, "for peers on other hosts"),
-        (Use::Later, "not needed yet"),
+        (Use::Memory, "to know when memory changes, and to move pages"),
     ];
     for (used, what) in groups {
         for one in all.iter().filter(|one| one.used == used) {
             let shade = match (one.status, used) {
                 (Status::Works, _) => Shade::Green,
                 (_, Use::Required) | (Status::Killed, _) => Shade::Red,
-                (_, Use::Later) => Shade::Plain,
+                (_, Use::Memory) => Shade::Plain,
                 _ => Shade::Yellow,
             };
             let word = match one.status {
@@ -201,7 +201,7 @@ fn facilities(page: &mut Page, all: &[Facility]) {
             let more = more.map_or(what.to_owned(), |more| format!("{what}; {more}"));
             page.row(one.name, word, shade, &more);
             // What is a problem is said below.
-            let apart = matches!(used, Use::Arenas | Use::Hosts | Use::Later);
+            let apart = matches!(used, Use::Arenas | Use::Hosts | Use::Memory);
             if let Some(remedy) = one.remedies.first().filter(|_| apart) {
                 page.line(format_args!("  {:29} to allow it: {}", "", self::one(remedy)));
             }
@@ -299,14 +299,14 @@ fn limits(page: &mut Page, all: &[Limit]) {
             }
             _ => String::new(),
         };
-        let later = if limit.name == "locked_memory" { "; not needed yet" } else { "" };
+        let what = if limit.name == "locked_memory" { "; for what stays pinned" } else { "" };
         let unit = if limit.unit == "bytes" { "" } else { limit.unit };
         let scope = match limit.scope.as_str() {
             "process" => String::new(),
             scope => format!(" ({scope})"),
         };
         let more = match most {
-            Some(_) => format!("{used}{of} {unit}{hard}{scope}{later}"),
+            Some(_) => format!("{used}{of} {unit}{hard}{scope}{what}"),
             None => format!("{of}{scope}"),
         };
         page.row(

@@ -179,13 +179,13 @@ fn userfaultfd(trials: &Trials, context: &Context<'_>) -> Facility {
         let remedies = remedy::sysctl(context.facts, "vm.unprivileged_userfaultfd", 1);
         by_setting(cause, "vm.unprivileged_userfaultfd is 0".into(), remedies);
     }
-    made("userfaultfd", Use::Later, detail, cause)
+    made("userfaultfd", Use::Memory, detail, cause)
 }
 
 fn io_uring(trials: &Trials, context: &Context<'_>) -> Facility {
     let tried = &trials.calls.io_uring;
     let detail = tried.as_ref().ok().map(|features| format!("features {features:#x}"));
-    made("io_uring", Use::Later, detail, ring_cause(tried, RINGS, context))
+    made("io_uring", Use::Hosts, detail, ring_cause(tried, RINGS, context))
 }
 
 /// Why there is no io_uring, or none with what is called.

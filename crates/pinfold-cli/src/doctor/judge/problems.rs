@@ -116,7 +116,7 @@ fn fatal(
 /// Whether two processes fail to meet for want of it.
 fn is_culprit(one: &Facility) -> bool {
     match (one.used, one.status) {
-        (Use::Arenas | Use::Hosts | Use::Later, _) => false,
+        (Use::Arenas | Use::Hosts | Use::Memory, _) => false,
         // Pinfold does without what is denied, but not without the process that asks for it.
         (_, Status::Killed) => true,
         (used, Status::Denied) => used == Use::Required,
