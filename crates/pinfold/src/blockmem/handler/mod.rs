@@ -141,35 +141,13 @@ impl<P: Choose> Handler<P> {
             self.tally.moved(len);
             return Done::by_libc(len);
         }
-        if let Some(algorithm) = site.ready(len) {
-            // SAFETY: as the caller promised, and they do not overlap.
-            unsafe { block::copy(algorithm, from, to, len) };
-            self.tally.copied(algorithm, len);
-            return Done { algorithm, bytes: len, ns: None };
-        }
-        // SAFETY: as the caller promised, and they do not overlap.
-        unsafe { self.copy_as_told(site, hints, from, to, len) }
-    }
-
-    /// The same where the site is to be asked, or knows nothing of copies of that length.
-    ///
-    /// # Safety
-    /// As for [`Handler::copy`]; and the blocks do not overlap.
-    unsafe fn copy_as_told(
-        &mut self,
-        site: &mut Site,
-        hints: Hints,
-        from: *const u8,
-        to: *mut u8,
-        len: usize,
-    ) -> Done {
         let block = hints.block(from.addr(), to.addr(), len);
-        let known = site.consult(len, || {
+        let known = site.next(len, || {
             let best = self.plan.pick(&block);
             comparable(best, hints, self.plan.candidates(&block))
         });
         let choice = known.unwrap_or_else(|| untimed(self.plan.pick(&block)));
-        // SAFETY: as the caller promised.
+        // SAFETY: as the caller promised, and they do not overlap.
         let done = timed(choice, len, || unsafe { block::copy(choice.algorithm, from, to, len) });
         self.tally.copied(choice.algorithm, len);
         done

@@ -220,8 +220,7 @@ mod tests {
             }
             ends.push(bytes >> 10);
         }
-        println!("{ends:?}");
-        assert_eq!(ends[..4], [16 << 10; 4]);
+        assert_eq!(ends[..4], [16 << 10; 4], "{ends:?}");
         assert!(ends[20] >= 100, "{ends:?}");
     }
 }
