@@ -1,7 +1,7 @@
 //! `userfaultfd(2)` without faults: noticing that memory is taken away, and moving pages.
 //!
 //! - [`Watch`] hears of each unmap, remap and discard of the ranges that it watches. Nothing is
-//!   protected, so nobody ever faults into it. [`Reader`] reads it from a thread of its own, which
+//!   protected, so nobody ever faults into it. [`Reader`] reads it from threads of its own, which
 //!   is how programs should use it.
 //! - [`Mover`] changes which addresses pages have, without copying them (`UFFDIO_MOVE`): what
 //!   Womack, Mraz and Mendelson did by writing page table entries (Virtual Memory MTU Reassembly,
@@ -16,8 +16,9 @@
 //! of `fork` has a copy of the descriptor, therefore [`Watch`] unregisters all before it closes.
 //! Neither `fork`, nor `exec`, nor exit waits for anybody.
 //!
-//! With a [`Reader`] on the same processor ([`Reader::come_here`]) an `munmap` takes 3 to 4 µs more than without a
-//! watch. With one elsewhere it takes 10 µs more, or 50 where the processors of a virtual machine sleep.
+//! With a [`Reader`] on the same processor ([`Reader::come_here`]) an `munmap` takes 4 to 5 µs more than without a
+//! watch. With one elsewhere it takes 10 µs more, or 50 where the processors of a virtual machine sleep; and so it does
+//! with an ordinary thread on the same one, where another is idle (`duty.rs` says why, and what is done).
 //!
 //! **In which order.** An unmap or remap has happened when its event can be read; a discard happens
 //! *after* its event was read, some time later. In between the validator says valid, and what is
@@ -47,16 +48,20 @@
 
 mod abi;
 mod claims;
+mod duty;
 mod error;
 mod event;
+mod late;
 mod mover;
 mod nearby;
 mod open;
 mod pages;
 mod reader;
 mod ring;
+mod scheduling;
 #[cfg(test)]
 pub(crate) mod tests;
+mod threads;
 mod untold;
 mod watch;
 

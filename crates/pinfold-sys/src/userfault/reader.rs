@@ -1,31 +1,13 @@
-//! A thread that reads a [`Watch`], so that nobody who unmaps waits for long.
-#![allow(unsafe_code)]
-// Invariant: the reader thread takes no lock and no memory after its start, and runs no signal
-// handler, so it never waits for anybody who unmaps. `seq` is odd from before it reads until what it
-// read is in the ring. The one unsafe call sets the signal mask of the calling thread.
+//! A [`Watch`] that is always read, so that nobody who unmaps waits for long.
 
 use std::{
     io,
-    mem::MaybeUninit,
-    os::fd::{AsFd, OwnedFd},
-    ptr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering, fence},
-    },
-    thread::{self, JoinHandle},
+    sync::atomic::{AtomicU64, Ordering, fence},
 };
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-
-use super::{
-    abi::Message,
-    error::Error,
-    event::Event,
-    nearby::Nearby,
-    ring::Ring,
-    watch::{BATCH, Watch},
-};
+#[cfg(test)]
+use super::duty::Who;
+use super::{duty::Rule, error::Error, event::Event, threads::Threads, watch::Watch};
 
 /// Up to where the events of a [`Reader`] were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +42,7 @@ impl SharedStamp {
     }
 }
 
-/// Reads a [`Watch`] from a thread of its own and keeps what it hears, up to 1,024 events, until
+/// Reads a [`Watch`] from threads of its own, two that take turns, and keeps what it hears, up to 1,024 events, until
 /// somebody takes it. Whoever takes it may unmap, allocate and hold locks meanwhile.
 ///
 /// How a cache of facts about addresses uses it, so that no fact is ever stale:
@@ -72,60 +54,44 @@ impl SharedStamp {
 /// call returned. It is not for one that was given the same addresses anew by the kernel before that.
 #[derive(Debug)]
 pub struct Reader {
-    shared: Arc<Shared>,
-    stop: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    watch: Watch,
-    ring: Ring,
-    seq: AtomicU64,
-    nearby: Nearby,
+    threads: Threads,
 }
 
 impl Reader {
-    /// Starts the thread. Some 50 µs.
+    /// Starts its threads. Some 100 µs.
     ///
     /// # Errors
     /// `EAGAIN` at a limit on threads, `EMFILE` on descriptors.
     pub fn new(watch: Watch) -> io::Result<Reader> {
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (ring, seq, nearby) = (Ring::new(), AtomicU64::new(2), Nearby::new());
-        let shared = Arc::new(Shared { watch, ring, seq, nearby });
-        let (theirs, their_stop) = (Arc::clone(&shared), Arc::clone(&stop));
-        let thread = thread::Builder::new().name("pinfold-watch".into()).stack_size(128 << 10);
-        let run = move || {
-            theirs.nearby.begin();
-            theirs.run(&their_stop);
-            theirs.nearby.end();
-        };
-        let thread = unsignalled(|| thread.spawn(run))?;
-        Ok(Reader { shared, stop, thread: Some(thread) })
+        Reader::by(watch, Rule::USUAL)
+    }
+
+    /// Whose threads take turns by this rule.
+    pub(super) fn by(watch: Watch, rule: Rule) -> io::Result<Reader> {
+        Ok(Reader { threads: Threads::start(watch, rule)? })
     }
 
     /// What it reads. Do not call [`Watch::events`] of it: what that takes is missing here.
     pub fn watch(&self) -> &Watch {
-        &self.shared.watch
+        &self.threads.shared().watch
     }
 
-    /// Binds the reader to the processor of the calling thread, for whoever unmaps there to be kept
-    /// waiting no longer than two switches of threads take. A few nanoseconds if it is there; if not, it comes,
-    /// some 2 µs, at most once in 1 ms. It does not come to a realtime thread.
+    /// Binds its threads to the processor of the calling thread, for whoever unmaps there to be kept
+    /// waiting no longer than two switches of threads take. A few nanoseconds if they are there; if not, they come,
+    /// some 3 µs, at most once in 1 ms. They do not come to a realtime thread.
     #[inline]
     pub fn come_here(&self) {
-        self.shared.nearby.come();
+        self.threads.shared().nearby.come();
     }
 
-    /// Its thread, once that runs.
+    /// The thread of one of the two, once that runs.
     #[cfg(test)]
-    pub(super) fn thread_id(&self) -> rustix::thread::Pid {
+    pub(super) fn thread_id(&self, who: Who) -> rustix::thread::Pid {
         loop {
-            if let Some(thread) = self.shared.nearby.thread() {
+            if let Some(thread) = self.threads.shared().nearby.thread(who) {
                 return thread;
             }
-            thread::yield_now();
+            std::thread::yield_now();
         }
     }
 
@@ -133,9 +99,10 @@ impl Reader {
     /// At most one caller at a time; others wait.
     pub fn take(&self, mut each: impl FnMut(Event)) -> Stamp {
         // Before the events: what comes in between is taken twice rather than never.
-        let seq = self.shared.seq.load(Ordering::SeqCst);
-        self.shared.ring.take(|event| {
-            self.shared.watch.follow(&event);
+        let shared = self.threads.shared();
+        let seq = shared.seq.load(Ordering::SeqCst);
+        shared.ring.take(|event| {
+            shared.watch.follow(&event);
             each(event);
         });
         Stamp(seq)
@@ -144,7 +111,7 @@ impl Reader {
     /// Whether nothing was heard of since `stamp`. One load.
     #[inline]
     pub fn is_unchanged(&self, stamp: Stamp) -> bool {
-        stamp.0 & 1 == 0 && self.shared.seq.load(Ordering::SeqCst) == stamp.0
+        stamp.0 & 1 == 0 && self.threads.shared().seq.load(Ordering::SeqCst) == stamp.0
     }
 
     /// Whether nothing has happened to watched memory since `stamp`, heard of or not. One
@@ -156,7 +123,7 @@ impl Reader {
     /// # Errors
     /// [`Reason::Child`](super::Reason::Child).
     pub fn holds(&self, stamp: Stamp) -> Result<bool, Error> {
-        if !self.is_unchanged(stamp) || !self.shared.watch.is_quiet()? {
+        if !self.is_unchanged(stamp) || !self.watch().is_quiet()? {
             return Ok(false);
         }
         // Quiet may mean that the event has just been read, for which `seq` was made odd before.
@@ -165,67 +132,15 @@ impl Reader {
     }
 }
 
-impl Shared {
-    fn run(&self, stop: &OwnedFd) {
-        let mut room = [Message::default(); BATCH];
-        loop {
-            let mut waits =
-                [PollFd::new(&self.watch, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-            let _ = poll(&mut waits, None);
-            let (news, stopped) = (!waits[0].revents().is_empty(), !waits[1].revents().is_empty());
-            if news && !self.read(&mut room) {
-                // Nothing can be read any more.
-                return;
-            }
-            if stopped && !news {
-                return;
-            }
-        }
-    }
-
-    fn read(&self, room: &mut [Message; BATCH]) -> bool {
-        let seq = self.seq.load(Ordering::Relaxed);
-        self.seq.store(seq + 1, Ordering::SeqCst);
-        let read = self.watch.read(room);
-        let count = read.as_ref().map_or(0, |&count| count);
-        room[..count].iter().for_each(|message| self.ring.put(message));
-        let next = if count == 0 { seq } else { seq + 2 };
-        self.seq.store(next, Ordering::SeqCst);
-        read.is_ok()
-    }
-}
-
 impl Drop for Reader {
     fn drop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
-        if self.shared.watch.here("drop").is_err() {
-            // The thread was not copied to this child: there is nobody to stop or to wait for.
-            std::mem::forget(thread);
+        if self.watch().here("drop").is_err() {
+            // The threads were not copied to this child: there is nobody to stop or to wait for.
+            self.threads.forget();
             return;
         }
         self.take(|_| {});
-        // As long as the thread still reads, so that nobody waits.
-        self.shared.watch.unwatch_all();
-        if rustix::io::write(self.stop.as_fd(), &1u64.to_ne_bytes()).is_ok() {
-            let _ = thread.join();
-        }
+        // As long as a thread still reads, so that nobody waits.
+        self.watch().unwatch_all();
     }
-}
-
-/// Does `work` with all signals blocked, which threads made by it inherit: a handler that unmaps
-/// must not run where unmaps are heard of.
-fn unsignalled<T>(work: impl FnOnce() -> T) -> T {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets live through the calls, and `all` is filled before it is read.
-    let masked = unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
-    };
-    let done = work();
-    if masked {
-        // SAFETY: `before` was filled by the call above.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
-    }
-    done
 }

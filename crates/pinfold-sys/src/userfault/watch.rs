@@ -130,8 +130,8 @@ impl Watch {
         }
     }
 
-    /// What moved is watched where it is now. Takes the lock and memory, so the reader thread
-    /// does not.
+    /// What moved is watched where it is now. Takes the lock and memory, so the readers
+    /// do not.
     pub(super) fn follow(&self, event: &Event) {
         match *event {
             Event::Remapped { to, len, .. } => {

@@ -1,8 +1,9 @@
-//! The reader thread.
+//! The threads that read.
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::*;
 use crate::affinity::{current_cpus, pin_to};
+use crate::userfault::duty::{Rule, Who};
 
 fn reader() -> Option<Reader> {
     Some(Reader::new(watch()?).unwrap())
@@ -124,10 +125,16 @@ fn memory_given_anew_before_the_unmap_returns_is_noticed() {
     unmap(range);
 }
 
-/// Where a reader may run.
+const BOTH: [Who; 2] = [Who::Modest, Who::Ordinary];
+
+/// Where the threads of a reader may run, which is the same for both.
 fn processors(reader: &Reader) -> Vec<usize> {
-    let set = sched_getaffinity(Some(reader.thread_id())).unwrap();
-    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+    let [one, other] = BOTH.map(|who| {
+        let set = sched_getaffinity(Some(reader.thread_id(who))).unwrap();
+        (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+    });
+    assert_eq!(one, other);
+    one
 }
 
 /// On a thread of its own, whose processor is nobody else's business.
@@ -201,6 +208,58 @@ fn it_has_short_slices() {
         return;
     }
     let Some(reader) = reader() else { return };
-    let short = slice(reader.thread_id().as_raw_nonzero().get());
+    let short = slice(reader.thread_id(Who::Ordinary).as_raw_nonzero().get());
     assert!(short == 100_000 && short < ordinary, "{short} of {ordinary} ns");
+}
+
+#[test]
+fn one_of_them_runs_where_nobody_else_wants_to() {
+    // SAFETY: it takes a number and gives one.
+    let policy = |thread: i32| unsafe { libc::sched_getscheduler(thread) };
+    if policy(0) != libc::SCHED_OTHER {
+        eprintln!("SKIPPED: the tests do not run as ordinary threads");
+        return;
+    }
+    let Some(reader) = reader() else { return };
+    let of = |who| policy(reader.thread_id(who).as_raw_nonzero().get());
+    // It has begun, and does this next; unless this kernel does not count how late it is.
+    for _ in 0..1000 {
+        if of(Who::Modest) == libc::SCHED_IDLE {
+            return assert_eq!(of(Who::Ordinary), libc::SCHED_OTHER);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("neither does");
+}
+
+/// Whoever has the duty: each event is read once, and none is lost in between.
+#[test]
+fn threads_that_take_turns_lose_nothing() {
+    let Some(watch) = watch() else { return };
+    // Each time they can.
+    let rule = Rule { every: 1, late_ns: 0, term_ns: [0, 0] };
+    let reader = Reader::by(watch, rule).unwrap();
+    let range = mapped(1);
+    let (mut stamp, mut events) = (Stamp::NEVER, Vec::new());
+    for _ in 0..2000 {
+        map_over(range.clone());
+        reader.watch().watch(range.clone()).unwrap();
+        unmap(range.clone());
+        assert!(!reader.is_unchanged(stamp));
+        while !reader.holds(stamp).unwrap() {
+            stamp = reader.take(|event| events.push(event));
+        }
+        assert_eq!(events.drain(..).collect::<Vec<_>>(), [Event::Unmapped(range.clone())]);
+    }
+    let ran = BOTH.map(|who| switches(reader.thread_id(who)));
+    // Half of the events each, and one sleep at least for each of them.
+    assert!(ran.iter().all(|&ran| ran >= 900), "{ran:?}");
+}
+
+/// How often a thread of this process has slept.
+fn switches(thread: rustix::thread::Pid) -> u64 {
+    let path = format!("/proc/self/task/{}/status", thread.as_raw_nonzero());
+    let status = std::fs::read_to_string(path).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
 }
