@@ -39,7 +39,7 @@ mod tests {
     fn what_is_said_is_understood() {
         assert_eq!(parse(b"123 86327 2\n"), Some(86_327));
         let none: [&[u8]; 6] = [b"", b"0 0 0\n", b"1 2\n", b"1 x 3", b"1 -2 3", &[0xff, 0x20]];
-        none.map(|line| assert_eq!(parse(line), None));
+        none.into_iter().for_each(|line| assert_eq!(parse(line), None));
     }
 
     #[test]

@@ -249,7 +249,7 @@ fn threads_that_take_turns_lose_nothing() {
         while !reader.holds(stamp).unwrap() {
             stamp = reader.take(|event| events.push(event));
         }
-        assert_eq!(events.drain(..).collect::<Vec<_>>(), [Event::Unmapped(range.clone())]);
+        assert_eq!(std::mem::take(&mut events), [Event::Unmapped(range.clone())]);
     }
     let ran = BOTH.map(|who| switches(reader.thread_id(who)));
     // Half of the events each, and one sleep at least for each of them.
