@@ -40,7 +40,7 @@
 //!
 //! **What the program notices.** A part of a mapping that is watched is a mapping of its own, and
 //! `mremap` of addresses on both sides of such an edge says `EFAULT`, from Linux 6.17 on after it may
-//! have moved some.
+//! have moved some (if it was to move all as it is, to a given place). The C library's `realloc` copies then.
 //!
 //! **`fork`.** The child's memory is not watched, though it has a copy of the descriptor, which
 //! speaks of its parent's memory: every call here fails there with [`Reason::Child`].

@@ -180,6 +180,23 @@ fn a_mapping_of_which_part_is_watched_does_not_move_as_a_whole() {
     unmap(to);
 }
 
+/// What allocators make of that: the C library's moves long blocks by `mremap`, and copies where it must not.
+#[test]
+fn a_block_of_which_part_is_watched_can_still_grow() {
+    let Some(watch) = watch() else { return };
+    let reader = Reader::new(watch).unwrap();
+    // Beyond what `malloc` takes from the heap; grown until it has had to move.
+    let mut block: Vec<u64> = (0..200_000).collect();
+    for _ in 0..6 {
+        let inside = block.as_ptr().addr().next_multiple_of(PAGE) + 3 * PAGE;
+        reader.watch().watch(inside..inside + 2 * PAGE).unwrap();
+        block.reserve_exact(2 * block.len());
+        let len = block.len() as u64;
+        block.extend(len..len + len / 2);
+        assert!(block.iter().copied().eq(0..len + len / 2));
+    }
+}
+
 #[test]
 fn a_remap_that_leaves_a_shell_leaves_it_valid() {
     let Some(watch) = watch() else { return };
