@@ -56,10 +56,10 @@ fn names(value: &Value) -> String {
 }
 
 const CELL: &str = "best best_ns best_streaming best_streaming_ns best_temporal best_temporal_ns \
-                    class destination libc_ns meets_best meets_libc of_best of_libc placement plan \
+                    class destination learnt_ns learnt_of_best learnt_of_libc libc_ns meets_best meets_libc of_best of_libc placement plan \
                     plan_ns reader rounds size source verified what";
-const TOTALS: &str = "apart apart_best_gain apart_gain cells meet_best meet_libc plan short \
-                      short_meet_libc what";
+const TOTALS: &str = "apart apart_best_gain apart_gain cells learnt_meet_best learnt_meet_libc meet_best \
+                      meet_libc plan short short_meet_libc what";
 const RING: &str =
     "chunk class contestant gb_s hop_ns into of_libc out_of rounds size verified what";
 
@@ -94,6 +94,13 @@ fn every_state_of_a_size_is_measured_and_checked() {
         assert!(["of_libc", "of_best"].iter().all(|of| at(of) > 0.0), "{cell}");
         assert_eq!(cell["meets_best"], at("of_best") >= 0.9);
         assert_eq!(cell["meets_libc"], at("of_libc") >= 0.95);
+        for field in ["learnt_ns", "learnt_of_best", "learnt_of_libc"] {
+            assert_eq!(
+                cell[field].as_f64().is_some_and(|it| it > 0.0),
+                cell["size"] == 5000,
+                "{cell}"
+            );
+        }
         assert_eq!(cell["class"].is_null(), cell["reader"] != "other-core", "{cell}");
         if cell["size"] == 100 {
             // Whatever has to come from elsewhere to be written may be fetched first.
@@ -116,6 +123,13 @@ fn every_state_of_a_size_is_measured_and_checked() {
     );
     for (field, aim) in [("meet_best", "meets_best"), ("meet_libc", "meets_libc")] {
         assert_eq!(totals[field], count(&|cell| cell[aim] == true));
+    }
+    for (field, learnt, plan, aim) in [
+        ("learnt_meet_best", "learnt_of_best", "of_best", 0.9),
+        ("learnt_meet_libc", "learnt_of_libc", "of_libc", 0.95),
+    ] {
+        let part = |cell: &Value| cell[learnt].as_f64().or(cell[plan].as_f64()).unwrap();
+        assert_eq!(totals[field], count(&|cell| part(cell) >= aim));
     }
     let short = |cell: &&Value| cell["size"] == 100;
     assert_eq!(totals["short"], count(&short));

@@ -41,5 +41,5 @@ pub use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 pub use plan::{Block, Origin, Plan};
 pub use planned::copy_as_planned;
 pub use probe::{CannotTell, Probe, probe};
-pub use sites::{CANDIDATES_MAX, Caller, Choice, Site, SiteCount, Sites};
+pub use sites::{CANDIDATES_MAX, Caller, Choice, LEARNT_MIN, Site, SiteCount, Sites};
 pub use tune::{CannotTune, Found, tune};

@@ -106,11 +106,13 @@ Fields of a line of --json:
                  best_streaming_ns: medians, with the reading; plan, best, best_temporal, best_streaming:
                  algorithms; of_best, of_libc: the plan's speed over theirs, medians of what came out
                  round by round (who is the best, one half of the rounds says of the other); meets_best,
-                 meets_libc
+                 meets_libc; learnt_ns, learnt_of_best, learnt_of_libc: the same of what a site has learnt
+                 that began with the plan's choice (null below 1 KiB: nothing is learnt there)
   of the ring    size of messages; chunk, bytes that are copied at once; contestant (libc, plan, or the
                  algorithm that copies in, with the plan's on the way out), into and out_of, the
                  algorithms; class; hop_ns, from core to core; rounds; verified, messages checked; gb_s, 10^9 bytes; of_libc
-  of the totals  plan (defaults, tuned or variable); cells, meet_best, meet_libc; short (below 256
+  of the totals  plan (defaults, tuned or variable); cells, meet_best, meet_libc; learnt_meet_best,
+                 learnt_meet_libc, the same of what sites have learnt, or else of the plan; short (below 256
                  bytes), short_meet_libc; apart (a side uncached, or read by another core), apart_gain
                  (speed over libc's, geometric mean), apart_best_gain (if it were the best each time)
 

@@ -3,9 +3,9 @@
 // Invariant: every block of a cell lies within the memory that this bench owns (`blocks` sees to it),
 // sources and destinations in different parts of it, and only this thread writes to it.
 
-use std::{fmt, hint::black_box};
+use std::{collections::HashMap, fmt, hint::black_box};
 
-use pinfold::blockmem::{self, Algorithm, CacheState, Hints, Reader};
+use pinfold::blockmem::{self, Algorithm, CacheState, Hints, Reader, Site};
 use pinfold_sys::{
     block::{self, flush},
     clock::{ticks_per_us, timed},
@@ -26,6 +26,8 @@ pub(super) enum Contestant {
     Libc,
     /// What the plan says, each time it is asked.
     Plan,
+    /// What a site has learnt that began with the plan's choice.
+    Learnt,
     /// One algorithm of the matrix.
     Matrix(Algorithm),
 }
@@ -35,16 +37,17 @@ impl fmt::Display for Contestant {
         match self {
             Contestant::Libc => f.write_str("libc"),
             Contestant::Plan => f.write_str("the plan's choice"),
+            Contestant::Learnt => f.write_str("what a site has learnt"),
             Contestant::Matrix(algorithm) => algorithm.fmt(f),
         }
     }
 }
 
 impl Contestant {
-    /// Everybody that this processor can have, libc first, then the plan.
+    /// Everybody that this processor can have, libc first, then the plan, and what is learnt.
     pub(super) fn all() -> Vec<Contestant> {
         let matrix = Algorithm::all().filter(|it| *it != Algorithm::LIBC && it.is_supported());
-        [Contestant::Libc, Contestant::Plan]
+        [Contestant::Libc, Contestant::Plan, Contestant::Learnt]
             .into_iter()
             .chain(matrix.map(Contestant::Matrix))
             .collect()
@@ -82,7 +85,12 @@ pub(super) struct Bench {
     seed: u64,
     /// How often all was moved to other pages.
     round: usize,
+    /// A site for each cell, which has heard of its copies alone.
+    sites: HashMap<Cell, Site>,
 }
+
+/// A site is done with its first tries after so many turns at most: two of each candidate.
+const LEARNING_MAX: usize = 2 * blockmem::CANDIDATES_MAX + 1;
 
 impl Bench {
     /// For blocks of up to `size_max` bytes.
@@ -117,6 +125,7 @@ impl Bench {
             pairs,
             seed: 0,
             round: 0,
+            sites: HashMap::new(),
         };
         bench.idle_ticks = (0..1000).map(|_| timed(|| {})).min().unwrap_or(0);
         Ok(bench)
@@ -153,6 +162,22 @@ impl Bench {
             .map(|(memory, offset)| Blocks::within(memory, offset, len, count, self.round))
     }
 
+    /// Has the site of `cell` hear of copies until it has tried what it chooses among, and says how many copies were
+    /// checked. Copies below [`blockmem::LEARNT_MIN`] teach it nothing.
+    ///
+    /// # Errors
+    /// As [`turn`](Bench::turn).
+    pub(super) fn learn(&mut self, cell: &Cell, apart: Option<Class>) -> Result<u64> {
+        let mut verified = 0;
+        for _ in 0..LEARNING_MAX {
+            verified += self.turn(cell, apart, Contestant::Learnt)?.1;
+            if self.sites.get(cell).is_none_or(|site| site.is_settled(cell.size)) {
+                break;
+            }
+        }
+        Ok(verified)
+    }
+
     /// The turn of `who`: nanoseconds a block, the reading after it included, and how many copies were
     /// checked byte by byte. The plan is told that the cores are so far `apart`.
     ///
@@ -175,11 +200,19 @@ impl Bench {
         let steady =
             !reads_there && cell.source == Source::Cached && cell.destination == Destination::Dirty;
         let (rounds, repeats) = if steady { (1, passes) } else { (passes, 1) };
-        let (copy_all, algorithm) = copying(who, cell.hints(apart));
+        let planned = copying(who, cell.hints(apart));
+        let mut site =
+            (who == Contestant::Learnt).then(|| self.sites.remove(cell).unwrap_or_default());
         let (mut taken, mut verified) = (0, 0);
         self.pairs.clear();
         self.pairs.extend(from.each().map(<*mut u8>::cast_const).zip(to.each()));
         for _ in 0..rounds {
+            let block = cell.block(apart, from.first.addr(), to.first.addr());
+            let choice = site
+                .as_mut()
+                .and_then(|site| site.next(cell.size, || blockmem::plan().candidates(&block)));
+            let (copy_all, algorithm) =
+                choice.map_or(planned, |choice| (by_algorithm as CopyAll, choice.algorithm));
             // Where blocks are is what a cell is about; where the code is that copies them is not. So it is
             // near, as that of a program which copies often.
             if from.len * from.count <= TURN_BYTES {
@@ -197,12 +230,20 @@ impl Bench {
                     }
                 }
             });
-            taken += here.saturating_sub(self.idle_ticks);
+            let mut took = here.saturating_sub(self.idle_ticks);
             if let Some(partner) = self.partner.as_mut().filter(|_| reads_there) {
                 // SAFETY: as above, and this thread writes nothing meanwhile.
-                taken += unsafe { partner.read(to) };
+                took += unsafe { partner.read(to) };
             }
+            if let Some((site, choice)) = site.as_mut().zip(choice).filter(|(_, it)| it.timed) {
+                let ns = took as f64 / self.ticks_per_ns / (repeats * to.count) as f64;
+                site.observe(cell.size, choice.algorithm, ns as u64);
+            }
+            taken += took;
             verified += self.check(cell, who, to)?;
+        }
+        if let Some(site) = site {
+            self.sites.insert(*cell, site);
         }
         let copies = passes * to.count;
         let ns = taken as f64 / self.ticks_per_ns / copies as f64;
@@ -280,7 +321,8 @@ type CopyAll = unsafe fn(Algorithm, &[(*const u8, *mut u8)], usize);
 fn copying(who: Contestant, hints: Hints) -> (CopyAll, Algorithm) {
     match who {
         Contestant::Libc => (by_libc, Algorithm::LIBC),
-        Contestant::Plan => (planned(hints), Algorithm::LIBC),
+        // Where a site has nothing to say, its copies are the plan's.
+        Contestant::Plan | Contestant::Learnt => (planned(hints), Algorithm::LIBC),
         Contestant::Matrix(algorithm) => (by_algorithm, algorithm),
     }
 }
@@ -416,8 +458,19 @@ mod tests {
     #[test]
     fn everybody_has_a_turn() {
         let all = Contestant::all();
-        assert_eq!(all[..2], [Contestant::Libc, Contestant::Plan]);
+        assert_eq!(all[..3], [Contestant::Libc, Contestant::Plan, Contestant::Learnt]);
         let supported = Algorithm::all().filter(|it| it.is_supported()).count();
-        assert_eq!(all.len(), supported + 1);
+        assert_eq!(all.len(), supported + 2);
+    }
+
+    #[test]
+    fn sites_try_what_they_choose_among_and_no_more() {
+        let Some(mut bench) = bench(20_000) else { return };
+        for cell in cells(&[300, 20_000]) {
+            assert!(bench.learn(&cell, None).unwrap() > 0);
+            let site = &bench.sites[&cell];
+            assert!(site.is_settled(cell.size), "{cell}");
+            assert_eq!(site.using(cell.size).is_some(), cell.size == 20_000, "{cell}");
+        }
     }
 }

@@ -79,7 +79,14 @@ pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<M
         let mut it = Samples { cell: *cell, first: Vec::new(), rounds: Vec::new(), verified: 0 };
         // The first of all brings in pages, and counts for nobody.
         runner.bench.turn(cell, None, Contestant::Libc)?;
-        let everybody: Vec<usize> = (0..runner.contestants.len()).collect();
+        // What is learnt of short ones is nothing.
+        let learns = cell.size >= blockmem::LEARNT_MIN;
+        if learns {
+            let hop = runner.hop_ns(cell);
+            it.verified += runner.bench.learn(cell, hop.map(|hop| Class::of(hop, hop)))?;
+        }
+        let takes_part = |at: &usize| learns || runner.contestants[*at] != Contestant::Learnt;
+        let everybody: Vec<usize> = (0..runner.contestants.len()).filter(takes_part).collect();
         let rounds_min = if cell.size >= LONG { 1 } else { pace.rounds_min };
         let of_all = Pace { rounds_min, ..pace };
         it.first = runner.rounds(&mut it, &everybody, of_all, share.mul_f64(FIRST_OF_ALL))?;

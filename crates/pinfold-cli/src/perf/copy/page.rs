@@ -105,7 +105,8 @@ fn table(page: &mut String, title: &str, rows: &[&Verdict]) {
          <th class=\"name\">source</th><th class=\"name\">destination</th>\
          <th class=\"name\">reader</th><th class=\"name\">placement</th><th class=\"name\">class</th>\
          <th>libc</th><th>plan</th><th class=\"name\"></th><th>best</th><th class=\"name\"></th>\
-         <th>of best</th><th>of libc</th><th>rounds</th></tr>\n"
+         <th>of best</th><th>of libc</th>\
+         <th>learnt</th><th>of best</th><th>of libc</th><th>rounds</th></tr>\n"
     );
     for it in rows {
         let named = |text: &str| format!("<td class=\"name\">{}</td>", escaped(text));
@@ -126,6 +127,14 @@ fn table(page: &mut String, title: &str, rows: &[&Verdict]) {
         }
         page.push_str(&percent(it.of_best, it.meets_best()));
         page.push_str(&percent(it.of_libc, it.meets_libc()));
+        match it.learnt {
+            Some(learnt) => {
+                let _ = write!(page, "<td>{}</td>", units::time(learnt.ns));
+                page.push_str(&percent(learnt.of_best, it.learnt_meets_best()));
+                page.push_str(&percent(learnt.of_libc, it.learnt_meets_libc()));
+            }
+            None => page.push_str("<td></td><td></td><td></td>"),
+        }
         let _ = writeln!(page, "<td>{}</td></tr>", it.rounds);
     }
     page.push_str("</table></div>\n");

@@ -39,6 +39,9 @@ pub(super) struct CellRecord {
     of_libc: f64,
     meets_best: bool,
     meets_libc: bool,
+    learnt_ns: Option<f64>,
+    learnt_of_best: Option<f64>,
+    learnt_of_libc: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -62,6 +65,8 @@ pub(super) struct TotalsRecord {
     cells: usize,
     meet_best: usize,
     meet_libc: usize,
+    learnt_meet_best: usize,
+    learnt_meet_libc: usize,
     short: usize,
     short_meet_libc: usize,
     apart: usize,
@@ -99,6 +104,9 @@ impl From<&Verdict> for Record {
             of_libc: it.of_libc,
             meets_best: it.meets_best(),
             meets_libc: it.meets_libc(),
+            learnt_ns: it.learnt.map(|it| it.ns),
+            learnt_of_best: it.learnt.map(|it| it.of_best),
+            learnt_of_libc: it.learnt.map(|it| it.of_libc),
         })
     }
 }
@@ -128,6 +136,8 @@ impl From<Totals> for Record {
             cells: it.cells,
             meet_best: it.meet_best,
             meet_libc: it.meet_libc,
+            learnt_meet_best: it.learnt_meet_best,
+            learnt_meet_libc: it.learnt_meet_libc,
             short: it.short,
             short_meet_libc: it.short_meet_libc,
             apart: it.apart,

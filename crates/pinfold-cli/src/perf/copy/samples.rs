@@ -41,7 +41,7 @@ pub(super) struct Samples {
 const FASTEST: usize = 3;
 
 impl Samples {
-    /// Who is to take part in the final rounds: libc, the plan, the fastest, and the fastest of each kind
+    /// Who is to take part in the final rounds: libc, the plan, what is learnt, the fastest, and the fastest of each kind
     /// of stores, by their numbers.
     pub(super) fn finalists(&self, contestants: &[Contestant]) -> Vec<usize> {
         let times = medians(&self.first, self.cell.reader == Next::OtherCore);
@@ -51,6 +51,7 @@ impl Samples {
         let (mut few, mut of_kind) = (0, [0, 0]);
         fastest.retain(|&at| match contestants[at] {
             Contestant::Libc | Contestant::Plan => true,
+            Contestant::Learnt => ns[at].is_finite(),
             Contestant::Matrix(algorithm) => {
                 let of_kind = &mut of_kind[usize::from(algorithm.stores() == Stores::Streaming)];
                 (few, *of_kind) = (few + 1, *of_kind + 1);
@@ -90,6 +91,17 @@ pub(super) struct Verdict {
     pub(super) of_best: f64,
     /// The plan's speed over that of the C library.
     pub(super) of_libc: f64,
+    /// What a site has learnt. `None` where copies are too short to learn about: there it is the plan.
+    pub(super) learnt: Option<Learnt>,
+}
+
+/// How a site does that has learnt from copies of the cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Learnt {
+    pub(super) ns: f64,
+    /// Its speed over that of the best, and over that of the C library, as the plan's.
+    pub(super) of_best: f64,
+    pub(super) of_libc: f64,
 }
 
 impl Verdict {
@@ -110,7 +122,7 @@ impl Verdict {
                 let algorithm = match who {
                     Contestant::Libc => Algorithm::LIBC,
                     Contestant::Matrix(algorithm) => *algorithm,
-                    Contestant::Plan => return None,
+                    Contestant::Plan | Contestant::Learnt => return None,
                 };
                 Some(Timed { algorithm, ns: time(at)? })
             })
@@ -122,8 +134,14 @@ impl Verdict {
         };
         let counted = of_class(&samples.rounds, class);
         let (libc, planned) = (at(Contestant::Libc)?, at(Contestant::Plan)?);
+        let chooses = |at: usize| matches!(contestants[at], Contestant::Plan | Contestant::Learnt);
         let others: Vec<usize> =
-            (0..contestants.len()).filter(|&it| it != planned && ns[it].is_finite()).collect();
+            (0..contestants.len()).filter(|&it| !chooses(it) && ns[it].is_finite()).collect();
+        let learnt = at(Contestant::Learnt).filter(|&at| ns[at].is_finite());
+        let learnt = learnt.and_then(|at| {
+            let of_best = beside_best(&counted, &others, libc, at)?;
+            Some(Learnt { ns: ns[at], of_best, of_libc: beside(&counted, libc, at)? })
+        });
         Some(Verdict {
             of_best: beside_best(&counted, &others, libc, planned)?,
             of_libc: beside(&counted, libc, planned)?,
@@ -136,12 +154,23 @@ impl Verdict {
             best: best_of(None)?,
             temporal: best_of(Some(Stores::Temporal))?,
             streaming: best_of(Some(Stores::Streaming)),
+            learnt,
         })
     }
 
     /// Within 10 % of the best.
     pub(super) fn meets_best(&self) -> bool {
         self.of_best >= OF_BEST
+    }
+
+    /// What a site has learnt is.
+    pub(super) fn learnt_meets_best(&self) -> bool {
+        self.learnt.map_or(self.of_best, |it| it.of_best) >= OF_BEST
+    }
+
+    /// What a site has learnt is no more than 5 % below the C library.
+    pub(super) fn learnt_meets_libc(&self) -> bool {
+        self.learnt.map_or(self.of_libc, |it| it.of_libc) >= OF_LIBC
     }
 
     /// No more than 5 % below the C library.
@@ -186,9 +215,9 @@ fn beside(rounds: &[&Round], a: usize, b: usize) -> Option<f64> {
     median(rounds.iter().map(|it| it.ns[a] / it.ns[b]).collect())
 }
 
-/// How many times as long as the plan the best of `others` takes. Each half of the rounds says who that is,
+/// How many times as long as `one` the best of `others` takes. Each half of the rounds says who that is,
 /// by the time beside libc's, and the other half by how much.
-fn beside_best(rounds: &[&Round], others: &[usize], libc: usize, plan: usize) -> Option<f64> {
+fn beside_best(rounds: &[&Round], others: &[usize], libc: usize, one: usize) -> Option<f64> {
     let half = |odd: usize| -> Vec<&Round> {
         rounds.iter().copied().enumerate().filter(|(at, _)| at % 2 == odd).map(|it| it.1).collect()
     };
@@ -198,10 +227,10 @@ fn beside_best(rounds: &[&Round], others: &[usize], libc: usize, plan: usize) ->
     let judge = |by: &[&Round], of: &[&Round]| {
         let took = |at: usize| beside(by, at, libc).unwrap_or(f64::INFINITY);
         let best = others.iter().copied().min_by(|&a, &b| took(a).total_cmp(&took(b)))?;
-        beside(of, best, plan)
+        beside(of, best, one)
     };
-    let [one, other] = &halves;
-    Some((judge(one, other)? + judge(other, one)?) / 2.0)
+    let [even, odd] = &halves;
+    Some((judge(even, odd)? + judge(odd, even)?) / 2.0)
 }
 
 /// The middle one; the mean of the two in the middle. `None` of none.
@@ -217,6 +246,9 @@ pub(super) struct Totals {
     pub(super) cells: usize,
     pub(super) meet_best: usize,
     pub(super) meet_libc: usize,
+    /// The same of what sites have learnt; of the plan where they learn nothing.
+    pub(super) learnt_meet_best: usize,
+    pub(super) learnt_meet_libc: usize,
     /// Copies below 256 bytes, and how many of them are as good as the C library's.
     pub(super) short: usize,
     pub(super) short_meet_libc: usize,
@@ -240,6 +272,8 @@ impl Totals {
             cells: verdicts.len(),
             meet_best: count(&|it| it.meets_best()),
             meet_libc: count(&|it| it.meets_libc()),
+            learnt_meet_best: count(&|it| it.learnt_meets_best()),
+            learnt_meet_libc: count(&|it| it.learnt_meets_libc()),
             short: count(&|it| it.cell.is_short()),
             short_meet_libc: count(&|it| it.cell.is_short() && it.meets_libc()),
             apart: apart.len(),
@@ -295,6 +329,30 @@ pub(super) mod tests {
         assert!(it.meets_best() && !it.meets_libc() && !it.meets());
         // The C library's is one of the matrix.
         assert_eq!(it.best.algorithm, Algorithm::LIBC);
+    }
+
+    #[test]
+    fn what_is_learnt_is_judged_as_the_plan_is() {
+        let who = [&who()[..], &[Contestant::Learnt]].concat();
+        let round = |learnt| Round { class: None, ns: vec![100.0, 120.0, 80.0, 90.0, learnt] };
+        let judge = |learnt| {
+            let rounds = vec![round(learnt), round(learnt)];
+            let samples =
+                Samples { cell: cell(4096, Next::Me), first: vec![], rounds, verified: 8 };
+            Verdict::of(&samples, &who, |_| Algorithm::LIBC).unwrap()
+        };
+        let it = judge(160.0);
+        assert_eq!(it.learnt, Some(Learnt { ns: 160.0, of_best: 0.5, of_libc: 0.625 }));
+        assert!(!it.learnt_meets_best() && !it.learnt_meets_libc());
+        // It is not the best itself, nor does it change what is said of the plan.
+        let fast = judge(40.0);
+        assert!(fast.learnt_meets_best() && fast.learnt_meets_libc());
+        assert_eq!((fast.best, fast.of_best, fast.of_libc), (it.best, it.of_best, it.of_libc));
+        let all = Totals::of(&[it, fast]);
+        assert_eq!((all.learnt_meet_best, all.learnt_meet_libc, all.meet_best), (1, 1, 0));
+        // Who took no part learnt nothing: it is the plan.
+        let none = judge(f64::INFINITY);
+        assert_eq!((none.learnt, none.learnt_meets_libc()), (None, none.meets_libc()));
     }
 
     #[test]

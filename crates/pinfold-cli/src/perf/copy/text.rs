@@ -19,8 +19,9 @@ pub(super) fn grid(found: &Findings, all: bool) -> String {
         let what = if all { "ALL CELLS" } else { "CELLS THAT MISS AN AIM" };
         let _ = writeln!(
             text,
-            "\n{what}: time of a copy with the reading after it, and the plan's speed over the others'.\n\
-             {:>8}  {:8}  {:11}  {:10}  {:10}  {:5}  {:>8}  {:>8}  {:26}  {:>8}  {:26}  {:>7}  {:>7}  {:>6}",
+            "\n{what}: time of a copy with the reading after it, and the plan's speed over the others';\n\
+             then the same of what a site has learnt, which began with the plan's choice.\n\
+             {:>8}  {:8}  {:11}  {:10}  {:10}  {:5}  {:>8}  {:>8}  {:26}  {:>8}  {:26}  {:>7}  {:>7}  {:>8}  {:>7}  {:>7}  {:>6}",
             "size",
             "source",
             "destination",
@@ -32,6 +33,9 @@ pub(super) fn grid(found: &Findings, all: bool) -> String {
             "",
             "best",
             "",
+            "of best",
+            "of libc",
+            "learnt",
             "of best",
             "of libc",
             "rounds"
@@ -77,7 +81,7 @@ fn row(text: &mut String, it: &Verdict) {
         |part: f64, met: bool| format!("{:.0} %{}", part * 100.0, if met { ' ' } else { '!' });
     let _ = writeln!(
         text,
-        "{:>8}  {:8}  {:11}  {:10}  {:10}  {:5}  {:>8}  {:>8}  {:26}  {:>8}  {:26}  {:>7}  {:>7}  {:>6}",
+        "{:>8}  {:8}  {:11}  {:10}  {:10}  {:5}  {:>8}  {:>8}  {:26}  {:>8}  {:26}  {:>7}  {:>7}  {:>8}  {:>7}  {:>7}  {:>6}",
         units::bytes(it.cell.size),
         name(it.cell.source),
         name(it.cell.destination),
@@ -91,6 +95,10 @@ fn row(text: &mut String, it: &Verdict) {
         it.best.algorithm.to_string(),
         percent(it.of_best, it.meets_best()),
         percent(it.of_libc, it.meets_libc()),
+        // The aims are the plan's: nothing is marked.
+        it.learnt.map_or("-".into(), |it| units::time(it.ns)),
+        it.learnt.map_or("-".into(), |of| percent(of.of_best, true)),
+        it.learnt.map_or("-".into(), |of| percent(of.of_libc, true)),
         it.rounds,
     );
 }
@@ -111,6 +119,10 @@ pub(super) fn lines(it: &Totals) -> Vec<String> {
             it.meet_best, it.cells
         ),
         format!("{} of {} cells: no more than 5 % slower than libc", it.meet_libc, it.cells),
+        format!(
+            "{} and {} of them, where a site has learnt from the copies of its cell (from 1 KiB on)",
+            it.learnt_meet_best, it.learnt_meet_libc
+        ),
     ];
     if it.short > 0 {
         let (met, all) = (it.short_meet_libc, it.short);

@@ -13,7 +13,7 @@ use std::{fmt, panic::Location};
 
 pub use self::{
     class::{CANDIDATES_MAX, Choice},
-    site::Site,
+    site::{LEARNT_MIN, Site},
 };
 
 /// Callers that may be in one place of the table.

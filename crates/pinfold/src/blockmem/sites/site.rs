@@ -12,6 +12,9 @@ const CLASS_MIN: u32 = 10;
 /// Everything from 2^26 bytes on is one class.
 const CLASS_MAX: u32 = 26;
 
+/// Of shorter copies, bytes, nothing is learnt.
+pub const LEARNT_MIN: usize = 1 << CLASS_MIN;
+
 const CLASSES: usize = (CLASS_MAX - CLASS_MIN + 1) as usize;
 
 /// The class of a copy, if it is long enough to be in one.
@@ -67,7 +70,7 @@ impl<A> Site<A> {
 }
 
 impl<A: Copy + PartialEq + Default> Site<A> {
-    /// How to make the next copy, of `len` bytes. `None`: those below 1 KiB are not learnt about.
+    /// How to make the next copy, of `len` bytes. `None`: those below [`LEARNT_MIN`] are not learnt about.
     ///
     /// `candidates` names the algorithms in question, the likeliest first; it is asked when the class
     /// of sizes is new. More than [`CANDIDATES_MAX`](super::CANDIDATES_MAX) are left out. A nanosecond or two, mostly.
