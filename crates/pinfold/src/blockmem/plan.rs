@@ -5,11 +5,11 @@ mod tests;
 
 use std::path::PathBuf;
 
-use pinfold_sys::block::Algorithm;
+use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 
 use super::{
     CacheState, Reader,
-    table::{Copies, Operation, Placement, Situation, Table, choice_min, class_of},
+    table::{Choice, Copies, Operation, Placement, Situation, Table, choice_min, class_of},
 };
 
 /// A block to be copied or zeroed, and what is known about it.
@@ -93,12 +93,15 @@ pub enum Origin {
 pub struct Plan {
     table: Table,
     origin: Origin,
+    /// Whether the processor can fetch a destination.
+    fetches: bool,
 }
 
 impl Plan {
     /// A plan over `table`, without what the processor lacks.
     pub fn new(table: Table, origin: Origin, supported: impl Fn(Algorithm) -> bool) -> Plan {
-        Plan { table: table.fitted(supported), origin }
+        let fetches = supported(Algorithm::LIBC_FETCHED);
+        Plan { table: table.fitted(supported), origin, fetches }
     }
 
     /// The algorithm to copy `block` by: always one that the processor has. Below 3 KiB, or 64 B where lines
@@ -132,8 +135,8 @@ impl Plan {
     }
 
     /// The few algorithms that may be best for copying `block`: that of [`Plan::pick`] first, then the
-    /// best of each kind of stores, then the C library's. Each once. Of short blocks below 2 KiB only the
-    /// last.
+    /// best of each kind of stores, one that fetches the destination otherwise, and the C library's. Each once.
+    /// Of short blocks below 2 KiB only the last.
     pub fn candidates(&self, block: &Block) -> impl Iterator<Item = Algorithm> + use<> {
         self.few(block, block.copied())
     }
@@ -170,11 +173,30 @@ impl Plan {
         let choice = self.table.choice(situation, class);
         let first = if self.is_short(block) { libc } else { choice.best };
         let all = match (block.is_short(), &self.origin) {
-            (true, _) => [libc; 4],
+            (true, _) => [libc; 5],
             // Who names one wants no other.
-            (_, Origin::Variable(_)) => [choice.best; 4],
-            _ => [first, choice.temporal, choice.streaming, libc],
+            (_, Origin::Variable(_)) => [choice.best; 5],
+            // A place is left for the last: one of the first two is the best.
+            _ => [
+                first,
+                choice.temporal,
+                choice.streaming,
+                libc,
+                if self.fetches { twin(choice) } else { libc },
+            ],
         };
         (0..all.len()).filter(move |&at| !all[..at].contains(&all[at])).map(move |at| all[at])
     }
+}
+
+/// One that stores as the best does that stores into the cache, but fetches the destination where that does not, or
+/// not where that does. Which of the two is better may be another one in the next process, by a fifth of the
+/// time: no table can say that. Not the C library's, which moves short parts in its own ways, but that of the best
+/// with cache lines.
+fn twin(choice: Choice) -> Algorithm {
+    let of = choice.temporal;
+    let isa = if of.isa() > Isa::Rep { of.isa() } else { choice.streaming.isa() };
+    let fetches = of.isa() == isa && of.prefetch() == Prefetch::Destination;
+    let prefetch = if fetches { Prefetch::None } else { Prefetch::Destination };
+    Algorithm::new(isa, prefetch, Stores::Temporal).unwrap_or(choice.best)
 }

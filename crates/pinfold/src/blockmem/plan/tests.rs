@@ -91,21 +91,55 @@ fn the_few_are_of_both_kinds() {
         plan.candidates(block).map(|algorithm| algorithm.to_string()).collect::<Vec<_>>()
     };
     let block = Block { len: 1 << 20, reader: Reader::OtherCore, ..Block::default() };
-    assert_eq!(names(&block), ["avx2+streaming", "avx2", "libc"]);
-    assert_eq!(names(&Block { reader: Reader::Me, ..block }), ["avx2", "avx2+streaming", "libc"]);
-    assert_eq!(names(&Block { len: 3072, ..block }), ["avx2", "avx2+streaming", "libc"]);
+    let twin = "avx2+destination";
+    assert_eq!(names(&block), ["avx2+streaming", "avx2", "libc", twin]);
+    let mine = Block { reader: Reader::Me, ..block };
+    assert_eq!(names(&mine), ["avx2", "avx2+streaming", "libc", twin]);
+    assert_eq!(names(&Block { len: 3072, ..block }), ["avx2", "avx2+streaming", "libc", twin]);
     assert_eq!(
         names(&Block { len: 2048, ..block }),
-        ["libc+destination", "avx2+streaming", "libc"]
+        ["libc+destination", "avx2+streaming", "libc", twin]
     );
     assert_eq!(plan.pick(&Block { len: 64, ..block }), Algorithm::LIBC_FETCHED);
     assert_eq!(names(&Block { len: 63, ..block }), ["libc"]);
     // Where nothing is learnt the C library's is the best guess; where something is, others are tried.
     let mine = Block { reader: Reader::Me, len: 3071, ..block };
     assert_eq!(plan.pick(&mine), Algorithm::LIBC);
-    assert_eq!(names(&mine), ["libc", "avx2", "avx2+streaming"]);
-    assert_eq!(names(&Block { len: 2048, ..mine }), ["libc", "avx2", "avx2+streaming"]);
+    assert_eq!(names(&mine), ["libc", "avx2", "avx2+streaming", twin]);
+    assert_eq!(names(&Block { len: 2048, ..mine }), ["libc", "avx2", "avx2+streaming", twin]);
     assert_eq!(names(&Block { len: 2047, ..mine }), ["libc"]);
+}
+
+#[test]
+fn one_of_the_few_fetches_the_destination_otherwise() {
+    let few = |temporal: &str, streaming: &str, fetches: bool| {
+        let [temporal, streaming] = [temporal, streaming].map(|it| it.parse().unwrap());
+        let choice = crate::blockmem::table::Choice::new(temporal, streaming, false);
+        let has = |it: Algorithm| fetches || it.prefetch() != Prefetch::Destination;
+        let table = Table::from_fn(|_, _| choice).unwrap();
+        let plan = Plan::new(table, Origin::Defaults, has);
+        let few = plan.candidates(&Block { len: 1 << 20, ..Block::default() });
+        few.map(|algorithm| algorithm.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    for (temporal, streaming, wanted) in [
+        ("avx512", "avx2+streaming", "avx512 avx2+streaming libc avx512+destination"),
+        ("avx512+destination", "avx2+streaming", "avx512+destination avx2+streaming libc avx512"),
+        ("sse2+source", "sse2+streaming", "sse2+source sse2+streaming libc sse2+destination"),
+        // Those that do not go by cache lines have none; what streams goes by them.
+        ("libc", "avx2+streaming", "libc avx2+streaming avx2+destination"),
+        ("rep", "avx2+streaming", "rep avx2+streaming libc avx2+destination"),
+        (
+            "rep+destination",
+            "avx2+streaming",
+            "rep+destination avx2+streaming libc avx2+destination",
+        ),
+        // Where nothing streams, its own.
+        ("word", "word", "word libc word+destination"),
+    ] {
+        assert_eq!(few(temporal, streaming, true), wanted);
+    }
+    // Who cannot fetch has no such choice.
+    assert_eq!(few("avx512", "avx2+streaming", false), "avx512 avx2+streaming libc");
 }
 
 #[test]
