@@ -1,13 +1,14 @@
 #![allow(unsafe_code)]
-//! What it costs that a call site learns: copies of one site through the central handler, beside the same copies by
-//! the algorithm that the site has come to use, through the same handler and by themselves.
+//! What it costs that a call site learns: copies of one site through the central handler, beside the same copies
+//! by the algorithm that the site has come to use: by themselves, through the same handler, and through the same
+//! handler as the plan says, which is asked for each.
 //!
-//! The three take turns in bursts of some 200 µs, in changing order. The blocks stay where they are, so they lie in the
-//! nearest cache that holds both: there copies take least, and what comes on top shows most.
+//! The four take turns in bursts of some 200 µs, in changing order, each through a call. The blocks stay where they
+//! are, so they lie in the nearest cache that holds both: there copies take least, and what comes on top shows most.
 
 use std::time::Instant;
 
-use pinfold::blockmem::{Fixed, Handler, Hints, InForce, Site};
+use pinfold::blockmem::{Algorithm, Choose, Fixed, Handler, Hints, InForce, Site};
 use pinfold_sys::{block, lots::Lots};
 
 /// Bytes of a block.
@@ -24,66 +25,91 @@ fn main() {
     }
     println!("copies of one call site; of the time that the algorithm takes by itself");
     println!(
-        "{:>9} {:>10} {:>9} {:>9} {:>9}  algorithm",
-        "bytes", "ns a copy", "handler", "learning", "of both"
+        "{:>9} {:>10} {:>9} {:>9} {:>9} {:>9}  algorithm",
+        "bytes", "ns a copy", "handler", "plan", "site", "learning"
     );
     let mut turns = Lots::of(0x517E5);
     SIZES.iter().for_each(|size| print_one(*size, &mut turns));
 }
 
+/// Two blocks of one size.
+#[derive(Clone, Copy)]
+struct Blocks {
+    from: *const u8,
+    to: *mut u8,
+    size: usize,
+}
+
+impl Blocks {
+    /// By the algorithm and nothing else.
+    #[inline(never)]
+    fn alone(self, algorithm: Algorithm) {
+        // SAFETY: two blocks of that size, of this thread alone.
+        unsafe { block::copy(algorithm, self.from, self.to, self.size) };
+    }
+
+    /// By what `handler` is told for each copy.
+    #[inline(never)]
+    fn handled<P: Choose>(self, handler: &mut Handler<P>, nothing: &Site) {
+        // SAFETY: as above.
+        unsafe {
+            handler.copy_untimed(nothing, Hints::default(), self.from, self.to, self.size);
+        }
+    }
+
+    /// By what the site has learnt, which goes on learning.
+    #[inline(never)]
+    fn learnt(self, handler: &mut Handler<InForce>, site: &mut Site) {
+        // SAFETY: as above.
+        let done = unsafe { handler.copy(site, Hints::default(), self.from, self.to, self.size) };
+        done.learn(site, 0);
+    }
+}
+
 fn print_one(size: usize, turns: &mut Lots) {
     let (from, mut to) = (vec![7u8; size], vec![1u8; size]);
-    let (from, to) = (from.as_ptr(), to.as_mut_ptr());
+    let blocks = Blocks { from: from.as_ptr(), to: to.as_mut_ptr(), size };
     let mut learns = Handler::new(InForce);
-    let (mut site, hints) = (Site::new(), Hints::default());
-    let mut by_site = || {
-        // SAFETY: two blocks of that size, of this thread alone.
-        let done = unsafe { learns.copy(&mut site, hints, from, to, size) };
-        done.learn(&mut site, 0);
-    };
+    let mut site = Site::new();
     let since = Instant::now();
     let mut copies = 0.0;
     while since.elapsed().as_millis() < 300 {
-        by_site();
+        blocks.learnt(&mut learns, &mut site);
         copies += 1.0;
     }
     let burst = (BURST_NS / (since.elapsed().as_nanos() as f64 / copies)).max(1.0) as u32;
     let Some(algorithm) = site.using(size) else { return };
-    let mut knows = Handler::new(Fixed(algorithm));
+    let (mut knows, mut asks) = (Handler::new(Fixed(algorithm)), Handler::new(InForce));
     let silent = Site::new();
-    let mut took: [Vec<f64>; 3] = Default::default();
+    let mut took: [Vec<f64>; 4] = Default::default();
     for _ in 0..ROUNDS {
-        let first = turns.below(3) as usize;
-        for turn in 0..3 {
-            let kind = (first + turn) % 3;
+        let first = turns.below(4) as usize;
+        for turn in 0..4 {
+            let kind = (first + turn) % 4;
             let since = Instant::now();
             for _ in 0..burst {
                 match kind {
-                    // SAFETY: as above.
-                    0 => unsafe { block::copy(algorithm, from, to, size) },
-                    // SAFETY: as above.
-                    1 => unsafe { knows.copy_untimed(&silent, hints, from, to, size) },
-                    _ => {
-                        // SAFETY: as above.
-                        let done = unsafe { learns.copy(&mut site, hints, from, to, size) };
-                        done.learn(&mut site, 0);
-                    }
+                    0 => blocks.alone(algorithm),
+                    1 => blocks.handled(&mut knows, &silent),
+                    2 => blocks.handled(&mut asks, &silent),
+                    _ => blocks.learnt(&mut learns, &mut site),
                 }
             }
             took[kind].push(since.elapsed().as_nanos() as f64 / f64::from(burst));
         }
     }
-    let [alone, handled, learnt] = &took;
+    let [alone, handled, planned, learnt] = &took;
     let more = |slow: &[f64], fast: &[f64]| {
         let ratios = slow.iter().zip(fast).map(|(slow, fast)| slow / fast);
         (middle(ratios.collect()) - 1.0) * 100.0
     };
     println!(
-        "{size:>9} {:>10.0} {:>8.2}% {:>8.2}% {:>8.2}%  {algorithm}",
+        "{size:>9} {:>10.0} {:>8.2}% {:>8.2}% {:>8.2}% {:>8.2}%  {algorithm}",
         middle(alone.clone()),
         more(handled, alone),
-        more(learnt, handled),
+        more(planned, alone),
         more(learnt, alone),
+        more(learnt, handled),
     );
 }
 

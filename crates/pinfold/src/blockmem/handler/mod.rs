@@ -141,13 +141,38 @@ impl<P: Choose> Handler<P> {
             self.tally.moved(len);
             return Done::by_libc(len);
         }
+        let Some(algorithm) = site.ready(len) else {
+            // SAFETY: as the caller promised, and they do not overlap.
+            return unsafe { self.copy_as_told(site, hints, from, to, len) };
+        };
+        // SAFETY: as the caller promised, and they do not overlap.
+        unsafe { block::copy(algorithm, from, to, len) };
+        self.tally.copied(algorithm, len);
+        Done { algorithm, bytes: len, ns: None }
+    }
+
+    /// The same where the site has something to decide or to time, or knows nothing of such copies: apart, so that
+    /// most copies are a load, a call and the counts.
+    ///
+    /// # Safety
+    /// As for [`Handler::copy`], and the blocks do not overlap.
+    #[cold]
+    #[inline(never)]
+    unsafe fn copy_as_told(
+        &mut self,
+        site: &mut Site,
+        hints: Hints,
+        from: *const u8,
+        to: *mut u8,
+        len: usize,
+    ) -> Done {
         let block = hints.block(from.addr(), to.addr(), len);
-        let known = site.next(len, || {
+        let known = site.consult(len, || {
             let best = self.plan.pick(&block);
             comparable(best, hints, self.plan.candidates(&block))
         });
         let choice = known.unwrap_or_else(|| untimed(self.plan.pick(&block)));
-        // SAFETY: as the caller promised, and they do not overlap.
+        // SAFETY: as the caller promised.
         let done = timed(choice, len, || unsafe { block::copy(choice.algorithm, from, to, len) });
         self.tally.copied(choice.algorithm, len);
         done

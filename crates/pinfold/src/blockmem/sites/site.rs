@@ -88,7 +88,7 @@ impl<A: Copy + PartialEq + Default> Site<A> {
 
     /// What the next copy is made by, where there is nothing to decide or to time; it counts as made.
     #[inline]
-    fn ready(&mut self, len: usize) -> Option<A> {
+    pub(in crate::blockmem) fn ready(&mut self, len: usize) -> Option<A> {
         let ready = &mut self.ready[class_of(len)?];
         ready.left = ready.left.checked_sub(1)?;
         ready.using
@@ -96,7 +96,7 @@ impl<A: Copy + PartialEq + Default> Site<A> {
 
     /// What it is made by where there is.
     #[cold]
-    fn consult<I: IntoIterator<Item = A>>(
+    pub(in crate::blockmem) fn consult<I: IntoIterator<Item = A>>(
         &mut self,
         len: usize,
         candidates: impl FnOnce() -> I,
