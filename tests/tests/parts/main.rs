@@ -13,12 +13,14 @@ use pinfold::{
 use pinfold_tests::{role::PATIENCE, stamp};
 
 use limits::{breaks_down, dies, filtered, forks, full, goes, holds, keeps, short_of_maps};
-use ways::{gives, looks, neighbours, writes};
+use ways::{gives, looks, neighbours, odd, same, writes};
 
 pinfold_tests::roles!(
     gives,
     looks,
     neighbours,
+    odd,
+    same,
     writes,
     breaks_down,
     dies,

@@ -170,9 +170,19 @@ pub fn neighbours(_: &Args) {
     wait_for_empty(&a, &arena);
 }
 
+/// A role by itself, for which nothing is measured: what is mapped does not hang on what that costs here.
+fn alone(role: &str) {
+    let stage = Stage::new(60);
+    stage.role(role).env("PINFOLD_CALIBRATE", "0").spawn().end_well();
+}
+
 /// What does not end at a page has what is behind it copied, and the receipt says so.
 #[test]
 fn what_does_not_fit_its_pages_is_copied() {
+    alone("odd");
+}
+
+pub fn odd(_: &Args) {
     let (a, to_b, b, from_a) = pair("parts-odd", builder(), builder());
     let arena = Arena::new().unwrap();
     // Begins at no page; ends within one.
@@ -257,6 +267,10 @@ fn short_ones_and_those_in_too_many_parts_are_copied() {
 /// The same memory several times is as good as any.
 #[test]
 fn parts_that_are_the_same_memory() {
+    alone("same");
+}
+
+pub fn same(_: &Args) {
     let (a, to_b, b, from_a) = pair("parts-same", builder(), builder());
     let arena = Arena::new().unwrap();
     let [gift] = &parts(&arena, &[MIB], PAGE, 8)[..] else { panic!("one") };
@@ -346,8 +360,7 @@ fn over_tcp_a_copy_goes() {
 
 #[test]
 fn memory_that_both_may_write() {
-    let stage = Stage::new(60);
-    stage.role("writes").env("PINFOLD_CALIBRATE", "0").spawn().end_well();
+    alone("writes");
 }
 
 pub fn writes(_: &Args) {
