@@ -61,13 +61,15 @@ impl Place {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = match &self.program_of_nobody {
+        // Signals that whoever runs the tests ignores, as a shell in the background does, `pinfold` would ignore, too.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP,INT,TERM");
+        match &self.program_of_nobody {
             Some(program) => {
-                let mut command = Command::new("setpriv");
-                command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
-                command
+                command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+                command.arg(program)
             }
-            None => Command::new(PROGRAM),
+            None => command.arg(PROGRAM),
         };
         command.args(words).current_dir(self.dir.path()).env("PINFOLD_DIR", self.path("names"));
         command
