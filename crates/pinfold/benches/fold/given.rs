@@ -25,7 +25,7 @@ use pinfold::{
         gather::Costs,
     },
 };
-use pinfold_sys::memfd;
+use pinfold_sys::{mapping::SharedMapping, memfd};
 
 use super::{BYTES, bytes, check, median, us};
 
@@ -61,25 +61,29 @@ fn order(count: usize, random: &mut u64) -> Vec<usize> {
     ways
 }
 
-/// A file of a peer's with a message in it, its parts, and what they are filled with.
-fn memory(len: usize) -> (Arc<PeerMemory>, Vec<u64>) {
+/// A file of a peer's with a message in it, in huge pages if it can be had so and parts are long enough, as an arena
+/// has it; what its parts are filled with; and whether it is in huge pages.
+fn memory(len: usize) -> (Arc<PeerMemory>, Vec<u64>, bool) {
     let file: OwnedFd = memfd::create_fixed("pinfold-bench", BYTES).expect("a file");
     for number in 0..(BYTES / len) as u64 {
         let bytes = bytes(number, len);
         rustix::io::pwrite(&file, &bytes, number * len as u64).expect("as long");
     }
+    let collapse =
+        || SharedMapping::map_aligned(file.as_fd(), BYTES, HUGE_BYTES)?.collapse(0..BYTES);
+    let huge = len >= HUGE_BYTES && collapse().is_ok();
     memfd::seal(file.as_fd(), true).expect("seals");
-    (PeerMemory::map(file, BYTES as u64).expect("a mapping"), shuffled(BYTES / len))
+    (PeerMemory::map(file, BYTES as u64).expect("a mapping"), shuffled(BYTES / len), huge)
 }
 
 /// Brought into a row by each of three: as the costs say, mapping, and copying.
 fn rows(name: &str, folders: &[Folder; 3], len: usize) {
-    let (memory, numbers) = memory(len);
+    let (memory, numbers, huge) = memory(len);
     let parts = || -> Vec<PeerPart> {
         let part = |number: &u64| {
             let start = number * len as u64;
             let part = memory.part(start..start + len as u64).expect("a part");
-            part.assume_huge(len >= HUGE_BYTES)
+            part.assume_huge(huge)
         };
         numbers.iter().map(part).collect()
     };

@@ -119,8 +119,9 @@ pub fn tune(
 /// Of all time, what the first look at each case has.
 const FIRST_LAP: f64 = 0.6;
 
-/// How often each case is visited, at most.
-const LAPS: usize = 9;
+/// How often each case is visited, at most: more than there is time for, as a rule. The more visits, the less of what
+/// is chosen is chance, and the more of how cores move is seen.
+const LAPS: usize = 64;
 
 /// What to try in `case`, after what `surveys` have found.
 fn candidates(
