@@ -70,13 +70,13 @@ fn more(budget: &Budget, granted: u64, len: u64) -> u64 {
     if len <= WIDE_BYTES_MAX / 2 && more <= plenty as u64 { more } else { 0 }
 }
 
-/// What who comes when the budget is spent is granted: one announcement at a time, which any budget stands. It takes
-/// nothing of it.
-const FREE: Limits = Limits { unexpected_bytes: 0, rendezvous_max: 1 };
+/// The least that is granted: one announcement at a time, which any budget stands and which takes nothing of it. To who
+/// comes when the budget is spent, and to who comes back and has all it was granted when it joined.
+pub(super) const LEAST: Limits = Limits { unexpected_bytes: 0, rendezvous_max: 1 };
 
 /// What a grant takes of the budget.
 fn cost(granted: Limits) -> usize {
-    if granted == FREE {
+    if granted == LEAST {
         return 0;
     }
     (granted.unexpected_bytes + u64::from(granted.rendezvous_max) * MESSAGE_COST) as usize
@@ -86,7 +86,7 @@ impl Engine {
     /// Sets credit aside for a peer, on this host or `afar`, that may be about to join.
     pub(super) fn grant(&mut self, afar: bool) -> Limits {
         let granted = first(self.core.grants.left(), afar);
-        if self.core.grants.take(cost(granted)) { granted } else { FREE }
+        if self.core.grants.take(cost(granted)) { granted } else { LEAST }
     }
 
     /// Takes the credit back that was set aside.

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use super::{
     super::{
         Engine,
+        credit::LEAST,
         greetings::{Greeting, Handshake},
         joining::{Back, Session},
         peer::Peer,
@@ -16,21 +17,15 @@ use super::{
 };
 use crate::{
     Error, Gone, PeerId, Result,
-    link::{
-        local::Limits,
-        tcp::{
-            self,
-            absence::{Absence, Due},
-            bridge::Ended,
-            greeting::Ticket,
-            handshake::{self, Call, Handshake as Caller},
-        },
+    link::tcp::{
+        self,
+        absence::{Absence, Due},
+        bridge::Ended,
+        greeting::Ticket,
+        handshake::{self, Call, Handshake as Caller},
     },
     wire::tcp::greeting::Refusal,
 };
-
-/// What a peer is granted that has all it was granted when it joined.
-const NOTHING_MORE: Limits = Limits { unexpected_bytes: 0, rendezvous_max: 1 };
 
 impl Peer {
     /// With what its session goes on now.
@@ -131,12 +126,12 @@ impl Engine {
         let to = elsewhere.unwrap_or(*to);
         let auth = tcp::listener::auth(to.ip(), self.links.key.as_ref(), address)?;
         let away_max = self.config.away_max;
-        let us = self.links.offer(NOTHING_MORE, away_max)?;
+        let us = self.links.offer(LEAST, away_max)?;
         let silence = handshake::silence(away_max);
         let call = Call { address, to, auth, ticket, patience, silence };
         let handshake = Caller::connect(call, us, clock::now_ns())?;
         let handshake = Handshake::Wire(Box::new(handshake), None);
-        let (granted, resumes) = (NOTHING_MORE, Some(id));
+        let (granted, resumes) = (LEAST, Some(id));
         let (call, beside, caller) = (None, false, None);
         let greeting = Greeting { handshake, granted, call, beside, resumes, caller };
         let at = self.links.add_greeting(greeting)?;
