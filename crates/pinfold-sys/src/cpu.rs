@@ -29,6 +29,19 @@ pub fn features() -> Vec<&'static str> {
     Vec::new()
 }
 
+/// Who made this processor, as it names itself, such as `GenuineIntel` or `AuthenticAMD`; `None` on other
+/// processors than x86-64.
+pub fn vendor() -> Option<String> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let [_, b, c, d] = leaf(0);
+        let name: Vec<u8> = [b, d, c].into_iter().flat_map(u32::to_le_bytes).collect();
+        Some(name.into_iter().map(char::from).filter(char::is_ascii_graphic).collect())
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
 /// Who runs this virtual machine, as it names itself; `None` on bare metal, and on processors that
 /// do not say.
 pub fn hypervisor() -> Option<String> {
@@ -77,5 +90,8 @@ mod tests {
             assert_eq!(features().contains(&name), known.contains(&name), "{name}");
         }
         assert_eq!(hypervisor().is_some(), known.contains(&"hypervisor"));
+        let vendor =
+            info.lines().find_map(|line| line.strip_prefix("vendor_id")?.split(": ").nth(1));
+        assert_eq!(self::vendor().as_deref(), vendor);
     }
 }

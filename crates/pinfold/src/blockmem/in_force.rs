@@ -17,7 +17,7 @@ use pinfold_sys::block::Algorithm;
 use tracing::{debug, error, warn};
 
 use super::{
-    Block, Machine, Origin, Plan,
+    Block, Machine, Maker, Origin, Plan,
     table::Table,
     tuned::{self, Tuned},
 };
@@ -96,7 +96,10 @@ fn decide(
         Some((Tuned { table, measured_s, .. }, file)) => {
             (table, Origin::Tuned { file, measured_s })
         }
-        None => (Table::defaults(machine.last_cache_bytes(), &supported), Origin::Defaults),
+        None => {
+            let table = Table::defaults(Maker::this(), machine.last_cache_bytes(), &supported);
+            (table, Origin::Defaults)
+        }
     };
     debug!(?origin, "plan");
     Plan::new(table, origin, supported)

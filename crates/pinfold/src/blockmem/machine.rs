@@ -9,6 +9,25 @@ use crate::kept;
 /// Where no cache is known: what most cores have a share of.
 const LAST_CACHE_BYTES: usize = 8 << 20;
 
+/// Who made the processor, as far as it says what suits one that nobody has measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// Intel.
+    Intel,
+    /// AMD, or anybody else.
+    Other,
+}
+
+impl Maker {
+    /// Of this processor.
+    pub fn this() -> Maker {
+        match pinfold_sys::cpu::vendor().as_deref() {
+            Some("GenuineIntel") => Maker::Intel,
+            _ => Maker::Other,
+        }
+    }
+}
+
 /// What a tuned table holds for: another processor, kernel or virtual machine wants another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

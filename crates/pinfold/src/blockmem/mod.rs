@@ -36,7 +36,7 @@ pub use handler::{
 };
 pub use in_force::{TooLate, insist, plan};
 pub(crate) use largest::Largest;
-pub use machine::Machine;
+pub use machine::{Machine, Maker};
 pub use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 pub use plan::{Block, Origin, Plan};
 pub use planned::copy_as_planned;

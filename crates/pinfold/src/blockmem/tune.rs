@@ -24,7 +24,7 @@ use self::{
     survey::Survey,
 };
 use super::{
-    Machine,
+    Machine, Maker,
     table::{Table, class_bytes},
     tuned::{Seen, Tuned},
 };
@@ -104,7 +104,8 @@ pub fn tune(
         let len_max = case::len_max(machine.last_cache_bytes());
         let mut bench = bench::RealBench::new(len_max, second)?;
         let supported = Algorithm::is_supported;
-        let found = survey_all(&mut bench, &machine, budget, before, supported, progress);
+        let found =
+            survey_all(&mut bench, (&machine, Maker::this()), budget, before, supported, progress);
         Ok(Found { has_other_core: bench.has_other_core(), ..found })
     };
     thread::scope(|scope| {
@@ -143,7 +144,7 @@ fn candidates(
 /// Measures case after case, as long as there is time, and makes a table of it.
 fn survey_all(
     bench: &mut impl Bench,
-    machine: &Machine,
+    (machine, maker): (&Machine, Maker),
     budget: Duration,
     before: Option<&Tuned>,
     supported: impl Fn(Algorithm) -> bool,
@@ -186,7 +187,7 @@ fn survey_all(
     tell(budget_ns, 1.0);
     let (base, seen) = match before {
         Some(before) => (before.table.clone(), before.seen),
-        None => (Table::defaults(machine.last_cache_bytes(), &supported), Seen::default()),
+        None => (Table::defaults(maker, machine.last_cache_bytes(), &supported), Seen::default()),
     };
     let board = Board::of(&surveys, machine.last_cache_bytes());
     let table = board.table(&base, seen);

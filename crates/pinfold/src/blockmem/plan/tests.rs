@@ -6,6 +6,7 @@ use pinfold_sys::block::{Isa, Stores};
 use proptest::prelude::*;
 
 use super::*;
+use crate::blockmem::Maker;
 
 /// Processors: each with the C library, and any of the other instructions.
 fn processor() -> impl Strategy<Value = HashSet<Isa>> {
@@ -38,11 +39,19 @@ fn block() -> impl Strategy<Value = Block> {
     )
 }
 
+fn makers() -> impl Strategy<Value = Maker> {
+    proptest::sample::select(vec![Maker::Intel, Maker::Other])
+}
+
 /// Tables: the defaults of other machines, and any algorithm for everything.
 fn table() -> impl Strategy<Value = Table> {
     let all: Vec<Algorithm> = Algorithm::all().collect();
     prop_oneof![
-        (0usize..1 << 30).prop_map(|bytes| Table::defaults(bytes, |_| true)),
+        (makers(), 0usize..1 << 30).prop_map(|(maker, bytes)| Table::defaults(
+            maker,
+            bytes,
+            |_| true
+        )),
         proptest::sample::select(all).prop_map(Table::uniform),
     ]
 }
@@ -70,9 +79,11 @@ proptest! {
     }
 
     #[test]
-    fn defaults_need_not_be_fitted(isas in processor(), block in block(), bytes in 0usize..1 << 30) {
+    fn defaults_need_not_be_fitted(
+        maker in makers(), isas in processor(), block in block(), bytes in 0usize..1 << 30
+    ) {
         let has = |algorithm: Algorithm| isas.contains(&algorithm.isa());
-        let table = Table::defaults(bytes, has);
+        let table = Table::defaults(maker, bytes, has);
         prop_assert!(table.clone().fitted(has) == table);
         let plan = Plan::new(table, Origin::Defaults, has);
         let large = Block { len: block.len.max(64 << 20), ..block };
@@ -86,7 +97,8 @@ proptest! {
 
 #[test]
 fn the_few_are_of_both_kinds() {
-    let plan = Plan::new(Table::defaults(32 << 20, |_| true), Origin::Defaults, |_| true);
+    let plan =
+        Plan::new(Table::defaults(Maker::Intel, 32 << 20, |_| true), Origin::Defaults, |_| true);
     let names = |block: &Block| {
         plan.candidates(block).map(|algorithm| algorithm.to_string()).collect::<Vec<_>>()
     };

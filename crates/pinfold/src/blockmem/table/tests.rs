@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use pinfold_sys::block::{Isa, Prefetch};
 
 use super::*;
+use crate::blockmem::Maker;
 
 #[test]
 fn sizes_go_to_the_nearest_class() {
@@ -113,7 +114,7 @@ fn unsound_choices_are_refused() {
 
 #[test]
 fn defaults_hold_what_they_promise() {
-    let table = Table::defaults(32 << 20, |_| true);
+    let table = Table::defaults(Maker::Intel, 32 << 20, |_| true);
     let best = |reader, destination, len| {
         let situation = Situation {
             operation: Operation::Copy,
@@ -170,7 +171,9 @@ fn defaults_hold_what_they_promise() {
         }
     }
     // An older processor, and none of x86.
-    let old = Table::defaults(32 << 20, |it| it.isa() == Isa::Sse2 || it == Algorithm::LIBC);
+    let old = Table::defaults(Maker::Intel, 32 << 20, |it| {
+        it.isa() == Isa::Sse2 || it == Algorithm::LIBC
+    });
     let far = Situation {
         operation: Operation::Zero,
         reader: Reader::OtherCore,
@@ -181,13 +184,48 @@ fn defaults_hold_what_they_promise() {
     assert_eq!(old.best(far, 1 << 20), name("sse2+streaming"));
     assert_eq!(old.best(far, 4096), Algorithm::LIBC);
     assert_eq!(old.best(far, 1024), Algorithm::LIBC);
-    let none = Table::defaults(32 << 20, |it| it == Algorithm::LIBC);
+    let none = Table::defaults(Maker::Intel, 32 << 20, |it| it == Algorithm::LIBC);
     assert!(none == Table::uniform(Algorithm::LIBC));
+}
+
+/// Where it is not known to be a gain, nobody copies otherwise than the C library.
+#[test]
+fn defaults_for_others_than_intel_are_careful() {
+    use CacheState::{Cached, Uncached, Unknown};
+    let table = Table::defaults(Maker::Other, 32 << 20, |_| true);
+    let best = |reader, source, destination, len| {
+        let (operation, placement) = (Operation::Copy, Placement::Plain);
+        let situation = Situation { operation, reader, source, destination, placement };
+        table.best(situation, len).to_string()
+    };
+    for reader in Reader::ALL {
+        for source in [Cached, Uncached, Unknown] {
+            for destination in CacheState::ALL {
+                let best = |len| best(reader, source, destination, len);
+                assert_eq!(best(16 << 20), "avx2+streaming");
+                let here = [2 << 10, 4 << 10, 32 << 10].map(best);
+                let short = source == Cached && destination == Uncached;
+                assert_eq!(here, [if short { "libc+destination" } else { "libc" }, "libc", "libc"]);
+                let near = [Reader::Me, Reader::OtherCore, Reader::NearCore].contains(&reader);
+                assert!(!near || best(8 << 20) == "libc");
+            }
+        }
+    }
+    for (reader, source, from) in [
+        (Reader::FarCore, Uncached, 128 << 10),
+        (Reader::Nobody, Uncached, 64 << 10),
+        (Reader::Device, Unknown, 1 << 20),
+        (Reader::Nobody, Cached, 1 << 20),
+    ] {
+        let best = [from / 2, from].map(|len| best(reader, source, Uncached, len));
+        assert_eq!(best, ["libc", "avx2+streaming"], "{reader:?}, {source:?}");
+    }
+    assert_eq!(best(Reader::Nobody, Uncached, Cached, 8 << 20), "libc");
 }
 
 #[test]
 fn what_is_lacking_is_replaced() {
-    let table = Table::defaults(1 << 20, |_| true);
+    let table = Table::defaults(Maker::Intel, 1 << 20, |_| true);
     let fitted = table.clone().fitted(|it| it.isa() != Isa::Avx2);
     for situation in Situation::all() {
         for class in situation.classes() {
@@ -207,7 +245,7 @@ fn what_is_lacking_is_replaced() {
 
 #[test]
 fn printed_for_people() {
-    let text = Table::defaults(32 << 20, |_| true).to_string();
+    let text = Table::defaults(Maker::Intel, 32 << 20, |_| true).to_string();
     let titles: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
     let expected = [
         "copied, then read by this core",
@@ -229,12 +267,12 @@ fn printed_for_people() {
     assert_eq!(text.matches(line).count(), 1, "{text}");
     let line = "  cached                avx2, from 16 MiB avx2+streaming\n";
     assert_eq!(text.matches(line).count(), 2, "{text}");
-    assert_eq!(format!("{:?}", Table::defaults(32 << 20, |_| true)), text);
+    assert_eq!(format!("{:?}", Table::defaults(Maker::Intel, 32 << 20, |_| true)), text);
 }
 
 #[test]
 fn rows_tell_everything() {
-    let table = Table::defaults(32 << 20, |_| true);
+    let table = Table::defaults(Maker::Intel, 32 << 20, |_| true);
     let rows: Vec<Row> = table.rows().collect();
     assert_eq!(rows.len(), SITUATIONS);
     for Row { situation, from } in rows {

@@ -70,7 +70,7 @@ fn measure<F: Fn(&Case, Algorithm) -> f64>(bench: &mut Made<F>, seconds: u64) ->
     let mut last = 0.0;
     let found = survey_all(
         bench,
-        &machine(),
+        (&machine(), Maker::Intel),
         Duration::from_secs(seconds),
         None,
         |_| true,
@@ -206,7 +206,7 @@ fn the_time_is_kept() {
         if seconds == 0 {
             assert_eq!(found.measured, 0);
             assert_eq!(found.gain, 1.0);
-            assert!(found.tuned.table == Table::defaults(CACHE, |_| true));
+            assert!(found.tuned.table == Table::defaults(Maker::Intel, CACHE, |_| true));
         }
     }
 }
@@ -220,7 +220,7 @@ fn without_a_second_core_the_defaults_hold_there() {
     );
     bench.has_other_core = false;
     let found = measure(&mut bench, 1000);
-    let defaults = Table::defaults(CACHE, |_| true);
+    let defaults = Table::defaults(Maker::Intel, CACHE, |_| true);
     for situation in Situation::all() {
         for class in situation.classes() {
             let choice = found.tuned.table.choice(situation, class);

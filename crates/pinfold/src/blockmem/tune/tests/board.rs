@@ -223,7 +223,7 @@ fn what_was_seen_before_stays() {
         });
         bench.hop_ns = hop_ns;
         let budget = Duration::from_secs(1000);
-        survey_all(&mut bench, &machine(), budget, before, |_| true, |_| ()).tuned
+        survey_all(&mut bench, (&machine(), Maker::Intel), budget, before, |_| true, |_| ()).tuned
     };
     let near = run(|_| 50.0, "rep", None);
     let both = run(|_| 170.0, "word+streaming", Some(&near));
