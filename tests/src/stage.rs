@@ -115,6 +115,11 @@ impl Casting<'_> {
         self
     }
 
+    /// What things cost is not measured but as it is everywhere: what it chooses does not hang on the machine.
+    pub fn unmeasured(self) -> Self {
+        self.env("PINFOLD_CALIBRATE", "0")
+    }
+
     /// Runs it as another user, which takes root.
     pub fn user(mut self, uid: u32) -> Self {
         self.uid = Some(uid);

@@ -35,8 +35,7 @@ pub fn vendor() -> Option<String> {
     #[cfg(target_arch = "x86_64")]
     {
         let [_, b, c, d] = leaf(0);
-        let name: Vec<u8> = [b, d, c].into_iter().flat_map(u32::to_le_bytes).collect();
-        Some(name.into_iter().map(char::from).filter(char::is_ascii_graphic).collect())
+        Some(name_in([b, d, c]))
     }
     #[cfg(not(target_arch = "x86_64"))]
     None
@@ -51,13 +50,18 @@ pub fn hypervisor() -> Option<String> {
             return None;
         }
         let [_, b, c, d] = leaf(0x4000_0000);
-        let name: Vec<u8> = [b, c, d].into_iter().flat_map(u32::to_le_bytes).collect();
-        let name: String =
-            name.into_iter().map(char::from).filter(|c| c.is_ascii_graphic()).collect();
+        let name = name_in([b, c, d]);
         Some(if name.is_empty() { "unknown".to_owned() } else { name })
     }
     #[cfg(not(target_arch = "x86_64"))]
     None
+}
+
+/// What registers spell.
+#[cfg(target_arch = "x86_64")]
+fn name_in(registers: [u32; 3]) -> String {
+    let bytes = registers.into_iter().flat_map(u32::to_le_bytes);
+    bytes.map(char::from).filter(char::is_ascii_graphic).collect()
 }
 
 /// What `CPUID` answers: eax, ebx, ecx, edx; zeros where the processor has no such leaf.

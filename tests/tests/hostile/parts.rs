@@ -80,9 +80,7 @@ fn lie(which: &str) -> (Parts, u64, End) {
 
 fn play(lies: &[&str]) {
     let stage = Stage::new(120);
-    // What is mapped is not to hang on what that costs here.
-    let victim = stage.role("picks").env("PINFOLD_CALIBRATE", "0");
-    let mut victim = victim.with("lies", lies.join(",")).spawn();
+    let mut victim = stage.role("picks").unmeasured().with("lies", lies.join(",")).spawn();
     victim.expect("ready");
     for which in lies {
         let mut liar = stage.role("lists").with("lie", which).spawn();

@@ -27,7 +27,7 @@ const NOBODY: u32 = 65_534;
 
 fn play(role: &str, with: &[(&str, &str)], user: Option<u32>) {
     let stage = Stage::new(120);
-    let mut role = stage.role(role).env("PINFOLD_CALIBRATE", "0");
+    let mut role = stage.role(role).unmeasured();
     for (key, value) in with {
         role = role.with(key, value);
     }
@@ -362,7 +362,7 @@ pub fn keeps(_: &Args) {
 fn receivers_that_go_give_all_back() {
     for how in ["killed", "closes", "ends"] {
         let stage = Stage::new(60);
-        let role = |role| stage.role(role).with("how", how).env("PINFOLD_CALIBRATE", "0").spawn();
+        let role = |role| stage.role(role).with("how", how).unmeasured().spawn();
         let mut giver = role("goes");
         giver.expect("listens");
         let mut holder = role("holds");

@@ -41,7 +41,7 @@ const OVER: u64 = 7 << 40;
 #[test]
 fn every_shape_in_every_way() {
     let stage = Stage::new(120);
-    let roles = ["looks", "gives"].map(|role| stage.role(role).env("PINFOLD_CALIBRATE", "0"));
+    let roles = ["looks", "gives"].map(|role| stage.role(role).unmeasured());
     stage.play(roles);
 }
 
@@ -170,10 +170,9 @@ pub fn neighbours(_: &Args) {
     wait_for_empty(&a, &arena);
 }
 
-/// A role by itself, for which nothing is measured: what is mapped does not hang on what that costs here.
+/// A role by itself.
 fn alone(role: &str) {
-    let stage = Stage::new(60);
-    stage.role(role).env("PINFOLD_CALIBRATE", "0").spawn().end_well();
+    Stage::new(60).role(role).unmeasured().spawn().end_well();
 }
 
 /// What does not end at a page has what is behind it copied, and the receipt says so.
