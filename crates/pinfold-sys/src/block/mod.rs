@@ -12,6 +12,7 @@
 mod algorithm;
 mod dispatch;
 mod fetch;
+mod halves;
 mod libc;
 mod line;
 mod lines;
@@ -32,6 +33,7 @@ mod rep;
 mod sse2;
 
 pub use algorithm::{Algorithm, Isa, Prefetch, Stores, UnknownAlgorithm};
+pub use halves::{copy_halves, has_halves};
 pub use line::{fetch_start, flush, read_line_ticks};
 
 impl Algorithm {

@@ -8,7 +8,10 @@ use super::{Algorithm, Isa, Prefetch};
 /// before anyone asked: every processor has [`Algorithm::LIBC`].
 static KNOWN: AtomicU64 = AtomicU64::new(0);
 
-const _: () = assert!(Algorithm::COUNT <= 62 && Algorithm::LIBC.id() == 0);
+const _: () = assert!(Algorithm::COUNT <= 61 && Algorithm::LIBC.id() == 0);
+
+/// AVX-512's way to move 32 bytes (`avx512vl`).
+pub(super) const HALVES: u32 = 61;
 
 /// `clflushopt`.
 pub(super) const CLFLUSHOPT: u32 = 62;
@@ -19,12 +22,9 @@ pub(super) const RDTSCP: u32 = 63;
 /// Whether the processor has what that bit stands for.
 #[inline]
 pub(super) fn has(bit: u32) -> bool {
-    // Relaxed: whoever finds out finds the same.
-    let known = match KNOWN.load(Relaxed) {
-        0 => find(),
-        known => known,
-    };
-    known >> bit & 1 == 1
+    // Relaxed: whoever finds out finds the same. Who has it is not asked twice.
+    let known = KNOWN.load(Relaxed);
+    known >> bit & 1 == 1 || (known == 0 && find() >> bit & 1 == 1)
 }
 
 #[cold]
@@ -32,6 +32,7 @@ fn find() -> u64 {
     let processor = Processor::here();
     let bits = Algorithm::all().filter(|&algorithm| processor.can(algorithm));
     let mut known = bits.fold(0, |known, algorithm| known | 1 << algorithm.id());
+    known |= u64::from(processor.avx512vl) << HALVES;
     known |= u64::from(processor.clflushopt) << CLFLUSHOPT;
     known |= u64::from(processor.rdtscp) << RDTSCP;
     KNOWN.store(known, Relaxed);
@@ -44,6 +45,7 @@ struct Processor {
     x86_64: bool,
     avx2: bool,
     avx512f: bool,
+    avx512vl: bool,
     prefetchw: bool,
     clflushopt: bool,
     rdtscp: bool,
@@ -61,6 +63,7 @@ impl Processor {
             // The wide registers take the system's help; the standard library looks for that.
             avx2: std::is_x86_feature_detected!("avx2"),
             avx512f: std::is_x86_feature_detected!("avx512f"),
+            avx512vl: std::is_x86_feature_detected!("avx512vl"),
             prefetchw: extended[2] >> 8 & 1 == 1,
             clflushopt: seven[1] >> 23 & 1 == 1,
             rdtscp: extended[3] >> 27 & 1 == 1,

@@ -6,6 +6,8 @@
 
 use std::mem::MaybeUninit;
 
+use pinfold_sys::block;
+
 /// Whatever 16 bytes hold.
 type Sixteen = MaybeUninit<u128>;
 
@@ -21,7 +23,11 @@ pub(in crate::blockmem) unsafe fn copy(from: *const u8, to: *mut u8, len: usize)
         if len > 64 {
             std::ptr::copy(from, to, len);
         } else if len >= 32 {
-            four(from, to, len);
+            if block::has_halves() {
+                block::copy_halves(from, to, len);
+            } else {
+                four(from, to, len);
+            }
         } else if len >= 16 {
             two::<u128>(from, to, len);
         } else if len >= 8 {
