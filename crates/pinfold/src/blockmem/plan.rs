@@ -9,7 +9,7 @@ use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 
 use super::{
     CacheState, Reader,
-    table::{Choice, Copies, Operation, Placement, Situation, Table, choice_min, class_of},
+    table::{Choice, Copies, Operation, Placement, Short, Situation, Table, choice_min, class_of},
 };
 
 /// A block to be copied or zeroed, and what is known about it.
@@ -116,12 +116,12 @@ impl Plan {
         }
     }
 
-    /// From which size on short `copies` have their destination fetched ([`Table::fetches_from`]). `None`: not
-    /// any, as where somebody named an algorithm for everything.
-    pub(super) fn fetches_from(&self, copies: Copies) -> Option<usize> {
+    /// How short `copies` are made ([`Table::short`]). By the C library where somebody named an algorithm for
+    /// everything.
+    pub(super) fn short(&self, copies: Copies) -> Short {
         match self.origin {
-            Origin::Variable(_) => None,
-            Origin::Tuned { .. } | Origin::Defaults => self.table.fetches_from(copies),
+            Origin::Variable(_) => Short::PLAIN,
+            Origin::Tuned { .. } | Origin::Defaults => self.table.short(copies),
         }
     }
 

@@ -11,23 +11,25 @@ use super::{
     CacheState, Hints,
     handler::short,
     in_force::{plan, plan_if_any},
-    table::{CHOICE_MIN_AWAY, COPIES, Copies, Placement, SHORT_BELOW, choice_min},
+    table::{CHOICE_MIN_AWAY, COPIES, Copies, Placement, SHORT_BELOW, Short, choice_min},
 };
 
-/// From which size on short copies have their destination fetched before, by [`Copies::number`]:
-/// [`NOT_ASKED`] before the plan was asked, [`NEVER`] if none has. Read for each copy, whatever else is going
-/// on: a byte more to be executed counts.
-static FETCHES_FROM: [AtomicUsize; COPIES] = [const { AtomicUsize::new(NOT_ASKED) }; COPIES];
+/// [`Short::plain_below`], by [`Copies::number`]; [`NOT_ASKED`] before the plan was. Read for each copy, whatever
+/// else is going on: a byte more to be executed counts.
+static PLAIN_BELOW: [AtomicUsize; COPIES] = [const { AtomicUsize::new(NOT_ASKED) }; COPIES];
+
+/// [`Short::fetched_below`], by the same. Who sees it too early has the plan asked for nothing.
+static FETCHED_BELOW: [AtomicUsize; COPIES] = [const { AtomicUsize::new(0) }; COPIES];
 
 const NOT_ASKED: usize = 0;
-const NEVER: usize = usize::MAX;
 
 /// Copies `len` bytes by the algorithm that the plan of this process has for them, and learns nothing.
 ///
 /// Below 3 KiB that is the C library's after a comparison, or up to 64 B of what is cached some instructions in
 /// line. Where lines have to come from elsewhere
 /// ([`choice_min`]) those are asked for first, from 64 B on, if this is faster on this machine, which is a
-/// comparison more; and there is a choice from 1,366 B on. The choice takes a few nanoseconds.
+/// comparison more; and there is a choice from 1,366 B on, or where another than the C library's is so much faster
+/// here that it pays, from 256 B on. The choice takes a few nanoseconds.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for so many bytes, and they do not overlap.
@@ -57,16 +59,18 @@ pub unsafe fn copy_as_planned(hints: Hints, from: *const u8, to: *mut u8, len: u
 /// As for [`copy_as_planned`].
 #[inline(always)]
 pub(super) unsafe fn copy_short(copies: Copies, from: *const u8, to: *mut u8, len: usize) {
-    let fetches_from = FETCHES_FROM[copies.number()].load(Relaxed);
+    let plain_below = PLAIN_BELOW[copies.number()].load(Relaxed);
     // SAFETY: as the caller promised. Nothing is to be fetched where the processor has no instruction for
     // that: the plan of a process names nothing that its processor lacks.
     unsafe {
-        if len < fetches_from || len < CHOICE_MIN_AWAY {
+        if len < plain_below || len < CHOICE_MIN_AWAY {
             from.copy_to_nonoverlapping(to, len);
-        } else if fetches_from != NOT_ASKED {
+        } else if plain_below == NOT_ASKED {
+            ask_and_copy_short(copies, from, to, len);
+        } else if len < FETCHED_BELOW[copies.number()].load(Relaxed) {
             block::copy_fetched(from, to, len);
         } else {
-            ask_and_copy_short(copies, from, to, len);
+            copy_long(to, from, len, copies);
         }
     }
 }
@@ -78,8 +82,9 @@ pub(super) unsafe fn copy_short(copies: Copies, from: *const u8, to: *mut u8, le
 #[cold]
 #[inline(never)]
 unsafe fn ask_and_copy_short(copies: Copies, from: *const u8, to: *mut u8, len: usize) {
-    let fetches_from = plan().fetches_from(copies).unwrap_or(NEVER);
-    FETCHES_FROM[copies.number()].store(fetches_from, Relaxed);
+    let Short { plain_below, fetched_below } = plan().short(copies);
+    FETCHED_BELOW[copies.number()].store(fetched_below, Relaxed);
+    PLAIN_BELOW[copies.number()].store(plain_below, Relaxed);
     // SAFETY: as the caller promised.
     unsafe { copy_short(copies, from, to, len) };
 }

@@ -11,7 +11,7 @@ mod tests;
 
 use std::ops::Range;
 
-use pinfold_sys::block::{Algorithm, Stores};
+use pinfold_sys::block::{Algorithm, Isa, Stores};
 
 use super::{CacheState, Reader};
 
@@ -93,9 +93,28 @@ pub const fn choice_min(reader: Reader, destination: CacheState) -> usize {
 /// The size that the first class is named after, bytes.
 const CLASS_MIN: usize = CHOICE_MIN_AWAY;
 
-/// Copies of less are so short, bytes, that the C library makes all of them: the only choice is whether the
-/// destination is fetched before. It is where the class of 2 KiB begins.
+/// Copies of less are so short, bytes, that nobody looks at how the blocks lie, and the C library makes most of
+/// them, for some of which the destination is fetched before. It is where the class of 2 KiB begins.
 pub const SHORT_BELOW: usize = (4usize << 10).div_ceil(3);
+
+/// From which class on there are others than the C library's for those ([`Short`]).
+pub const OTHERS_FROM: usize = class_of_power(256);
+
+/// How copies of fewer than [`SHORT_BELOW`] bytes of one kind are made, whose destination may be elsewhere: by
+/// the C library up to one size, from there on with the destination fetched before up to another one, and from that
+/// on as the table says. A look into it takes part of what is gained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Short {
+    /// Of fewer bytes the C library's copies, as it is. At least 64.
+    pub(super) plain_below: usize,
+    /// Of fewer than this the C library's with the destination fetched before. At least as many.
+    pub(super) fetched_below: usize,
+}
+
+impl Short {
+    /// All are the C library's.
+    pub(super) const PLAIN: Short = Short { plain_below: usize::MAX, fetched_below: usize::MAX };
+}
 
 /// How many classes of sizes there are: the powers of two from 64 B to 64 MiB.
 pub const CLASSES: usize = 21;
@@ -105,6 +124,11 @@ pub const CLASSES: usize = 21;
 pub fn class_of(len: usize) -> usize {
     let len = len.clamp(CLASS_MIN, class_bytes(CLASSES - 1));
     ((len + len / 2).ilog2() - CLASS_MIN.ilog2()) as usize
+}
+
+/// The class of a power of two.
+const fn class_of_power(len: usize) -> usize {
+    (len.ilog2() - CLASS_MIN.ilog2()) as usize
 }
 
 /// The size that a class is named after, bytes.
@@ -292,13 +316,18 @@ impl Table {
         self.best[(copies.lying(placement) * CLASSES + class_of(len)) % CELLS]
     }
 
-    /// From which size on, of those below [`SHORT_BELOW`], the C library's does better for `copies` once the
-    /// destination has been fetched. `None`: not for any.
-    pub(super) fn fetches_from(&self, copies: Copies) -> Option<usize> {
+    /// How short `copies` are made: of two sizes with the same algorithm, what is between them is as they are.
+    pub(super) fn short(&self, copies: Copies) -> Short {
         let best = |class| self.best[copies.lying(Placement::Plain) * CLASSES + class];
-        let short = 0..class_of(SHORT_BELOW);
-        let fetched = short.rev().take_while(|&class| best(class) == Algorithm::LIBC_FETCHED);
-        fetched.last().map(class_bytes)
+        let last = class_of(SHORT_BELOW);
+        // The first of those classes in a row before `end` of which that is true.
+        let start = |end: usize, is: fn(Algorithm) -> bool| {
+            (0..end).rev().take_while(|&class| is(best(class))).last().unwrap_or(end)
+        };
+        let others = start(last, |it| it.isa() != Isa::Libc);
+        let fetched = start(others, |it| it == Algorithm::LIBC_FETCHED);
+        let from = |class| if class == last { usize::MAX } else { class_bytes(class) };
+        Short { plain_below: from(fetched), fetched_below: from(others) }
     }
 
     /// All that is known about a class of sizes; of the last one, if there are not so many.

@@ -155,8 +155,8 @@ fn one_of_the_few_fetches_the_destination_otherwise() {
 }
 
 #[test]
-fn short_copies_are_fetched_for_where_that_is_better() {
-    let fetched = Algorithm::LIBC_FETCHED;
+fn short_copies_are_fetched_for_or_picked_where_that_is_better() {
+    let (fetched, rep) = (Algorithm::LIBC_FETCHED, "rep".parse().unwrap());
     let table = Table::from_fn(|situation, class| {
         let from = match situation.reader {
             Reader::OtherCore => 256,
@@ -166,12 +166,26 @@ fn short_copies_are_fetched_for_where_that_is_better() {
         };
         let fetches = class >= class_of(from);
         let libc = if fetches { fetched } else { Algorithm::LIBC };
-        crate::blockmem::table::Choice::new(libc, libc, false)
+        let others = match situation.source {
+            CacheState::Uncached => 512,
+            CacheState::Cached => 256,
+            _ => 64 << 10,
+        };
+        let best = if class >= class_of(others) { rep } else { libc };
+        crate::blockmem::table::Choice::new(best, best, false)
     });
     let table = table.unwrap();
     let plan = |origin| Plan::new(table.clone(), origin, |_| true);
+    let short = |plan: &Plan, reader, source, destination| {
+        let Short { plain_below, fetched_below } =
+            plan.short(Copies::of(reader, source, destination));
+        let some = |len| (len != usize::MAX).then_some(len);
+        (some(plain_below), some(fetched_below))
+    };
     let from = |plan: &Plan, reader, destination| {
-        plan.fetches_from(Copies::of(reader, CacheState::Unknown, destination))
+        let (plain, fetched) = short(plan, reader, CacheState::Unknown, destination);
+        assert_eq!(fetched, None);
+        plain
     };
     use CacheState::{Cached, Uncached};
     let defaults = plan(Origin::Defaults);
@@ -179,6 +193,11 @@ fn short_copies_are_fetched_for_where_that_is_better() {
     assert_eq!(from(&defaults, Reader::NearCore, Cached), Some(1024));
     assert_eq!(from(&defaults, Reader::FarCore, Cached), None);
     assert_eq!(from(&defaults, Reader::Me, Uncached), Some(64));
+    let both = |reader, source| short(&defaults, reader, source, Uncached);
+    assert_eq!(both(Reader::OtherCore, Uncached), (Some(256), Some(512)));
+    assert_eq!(both(Reader::OtherCore, Cached), (Some(256), Some(256)));
+    assert_eq!(both(Reader::FarCore, Uncached), (Some(512), Some(512)));
+    assert_eq!(both(Reader::Me, Cached), (Some(64), Some(256)));
     // There is no choice.
     assert_eq!(from(&defaults, Reader::Me, Cached), None);
     assert_eq!(from(&plan(Origin::Variable(fetched)), Reader::Me, Uncached), None);

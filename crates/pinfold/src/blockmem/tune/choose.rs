@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use pinfold_sys::block::{Algorithm, Stores};
+use pinfold_sys::block::{Algorithm, Isa, Stores};
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -27,6 +27,10 @@ const CHANGE: f64 = 1.01;
 
 /// And another one than the defaults have.
 const DIFFER: f64 = 1.015;
+
+/// And another one than the C library's for what is short: it is asked for, and called, which takes a few
+/// nanoseconds of some fifty.
+const CALLED: f64 = 1.08;
 
 /// Who takes so many times as long as the best in one of the states that a choice is for, or as the C
 /// library, is a bad choice, however good in the others: what is beyond counts so many times as much.
@@ -293,7 +297,9 @@ fn path(
         if states.is_empty() {
             return 0.0;
         }
-        let differs = if all[at] == usual[class] { 0.0 } else { DIFFER.ln() };
+        let is_called = class < class_of(SHORT_BELOW) && all[at].isa() != Isa::Libc;
+        let called = if is_called { CALLED.ln() } else { 0.0 };
+        let differs = called + if all[at] == usual[class] { 0.0 } else { DIFFER.ln() };
         let sum: f64 = states.iter().map(|losses| lost(losses, all[at], &all)).sum();
         sum / states.len() as f64 + differs
     };

@@ -309,7 +309,8 @@ fn what_is_measured() {
     assert!(
         suits(Operation::Copy, SHORT_BELOW, "rep") && suits(Operation::Zero, SHORT_BELOW, "rep")
     );
-    assert!(!suits(Operation::Copy, SHORT_BELOW - 1, "rep"));
+    assert!(!suits(Operation::Copy, SHORT_BELOW - 1, "sse2"));
+    assert!(suits(Operation::Copy, 256, "rep") && !suits(Operation::Copy, 128, "rep"));
     assert!(suits(Operation::Copy, 64, "libc") && suits(Operation::Zero, 64, "libc+destination"));
     let away = cases.iter().filter(|case| case.class == 0);
     assert!(away.clone().count() > 0);
