@@ -25,8 +25,8 @@ const NOT_ASKED: usize = 0;
 
 /// Copies `len` bytes by the algorithm that the plan of this process has for them, and learns nothing.
 ///
-/// Below 3 KiB that is the C library's after a comparison, or up to 64 B of what is cached some instructions in
-/// line. Where lines have to come from elsewhere
+/// Below 3 KiB that is the C library's after a comparison, or up to 64 B of what is cached, or goes to another
+/// core, some instructions in line. Where lines have to come from elsewhere
 /// ([`choice_min`]) those are asked for first, from 64 B on, if this is faster on this machine, which is a
 /// comparison more; and there is a choice from 1,366 B on, or where another than the C library's is so much faster
 /// here that it pays, from 256 B on. The choice takes a few nanoseconds.
@@ -64,7 +64,7 @@ pub(super) unsafe fn copy_short(copies: Copies, from: *const u8, to: *mut u8, le
     // that: the plan of a process names nothing that its processor lacks.
     unsafe {
         if len < plain_below || len < CHOICE_MIN_AWAY {
-            from.copy_to_nonoverlapping(to, len);
+            short::copy(from, to, len);
         } else if plain_below == NOT_ASKED {
             ask_and_copy_short(copies, from, to, len);
         } else if len < FETCHED_BELOW[copies.number()].load(Relaxed) {
