@@ -10,11 +10,24 @@ scripts/setup.sh || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 
 logs=$target/checks
 mkdir -p "$logs"
-passed=0 failed=0 skipped=0 summary=()
+passed=0 failed=0 skipped=0 summary=() broken=()
 
 # The sum of what all `test result:` lines of a log say under a name.
 sum() {
     sed -n "s/^test result:.* \([0-9]*\) $2.*/\1/p" "$1" | awk '{ n += $1 } END { print n + 0 }'
+}
+
+# Each test of a check that failed, and the first lines of what it said; the end of what the check said where it has
+# no such test. Who sees only the end of a long run then knows where to look.
+failures() {
+    local said
+    said=$(awk -v check="$1" '
+        /^failures:$/ { left = 0 }
+        /^---- .* stdout ----$/ { left = 12; print "  " check ": " $2; next }
+        left > 0 && NF { print "    " $0; left-- }
+    ' "$logs/$1.log")
+    [ -n "$said" ] || said=$(printf '  %s:\n' "$1"; tail -n 12 "$logs/$1.log" | sed 's/^/    /')
+    printf '%s\n' "$said"
 }
 
 for check in "${checks[@]}"; do
@@ -37,6 +50,7 @@ for check in "${checks[@]}"; do
         # It did not build, or a test program died.
         f=1
     fi
+    [ "$f" = 0 ] || broken+=("$check")
     # Such a test passed as far as its runner knows.
     inside=$(sed 's/: .*//' "$PINFOLD_SKIP_LOG" | sort -u | wc -l)
     p=$((p - inside)) s=$((s + inside))
@@ -52,6 +66,10 @@ if [ "$skipped" -gt 0 ]; then
     for check in "${checks[@]}"; do
         { grep -h '^SKIPPED: ' "$logs/$check.log" || true; } | sed "s/^SKIPPED: /  $check: /" | sort -u
     done
+fi
+if [ "$failed" -gt 0 ]; then
+    echo "failed:"
+    for check in "${broken[@]}"; do failures "$check"; done
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
