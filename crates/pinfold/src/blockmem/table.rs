@@ -97,7 +97,7 @@ const CLASS_MIN: usize = CHOICE_MIN_AWAY;
 /// them, for some of which the destination is fetched before. It is where the class of 2 KiB begins.
 pub const SHORT_BELOW: usize = (4usize << 10).div_ceil(3);
 
-/// From which class on there are others than the C library's for those ([`Short`]).
+/// From which class on there are others than the C library's for copies that are so short.
 pub const OTHERS_FROM: usize = class_of_power(256);
 
 /// How copies of fewer than [`SHORT_BELOW`] bytes of one kind are made, whose destination may be elsewhere: by
