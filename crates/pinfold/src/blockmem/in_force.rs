@@ -93,8 +93,8 @@ fn decide(
         return Plan::new(Table::uniform(algorithm), Origin::Variable(algorithm), supported);
     }
     let (table, origin) = match file.and_then(|file| kept(file, machine)) {
-        Some((Tuned { table, measured_s, .. }, file)) => {
-            (table, Origin::Tuned { file, measured_s })
+        Some((Tuned { table, measured_s, seen }, file)) => {
+            (table, Origin::Tuned { file, measured_s, seen })
         }
         None => {
             let table = Table::defaults(Maker::this(), machine.last_cache_bytes(), &supported);
@@ -147,8 +147,10 @@ mod tests {
         Block { len: 1 << 20, to: 2048, reader: Reader::Nobody, ..Block::default() }
     }
 
+    const FAR: Seen = Seen { near: 0, far: 3, mixed: 0 };
+
     fn tuned_to(table: Table) -> Tuned {
-        Tuned { table, measured_s: 7, seen: Seen::default() }
+        Tuned { table, measured_s: 7, seen: FAR }
     }
 
     #[test]
@@ -164,7 +166,7 @@ mod tests {
         assert_eq!(run(None), (Origin::Defaults, both("avx2+streaming")));
         let rep: Algorithm = "rep".parse().unwrap();
         tuned::store(&file, &machine, &tuned_to(Table::uniform(rep))).unwrap();
-        let origin = Origin::Tuned { file: file.clone(), measured_s: 7 };
+        let origin = Origin::Tuned { file: file.clone(), measured_s: 7, seen: FAR };
         assert_eq!(run(None), (origin.clone(), both("rep")));
         let word = "word".parse().unwrap();
         assert_eq!(run(Some("word")), (Origin::Variable(word), both("word")));

@@ -10,6 +10,7 @@ use pinfold_sys::block::{Algorithm, Isa, Prefetch, Stores};
 use super::{
     CacheState, Reader,
     table::{Choice, Copies, Operation, Placement, Short, Situation, Table, choice_min, class_of},
+    tuned::Seen,
 };
 
 /// A block to be copied or zeroed, and what is known about it.
@@ -83,6 +84,8 @@ pub enum Origin {
         file: PathBuf,
         /// When, seconds since 1970.
         measured_s: u64,
+        /// How far away the other core was meanwhile.
+        seen: Seen,
     },
     /// Rules that hold on most machines.
     Defaults,

@@ -119,6 +119,9 @@ impl Short {
 /// How many classes of sizes there are: the powers of two from 64 B to 64 MiB.
 pub const CLASSES: usize = 21;
 
+/// Cells of a situation: a power of two, so that to find one takes no multiplication.
+const STRIDE: usize = CLASSES.next_power_of_two();
+
 /// The class of a size: of the power of two that it is nearest to.
 #[inline]
 pub fn class_of(len: usize) -> usize {
@@ -156,7 +159,7 @@ const SOURCES: usize = CacheState::OF_SOURCES.len();
 const COPY_SITUATIONS: usize = COPIES * Placement::ALL.len();
 const SITUATIONS: usize = COPY_SITUATIONS + Reader::ALL.len() * STATES * 2;
 /// A power of two, so that there is a cell for whatever number fits into its bits.
-const CELLS: usize = (SITUATIONS * CLASSES).next_power_of_two();
+const CELLS: usize = (SITUATIONS * STRIDE).next_power_of_two();
 
 impl Situation {
     /// All of them, each once.
@@ -313,12 +316,12 @@ impl Table {
     /// The same for one of `copies`, whose blocks lie so.
     #[inline]
     pub(super) fn best_of(&self, copies: Copies, placement: Placement, len: usize) -> Algorithm {
-        self.best[(copies.lying(placement) * CLASSES + class_of(len)) % CELLS]
+        self.best[(copies.lying(placement) * STRIDE + class_of(len)) % CELLS]
     }
 
     /// How short `copies` are made: of two sizes with the same algorithm, what is between them is as they are.
     pub(super) fn short(&self, copies: Copies) -> Short {
-        let best = |class| self.best[copies.lying(Placement::Plain) * CLASSES + class];
+        let best = |class| self.best[copies.lying(Placement::Plain) * STRIDE + class];
         let last = class_of(SHORT_BELOW);
         // The first of those classes in a row before `end` of which that is true.
         let start = |end: usize, is: fn(Algorithm) -> bool| {
@@ -358,6 +361,6 @@ impl Table {
 
     #[inline]
     fn cell(situation: Situation, class: usize) -> usize {
-        situation.index() * CLASSES + class
+        situation.index() * STRIDE + class
     }
 }

@@ -53,7 +53,7 @@ pub struct Seen {
 
 impl Seen {
     /// In how many cases it was so far away.
-    pub(super) fn at(&self, apart: Class) -> usize {
+    pub fn at(&self, apart: Class) -> usize {
         match apart {
             Class::Near => self.near,
             Class::Far => self.far,

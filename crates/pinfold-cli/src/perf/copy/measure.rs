@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use pinfold::blockmem;
+use pinfold::blockmem::{self, Origin};
 use pinfold_sys::lots::Lots;
 
 use super::{
@@ -231,19 +231,38 @@ impl Runner<'_> {
 
 /// The distance between the cores, for people. `None` if nobody looked.
 pub(super) fn distance(hops_ns: &[f64]) -> Option<String> {
-    let mut sorted = hops_ns.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let median = *sorted.get(sorted.len() / 2)?;
+    let median = median(hops_ns)?;
     let class = Class::of(median, median);
     Some(format!(
         "From core to core: {} ({class}), median of {} looks.",
         units::time(median),
-        sorted.len()
+        hops_ns.len()
     ))
+}
+
+/// What there is to be said where the plan was measured while the cores were never so far apart.
+pub(super) fn unseen(hops_ns: &[f64], origin: &Origin) -> Option<String> {
+    let (median, Origin::Tuned { seen, .. }) = (median(hops_ns)?, origin) else { return None };
+    let class = Class::of(median, median);
+    let elsewhere = seen.near + seen.far > 0 && class != Class::Mixed && seen.at(class) == 0;
+    elsewhere.then(|| {
+        format!(
+            "the plan was measured while the cores were never as {class} as now; pinfold tune, run again, \
+             keeps what it knows and adds that"
+        )
+    })
+}
+
+fn median(hops_ns: &[f64]) -> Option<f64> {
+    let mut sorted = hops_ns.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied()
 }
 
 #[cfg(test)]
 mod tests {
+    use pinfold::blockmem::tuned::Seen;
+
     use super::*;
 
     #[test]
@@ -251,5 +270,22 @@ mod tests {
         assert_eq!(distance(&[]), None);
         let said = distance(&[50.0, 60.0, 500.0]).unwrap();
         assert_eq!(said, "From core to core: 60.0 ns (near), median of 3 looks.");
+    }
+
+    #[test]
+    fn a_distance_that_the_plan_was_not_measured_at_is_said() {
+        let said = |near, far, hop_ns| {
+            let seen = Seen { near, far, mixed: 0 };
+            unseen(&[hop_ns], &Origin::Tuned { file: "f".into(), measured_s: 1, seen })
+        };
+        assert!(said(0, 300, 50.0).is_some_and(|said| said.contains("never as near as now")));
+        assert!(said(300, 0, 170.0).is_some_and(|said| said.contains("never as far as now")));
+        for (near, far, hop_ns) in
+            [(0, 300, 170.0), (300, 300, 50.0), (300, 0, 100.0), (0, 0, 50.0)]
+        {
+            assert_eq!(said(near, far, hop_ns), None, "{near} {far} {hop_ns}");
+        }
+        assert_eq!(unseen(&[50.0], &Origin::Defaults), None);
+        assert_eq!(unseen(&[], &Origin::Defaults), None);
     }
 }

@@ -82,6 +82,7 @@ fn act(args: &CopyArgs) -> Result<()> {
         measured.hops_ns
     };
     found.distance = measure::distance(&hops_ns);
+    found.notes.extend(measure::unseen(&hops_ns, blockmem::plan().origin()));
     found.took = start.elapsed();
     show(&found, &output)
 }
