@@ -117,6 +117,7 @@ impl Maps {
     }
 
     /// The mappings that have any of `range`, each as far as it does, in order; the first `most` of them, or more.
+    /// They do not overlap, even if one grows over another one meanwhile.
     fn within(&self, range: &Range<usize>, most: usize) -> io::Result<Vec<Mapping>> {
         if self.asks() {
             match self.asked(range, most) {
@@ -146,10 +147,10 @@ impl Maps {
                     Err(error)
                 };
             }
-            next = query.vma_end as usize;
             let private_anonymous = query.vma_flags & VMA_SHARED == 0 && query.inode == 0;
-            let mapping = Mapping { range: query.vma_start as usize..next, private_anonymous };
-            found.extend(mapping.cut(range));
+            let its = query.vma_start as usize..query.vma_end as usize;
+            found.extend(Mapping { range: its, private_anonymous }.cut(&(next..range.end)));
+            next = query.vma_end as usize;
         }
         Ok(found)
     }
@@ -159,8 +160,19 @@ impl Maps {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.seek(SeekFrom::Start(0))?;
         file.read_to_string(&mut text)?;
-        Ok(text.lines().filter_map(parse).filter_map(|mapping| mapping.cut(range)).collect())
+        Ok(within(range, text.lines().filter_map(parse)))
     }
+}
+
+/// What of `mappings` is in `range`, and not in one before.
+fn within(range: &Range<usize>, mappings: impl Iterator<Item = Mapping>) -> Vec<Mapping> {
+    let mut next = range.start;
+    let cut = mappings.filter_map(|mapping| {
+        let mapping = mapping.cut(&(next..range.end))?;
+        next = mapping.range.end;
+        Some(mapping)
+    });
+    cut.collect()
 }
 
 impl Mapping {
@@ -187,6 +199,14 @@ mod tests {
     use crate::userfault::Pages;
 
     static STATIC: u64 = 1;
+
+    #[test]
+    fn what_has_grown_meanwhile_counts_once() {
+        let mapping = |range| Mapping { range, private_anonymous: true };
+        let read = [1..3, 3..5, 4..7, 5..6, 8..9].map(mapping);
+        let found = within(&(2..9), read.into_iter()).into_iter().map(|it| it.range);
+        assert!(found.eq([2..3, 3..5, 5..7, 8..9]));
+    }
 
     #[test]
     fn kinds_are_told_apart_in_both_ways() {
