@@ -17,6 +17,21 @@ pub(super) trait Line {
     /// stream, `to` is a multiple of [`LINE`].
     unsafe fn copy<const AT: usize, const STREAMING: bool>(from: *const u8, to: *mut u8);
 
+    /// Copies four lines.
+    ///
+    /// # Safety
+    /// As for [`Line::copy`], of each.
+    #[inline(always)]
+    unsafe fn copy_four<const STREAMING: bool>(from: *const u8, to: *mut u8) {
+        // SAFETY: as the caller promised.
+        unsafe {
+            Self::copy::<0, STREAMING>(from, to);
+            Self::copy::<LINE, STREAMING>(from, to);
+            Self::copy::<{ 2 * LINE }, STREAMING>(from, to);
+            Self::copy::<{ 3 * LINE }, STREAMING>(from, to);
+        }
+    }
+
     /// Zeroes the line at `to + AT`.
     ///
     /// # Safety
@@ -72,21 +87,6 @@ pub(super) unsafe fn zero<L: Line>(prefetch: Prefetch, stores: Stores, to: *mut 
 /// Bytes that the loops go by.
 const FOUR: usize = 4 * LINE;
 
-/// Copies four lines.
-///
-/// # Safety
-/// As for [`Line::copy`], of each.
-#[inline(always)]
-unsafe fn copy_four<L: Line, const STREAMING: bool>(from: *const u8, to: *mut u8) {
-    // SAFETY: as the caller promised.
-    unsafe {
-        L::copy::<0, STREAMING>(from, to);
-        L::copy::<LINE, STREAMING>(from, to);
-        L::copy::<{ 2 * LINE }, STREAMING>(from, to);
-        L::copy::<{ 3 * LINE }, STREAMING>(from, to);
-    }
-}
-
 /// Zeroes four lines.
 ///
 /// # Safety
@@ -136,7 +136,7 @@ unsafe fn copy_long<L: Line, const STREAMING: bool>(
             fetch::to_write(to, left.min(AHEAD));
             while left >= AHEAD + FOUR {
                 fetch::to_write(to.add(AHEAD), FOUR);
-                copy_four::<L, STREAMING>(from, to);
+                L::copy_four::<STREAMING>(from, to);
                 (from, to) = (from.add(FOUR), to.add(FOUR));
                 left -= FOUR;
             }
@@ -148,7 +148,7 @@ unsafe fn copy_long<L: Line, const STREAMING: bool>(
             }
             let end = to.add(block);
             for _ in 0..block / FOUR {
-                copy_four::<L, STREAMING>(from, to);
+                L::copy_four::<STREAMING>(from, to);
                 (from, to) = (from.add(FOUR), to.add(FOUR));
             }
             while to != end {
