@@ -28,11 +28,19 @@ pub(super) const PERIOD_MIN: u32 = 4;
 /// And at most so many: copies of 1 KiB within the nearest cache take some 10 ns.
 const PERIOD_MAX: u32 = 1 << 13;
 
+/// Copies that take less, nanoseconds with the clock's own 20 to 45, are known once they were tried: what can be told
+/// of them by a clock is mostly the clock, and to go on trying would cost more than the 1 % that learning may. Every
+/// [`PERIOD_MAX`]th is still timed, to notice that they have become slower than this.
+const QUICK_NS: f32 = 64.0;
+
 /// As long as nobody has said what copies take, they are taken to be as slow as this.
 const UNKNOWN_NS_PER_KIB: f32 = 100.0;
 
 /// Copies from one sample to the next, of those that take `ns` each.
 pub(super) fn period_of(ns: f32) -> u32 {
+    if ns < QUICK_NS {
+        return PERIOD_MAX;
+    }
     ((LOOK_NS / ns) as u32).clamp(PERIOD_MIN, PERIOD_MAX)
 }
 
@@ -181,9 +189,17 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         }
     }
 
+    /// Whether copies at such a cost are too quick to be told apart.
+    fn is_quick(&self, cost: f32) -> bool {
+        cost * self.kib < QUICK_NS
+    }
+
     /// Notes which candidate has not been visited for long, by what it costs.
     fn look_around(&mut self) {
         let best = self.cells[self.best].cost;
+        if self.is_quick(best) {
+            return;
+        }
         let due = (0..self.count).filter(|at| *at != self.best).find(|at| {
             let ratio = self.cells[*at].cost / best;
             // Nothing known of either: as good as any.
@@ -258,7 +274,10 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         let middle = first.min(second).max(first.max(second).min(cost));
         cell.recent = [second, cost];
         cell.cost += (middle.clamp(cell.cost / 2.0, cell.cost * 2.0) - cell.cost) * WEIGHT;
-        if is_far(middle, self.anchor, JUMP) || is_far(cell.cost, self.anchor, CHANGE) {
+        let cost = cell.cost;
+        if self.is_quick(cost.max(middle)) {
+            self.anchor = cost;
+        } else if is_far(middle, self.anchor, JUMP) || is_far(cost, self.anchor, CHANGE) {
             // Perhaps two of the three were interrupted: two tries will tell.
             self.due |= 1 << at;
             self.hurry(left);

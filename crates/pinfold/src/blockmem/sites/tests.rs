@@ -167,6 +167,24 @@ fn clocks_take_little_of_the_time() {
     }
 }
 
+/// Most of what a clock says of them is the clock: whatever it says, they go on as they did after the first tries.
+#[test]
+fn what_is_over_in_less_than_can_be_told_is_tried_once() {
+    let (len, mut site) = (2 << 10, Site::new());
+    Machine::new([16.0, 8.0, 10.0, 20.0], 5).run(&mut site, len, 20);
+    assert!(site.is_settled(len));
+    let unsteady = [[30.0, 8.0, 10.0, 20.0], [8.0, 30.0, 20.0, 10.0]];
+    let ran =
+        (0..40).map(|at| Machine::new(unsteady[at % 2], 6 + at as u64).run(&mut site, len, 20));
+    // What was interrupted may be looked at once more: by what is in use.
+    let tries: usize = ran.map(|ran| ran.tries).sum();
+    assert!(tries <= 16, "{tries} tries, {site:?}");
+    // Slow, they are like any others.
+    let mut slow = Machine::new([900.0, 1000.0, 400.0, 2000.0], 7);
+    slow.run(&mut site, len, 4000);
+    assert_eq!(site.using(len), Some(slow.best()));
+}
+
 /// What was fast is slow now: the next look is not as far away as it would have been.
 #[test]
 fn what_becomes_slow_is_looked_at_as_often_as_slow_copies_are() {
