@@ -74,9 +74,10 @@ impl Placement {
     }
 }
 
-/// The size from which on there is a choice, bytes. Below, a copy within this core's caches is over so soon
-/// that hardly anything beats the C library by more than the choice costs, which is a nanosecond or two.
-pub const CHOICE_MIN: usize = 3 << 10;
+/// The size from which on there is a choice, bytes: where the class of 4 KiB begins. Below, a copy within this
+/// core's caches is over so soon that hardly anything beats the C library by more than the choice costs, which is a
+/// nanosecond or two.
+pub const CHOICE_MIN: usize = (8usize << 10).div_ceil(3);
 
 /// The size from which on there is one where lines have to come from elsewhere to be written, bytes: that
 /// takes ten times as long as the choice, for the first line already.

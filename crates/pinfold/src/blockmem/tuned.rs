@@ -22,7 +22,7 @@ use super::{
 use crate::kept;
 
 /// Goes up when [`Stored`] or the meaning of a cell changes.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// No file of ours is longer, bytes.
 const FILE_BYTES_MAX: u64 = 32 << 10;

@@ -107,7 +107,7 @@ fn the_few_are_of_both_kinds() {
     assert_eq!(names(&block), ["avx2+streaming", "avx2", "libc", twin]);
     let mine = Block { reader: Reader::Me, ..block };
     assert_eq!(names(&mine), ["avx2", "avx2+streaming", "libc", twin]);
-    assert_eq!(names(&Block { len: 3072, ..block }), ["avx2", "avx2+streaming", "libc", twin]);
+    assert_eq!(names(&Block { len: 2731, ..block }), ["avx2", "avx2+streaming", "libc", twin]);
     assert_eq!(
         names(&Block { len: 2048, ..block }),
         ["libc+destination", "avx2+streaming", "libc", twin]
@@ -115,7 +115,7 @@ fn the_few_are_of_both_kinds() {
     assert_eq!(plan.pick(&Block { len: 64, ..block }), Algorithm::LIBC_FETCHED);
     assert_eq!(names(&Block { len: 63, ..block }), ["libc"]);
     // Where nothing is learnt the C library's is the best guess; where something is, others are tried.
-    let mine = Block { reader: Reader::Me, len: 3071, ..block };
+    let mine = Block { reader: Reader::Me, len: 2730, ..block };
     assert_eq!(plan.pick(&mine), Algorithm::LIBC);
     assert_eq!(names(&mine), ["libc", "avx2", "avx2+streaming", twin]);
     assert_eq!(names(&Block { len: 2048, ..mine }), ["libc", "avx2", "avx2+streaming", twin]);
