@@ -45,6 +45,9 @@ impl<A> Ready<A> {
 /// That another candidate has become better, with the one in use as it was, is found out within
 /// `80 r²` samples, where `r` says how many times as slow it used to be, 8 at most.
 ///
+/// Copies that take less than 64 ns, with what the clock takes, are too quick to be told apart: after the first tries
+/// they stay as they are until they take longer.
+///
 /// What it chooses among need not be algorithms: whatever ways there are to do the same thing.
 pub struct Site<A = Algorithm> {
     ready: [Ready<A>; CLASSES],
