@@ -21,7 +21,7 @@ use super::{
 };
 use crate::kept;
 
-/// Goes up when [`Stored`] or the meaning of a cell changes.
+/// Goes up when [`Stored`], the meaning of a cell, or what an algorithm takes changes.
 const FORMAT: u32 = 5;
 
 /// No file of ours is longer, bytes.

@@ -38,10 +38,15 @@ const UNKNOWN_NS_PER_KIB: f32 = 100.0;
 
 /// Copies from one sample to the next, of those that take `ns` each.
 pub(super) fn period_of(ns: f32) -> u32 {
-    if ns < QUICK_NS {
+    if is_quick(ns) {
         return PERIOD_MAX;
     }
     ((LOOK_NS / ns) as u32).clamp(PERIOD_MIN, PERIOD_MAX)
+}
+
+/// Whether copies that take `ns` are too quick to be told apart.
+fn is_quick(ns: f32) -> bool {
+    ns < QUICK_NS
 }
 
 /// Tries of other algorithms than the one in use that a class may have in store.
@@ -189,15 +194,10 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         }
     }
 
-    /// Whether copies at such a cost are too quick to be told apart.
-    fn is_quick(&self, cost: f32) -> bool {
-        cost * self.kib < QUICK_NS
-    }
-
     /// Notes which candidate has not been visited for long, by what it costs.
     fn look_around(&mut self) {
         let best = self.cells[self.best].cost;
-        if self.is_quick(best) {
+        if is_quick(best * self.kib) {
             return;
         }
         let due = (0..self.count).filter(|at| *at != self.best).find(|at| {
@@ -275,7 +275,7 @@ impl<A: Copy + PartialEq + Default> Class<A> {
         cell.recent = [second, cost];
         cell.cost += (middle.clamp(cell.cost / 2.0, cell.cost * 2.0) - cell.cost) * WEIGHT;
         let cost = cell.cost;
-        if self.is_quick(cost.max(middle)) {
+        if is_quick(cost.max(middle) * self.kib) {
             self.anchor = cost;
         } else if is_far(middle, self.anchor, JUMP) || is_far(cost, self.anchor, CHANGE) {
             // Perhaps two of the three were interrupted: two tries will tell.

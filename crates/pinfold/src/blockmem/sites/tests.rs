@@ -176,7 +176,7 @@ fn what_is_over_in_less_than_can_be_told_is_tried_once() {
     let unsteady = [[30.0, 8.0, 10.0, 20.0], [8.0, 30.0, 20.0, 10.0]];
     let ran =
         (0..40).map(|at| Machine::new(unsteady[at % 2], 6 + at as u64).run(&mut site, len, 20));
-    // What was interrupted may be looked at once more: by what is in use.
+    // Two interruptions in a row look like copies that have become slow: there are some, within the tokens.
     let tries: usize = ran.map(|ran| ran.tries).sum();
     assert!(tries <= 16, "{tries} tries, {site:?}");
     // Slow, they are like any others.
