@@ -28,6 +28,10 @@ pub struct Blocks {
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
+/// Blocks of so many bytes do not stay in a core's own cache; those of so many may nearly fill the last one.
+const LONG: usize = (64 << 10) + 1;
+const VERY_LONG: usize = 64 << 20;
+
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
@@ -69,6 +73,22 @@ impl Blocks {
         (0..self.count).map(move |at| {
             self.first.wrapping_add((at.wrapping_mul(13) % self.count) * self.stride)
         })
+    }
+
+    /// How often these should be copied, brought back into their state, and be read, as it is measured, before
+    /// that counts.
+    ///
+    /// What a last cache keeps depends on what went through it before: after a copy that went past it, the same
+    /// block of 16 MiB takes a quarter longer to write than after one that did not, and that would count against
+    /// whoever is next. So each finds the caches as it left them itself. Blocks that nearly fill the cache need more
+    /// than one such copy; short ones, which lie in a core's own cache, none.
+    #[must_use]
+    pub fn rehearsals(self) -> usize {
+        match self.len * self.count {
+            VERY_LONG.. => 2,
+            LONG.. => 1,
+            _ => 0,
+        }
     }
 
     /// Writes all bytes of all blocks, each word another one, by stores that leave them in this core's

@@ -219,15 +219,14 @@ impl Bench {
                 // SAFETY: the pairs lie in memory of this bench, in different parts.
                 unsafe { copy_all(algorithm, &self.pairs, cell.size) };
             }
+            for _ in 0..to.rehearsals() {
+                self.prepare(cell, blocks);
+                self.copy_and_read(cell, (copy_all, algorithm), to);
+            }
             self.prepare(cell, blocks);
             let here = timed(|| {
                 for _ in 0..repeats {
-                    // SAFETY: the pairs lie in memory of this bench, in different parts.
-                    unsafe { copy_all(algorithm, &self.pairs, cell.size) };
-                    if cell.reader == Next::Me {
-                        // SAFETY: as above.
-                        unsafe { to.read() };
-                    }
+                    self.copy_and_read(cell, (copy_all, algorithm), to);
                 }
             });
             let mut took = here.saturating_sub(self.idle_ticks);
@@ -248,6 +247,17 @@ impl Bench {
         let copies = passes * to.count;
         let ns = taken as f64 / self.ticks_per_ns / copies as f64;
         Ok((ns.max(0.01), verified))
+    }
+
+    /// Copies the pairs of `cell`, and reads what was copied, if that is to be read here.
+    #[inline]
+    fn copy_and_read(&self, cell: &Cell, (copy_all, algorithm): (CopyAll, Algorithm), to: Blocks) {
+        // SAFETY: the pairs lie in memory of this bench, in different parts.
+        unsafe { copy_all(algorithm, &self.pairs, cell.size) };
+        if cell.reader == Next::Me {
+            // SAFETY: as above.
+            unsafe { to.read() };
+        }
     }
 
     /// Brings both sides to where `cell` wants them, with other contents than before.

@@ -136,7 +136,9 @@ impl Bench for RealBench {
         if it.reader == Reader::OtherCore && self.partner.is_none() {
             return None;
         }
-        let batches = (RUN_BYTES / (to.len * to.count)).clamp(1, PASSES_MAX);
+        let passes = (RUN_BYTES / (to.len * to.count)).clamp(1, PASSES_MAX);
+        // As long as that, a clock looks at them once.
+        let (batches, repeats) = if case.is_steady() { (1, passes) } else { (passes, 1) };
         let (pairs, len) = (|| from.each().zip(to.each()), to.len);
         let move_all = || match (it.operation, algorithm) {
             // As a plan has it done.
@@ -154,20 +156,25 @@ impl Bench for RealBench {
                 to.each().for_each(|to| unsafe { block::zero(algorithm, to, len) });
             }
         };
+        let run = || {
+            move_all();
+            if it.reader == Reader::Me {
+                // SAFETY: as above.
+                unsafe { to.read() };
+            }
+        };
         let mut taken = 0;
         for _ in 0..batches {
             // Where blocks are is what a case is about; where the code is that copies them is not.
             if to.len * to.count <= RUN_BYTES {
                 move_all();
             }
+            for _ in 0..to.rehearsals() {
+                self.prepare(case, blocks);
+                run();
+            }
             self.prepare(case, blocks);
-            let here = timed(|| {
-                move_all();
-                if it.reader == Reader::Me {
-                    // SAFETY: as above.
-                    unsafe { to.read() };
-                }
-            });
+            let here = timed(|| (0..repeats).for_each(|_| run()));
             taken += here.saturating_sub(self.idle_ticks);
             let reads = it.reader == Reader::OtherCore;
             if let Some(partner) = self.partner.as_mut().filter(|_| reads) {
@@ -175,7 +182,7 @@ impl Bench for RealBench {
                 taken += unsafe { partner.read(to) };
             }
         }
-        Some(taken as f64 / self.ticks_per_ns / (batches * to.count) as f64)
+        Some(taken as f64 / self.ticks_per_ns / (passes * to.count) as f64)
     }
 
     fn move_on(&mut self) {

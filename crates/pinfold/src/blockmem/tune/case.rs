@@ -27,6 +27,13 @@ impl Case {
         class_bytes(self.class)
     }
 
+    /// Whether all is after it as it was before, so that it can be measured again and again at one go.
+    pub(super) fn is_steady(&self) -> bool {
+        let it = self.situation;
+        let is_source = it.operation == Operation::Zero || it.source == CacheState::Cached;
+        is_source && it.destination == CacheState::Dirty && it.reader != Reader::OtherCore
+    }
+
     /// How much of the time it is due: long blocks take longer, but need fewer repetitions.
     pub(super) fn weight(&self) -> f64 {
         4.0 + (self.len() as f64 / 65536.0).powf(0.7)
