@@ -12,7 +12,7 @@ use std::{
 };
 
 use pinfold::blockmem::{Algorithm, Block, Done, Handler, Hints, InForce, Reader, Site, plan};
-use pinfold_sys::{block, mapping::SharedMapping, memfd};
+use pinfold_sys::{block, mapping::SharedMapping, memfd, partner::Blocks};
 
 use super::fail::{Fail, Result};
 
@@ -32,13 +32,16 @@ pub(crate) enum Way {
     By(Algorithm),
     /// As the plan says for who reads the copy next, of whose place nothing else is known.
     Planned(Reader),
+    /// Not at all: the lines are written by this algorithm, with zeros, or only read. What the other side of a
+    /// copy costs, the program's own memory, is left out.
+    Lines(Algorithm),
 }
 
 impl Way {
     #[inline]
     fn algorithm(self, from: *const u8, to: *const u8, len: usize) -> Algorithm {
         match self {
-            Way::By(algorithm) => algorithm,
+            Way::By(algorithm) | Way::Lines(algorithm) => algorithm,
             Way::Planned(reader) => {
                 let (from, to) = (from.addr(), to.addr());
                 plan().pick(&Block { len, from, to, reader, ..Block::default() })
@@ -99,7 +102,10 @@ impl Shared {
         unsafe {
             let to = self.map.as_ptr().add(offset);
             let algorithm = way.algorithm(bytes.as_ptr(), to, bytes.len());
-            block::copy(algorithm, bytes.as_ptr(), to, bytes.len());
+            match way {
+                Way::Lines(_) => block::zero(algorithm, to, bytes.len()),
+                _ => block::copy(algorithm, bytes.as_ptr(), to, bytes.len()),
+            }
             algorithm
         }
     }
@@ -135,9 +141,30 @@ impl Shared {
         unsafe {
             let from = self.map.as_ptr().add(offset);
             let algorithm = way.algorithm(from, into.as_ptr(), into.len());
-            block::copy(algorithm, from, into.as_mut_ptr(), into.len());
+            match way {
+                Way::Lines(_) => Blocks::one(from, into.len()).read(),
+                _ => block::copy(algorithm, from, into.as_mut_ptr(), into.len()),
+            }
             algorithm
         }
+    }
+
+    /// The same by what `site` has learnt, which learns from it.
+    #[inline]
+    pub(crate) fn copy_out_for(
+        &self,
+        (handler, site, hints): (&mut Handler<InForce>, &mut Site, Hints),
+        offset: usize,
+        into: &mut [u8],
+    ) -> Algorithm {
+        self.check(offset, into.len());
+        // SAFETY: as for `copy_in`, the other way round.
+        let done = unsafe {
+            let from = self.map.as_ptr().add(offset);
+            handler.copy(site, hints, from, into.as_mut_ptr(), into.len())
+        };
+        done.learn(site, 0);
+        done.algorithm
     }
 
     #[inline]

@@ -36,6 +36,11 @@ const VERY_LONG: usize = 64 << 20;
 const PAGE: usize = 4096;
 
 impl Blocks {
+    /// A single block, to be read.
+    pub fn one(first: *const u8, len: usize) -> Blocks {
+        Blocks { first: first.cast_mut(), len, stride: len, count: 1 }
+    }
+
     /// `count` blocks of `len` bytes in `memory`, the first `offset` bytes behind the beginning of a page,
     /// on other pages in each round.
     ///

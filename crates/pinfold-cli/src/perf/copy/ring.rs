@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use pinfold::blockmem::{Algorithm, Reader, Stores};
+use pinfold::blockmem::{Algorithm, Prefetch, Reader, Stores};
 use pinfold_sys::{affinity, clock, lots::Lots};
 
 use super::{
@@ -67,7 +67,8 @@ pub(super) struct Lap {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copies {
     pub(super) into: Algorithm,
-    pub(super) out_of: Algorithm,
+    /// `None` where what came was only read.
+    pub(super) out_of: Option<Algorithm>,
 }
 
 /// Who copies, both ways.
@@ -78,24 +79,41 @@ struct Contestant {
     out_of: Way,
 }
 
-/// The C library first, then the plan, then what a lane learns, then whoever streams into the ring.
+/// What all others are compared to.
+const LIBC: &str = "libc";
+
+/// Those that show what is to be had at most, and are no copies: what arrives is only read; and beside that nothing
+/// is read to be sent.
+const READ_ONLY: &str = "(read out only)";
+const LINES_ONLY: &str = "(lines only)";
+
+/// Both copies, by who copies most programs' bytes; as the plan says; and as lanes learn. Then whoever streams into
+/// the ring, and whoever fetches what it writes, in and out. Last what copies less than a ring must, which tells how
+/// much is to be had at most.
 fn contestants() -> Vec<Contestant> {
+    let who = |name: String, into, out_of| Contestant { name, into, learns: false, out_of };
     let libc = Way::By(Algorithm::LIBC);
-    let out_of = Way::Planned(Reader::Me);
-    let streams = |it: &Algorithm| it.stores() == Stores::Streaming && it.is_supported();
-    let streaming = Algorithm::all().filter(streams).map(|algorithm| Contestant {
-        name: algorithm.to_string(),
-        into: Way::By(algorithm),
-        learns: false,
-        out_of,
-    });
+    let read_here = Way::Planned(Reader::Me);
     let planned = Way::Planned(Reader::OtherCore);
-    let first = [
-        Contestant { name: "libc".into(), into: libc, learns: false, out_of: libc },
-        Contestant { name: "plan".into(), into: planned, learns: false, out_of },
-        Contestant { name: "learnt".into(), into: planned, learns: true, out_of },
+    let mut all = vec![
+        who(LIBC.into(), libc, libc),
+        who("plan".into(), planned, read_here),
+        Contestant { learns: true, ..who("learnt".into(), planned, read_here) },
     ];
-    first.into_iter().chain(streaming).collect()
+    let supported = || Algorithm::all().filter(|it| it.is_supported());
+    let streaming = supported().filter(|it| it.stores() == Stores::Streaming);
+    all.extend(streaming.map(|it| who(it.to_string(), Way::By(it), read_here)));
+    let fetching: Vec<Algorithm> = supported()
+        .filter(|it| (it.prefetch(), it.stores()) == (Prefetch::Destination, Stores::Temporal))
+        .collect();
+    let by = fetching.iter().copied().map(|it| (it.to_string(), Way::By(it)));
+    all.extend(by.map(|(name, way)| who(name, way, way)));
+    // The widest is the last.
+    let widest = fetching.last().copied().unwrap_or(Algorithm::LIBC);
+    let lines = Way::Lines(widest);
+    all.push(who(READ_ONLY.into(), Way::By(widest), lines));
+    all.push(who(LINES_ONLY.into(), lines, lines));
+    all
 }
 
 /// What both threads do next.
@@ -161,7 +179,9 @@ impl End {
             self.sync.barrier()?;
             self.ring.stream_in(&mut self.messages, count)?;
             self.sync.barrier()?;
-            for at in 0..MESSAGES {
+            // Whoever copies nothing has nothing to show.
+            let copies = if manner.copies_out() { MESSAGES } else { 0 };
+            for at in 0..copies {
                 verify::check(self.messages.get(at), verify::seed(seed + at as u64))
                     .map_err(|source| Fail::Wrong { subject: "ring".into(), size, source })?;
                 verified += 1;
@@ -209,7 +229,7 @@ impl Track {
         lots: &mut Lots,
     ) -> Result<Vec<Lap>> {
         let all = contestants();
-        let mut copies = vec![Copies { into: Algorithm::LIBC, out_of: Algorithm::LIBC }; all.len()];
+        let mut copies = vec![Copies { into: Algorithm::LIBC, out_of: None }; all.len()];
         let (mut rounds, mut hops_ns) = (Vec::<Round>::new(), Vec::new());
         let mut verified = vec![0; all.len()];
         let count = (TURN_BYTES / size).clamp(TURN_LEAST, TURN_MOST);
@@ -225,7 +245,8 @@ impl Track {
                 self.seed += MESSAGES as u64;
                 let turn = Order::Turn { size, count, seed: self.seed, manner };
                 let (taken, heard) = self.both(turn)?;
-                copies[at] = Copies { into: self.end.ring.last_algorithm(), out_of: heard.last };
+                let out_of = manner.copies_out().then_some(heard.last);
+                copies[at] = Copies { into: self.end.ring.last_algorithm(), out_of };
                 verified[at] += heard.verified;
                 ns[at] = taken;
             }
@@ -328,9 +349,11 @@ mod tests {
         assert_eq!(laps.len(), sizes.len() * CHUNKS.len() * contestants().len());
         assert!(hops_ns.len() >= 2 * sizes.len() * CHUNKS.len());
         for lap in &laps {
-            assert!(lap.gb_s > 0.0 && lap.verified == 2 * MESSAGES as u64, "{lap:?}");
+            let verified = if lap.copies.out_of.is_some() { 2 * MESSAGES as u64 } else { 0 };
+            assert!(lap.gb_s > 0.0 && lap.verified == verified, "{lap:?}");
             match &*lap.name {
-                "libc" => assert_eq!((lap.copies.into, lap.of_libc), (Algorithm::LIBC, 1.0)),
+                READ_ONLY | LINES_ONLY => assert!(lap.copies.out_of.is_none()),
+                LIBC => assert_eq!((lap.copies.into, lap.of_libc), (Algorithm::LIBC, 1.0)),
                 "plan" | "learnt" => assert!(lap.copies.into.is_supported()),
                 name => assert_eq!(lap.copies.into.to_string(), name),
             }

@@ -147,8 +147,9 @@ pub(super) fn ring(found: &Findings) -> String {
     let mut text = head(found);
     let _ = writeln!(
         text,
-        "\nA RING OF TWO COPIES between two cores: bytes a second. In, then out by the plan's choice for \
-         who reads\nnext; libc by memcpy both ways; learnt as the library's lanes do it, which hear of their readers' time.\n\
+        "\nA RING OF TWO COPIES between two cores: bytes a second. In, then out; learnt as the \
+         library's\nlanes do it, which hear of their readers' time. The last two are no copies, but bounds: what arrives is \
+         only read, and\nlines that are written with zeros, and read.\n\
          {:>8}  {:>8}  {:26}  {:26}  {:26}  {:5}  {:>7}  {:>10}  {:>7}  {:>6}",
         "size", "chunk", "who", "in", "out", "class", "hop", "bandwidth", "of libc", "rounds"
     );
@@ -159,7 +160,7 @@ pub(super) fn ring(found: &Findings) -> String {
             units::bytes(*size),
             units::bytes(*chunk),
             copies.into.to_string(),
-            copies.out_of.to_string(),
+            copies.out_of.map_or("-".into(), |it| it.to_string()),
             class.name(),
             units::time(*hop_ns),
             units::bandwidth(gb_s * 1e3),

@@ -15,7 +15,7 @@ use std::{
 use pinfold::blockmem::Algorithm;
 use pinfold_sys::clock;
 
-use self::learner::{Learner, took};
+use self::learner::took;
 use super::{Subject, Waiting};
 use crate::perf::{
     fail::Result,
@@ -61,8 +61,9 @@ pub(in crate::perf) struct Ring {
     out: End,
     into: End,
     manner: Manner,
-    /// Of the copies into the ring, where they are to learn.
-    learner: Learner,
+    /// Of the copies, where they are to learn.
+    learnt_into: learner::Into,
+    learnt_out_of: learner::OutOf,
     /// The algorithm of the last chunk that was copied in or out.
     last: Algorithm,
 }
@@ -72,8 +73,8 @@ pub(in crate::perf) struct Ring {
 pub(in crate::perf) struct Manner {
     /// Into the ring.
     pub(in crate::perf) into: Way,
-    /// Whether copies into the ring learn what is best for them and their reader together, as those of
-    /// the library's lanes do. Then `into` is not used.
+    /// Whether the copies learn what is best, those into the ring for themselves and their reader together, as those
+    /// of the library's lanes do. Then `into` and `out_of` are not used.
     pub(in crate::perf) learns: bool,
     /// Out of it.
     pub(in crate::perf) out_of: Way,
@@ -89,6 +90,11 @@ impl Manner {
         out_of: Way::By(Algorithm::LIBC),
         chunk: None,
     };
+
+    /// Whether messages arrive where they are to.
+    pub(in crate::perf) fn copies_out(&self) -> bool {
+        !matches!(self.out_of, Way::Lines(_))
+    }
 }
 
 /// How a message is cut.
@@ -136,8 +142,9 @@ impl Ring {
         let end = |direction| End { base: direction * DIRECTION_BYTES / LINE, next: 0, taken: 0 };
         let (out, into) = if side == Side::First { (0, 1) } else { (1, 0) };
         let (manner, last) = (Manner::PLAIN, Algorithm::LIBC);
-        let learner = Learner::new();
-        Ring { shared, watch, out: end(out), into: end(into), manner, learner, last }
+        let (learnt_into, learnt_out_of) = (learner::Into::new(), learner::OutOf::new());
+        let (out, into) = (end(out), end(into));
+        Ring { shared, watch, out, into, manner, learnt_into, learnt_out_of, last }
     }
 
     /// Has messages of more than [`SLOT_BYTES`] copied in this manner. Both sides must agree, and
@@ -226,8 +233,8 @@ impl Ring {
             let mut sample = 0;
             if self.manner.learns {
                 let answer = &self.shared.lines()[self.out.base + 1].0[0];
-                sample = self.learner.copy_in(&self.shared, at, part, answer);
-                self.last = self.learner.using(part.len());
+                sample = self.learnt_into.copy_in(&self.shared, at, part, answer);
+                self.last = self.learnt_into.using(part.len());
             } else {
                 self.last = self.shared.copy_in(self.manner.into, at, part);
             }
@@ -250,7 +257,11 @@ impl Ring {
             let at = Ring::chunk_at(&self.into, number, cut);
             let sample = slot(self.slots(&self.into), number)[1].load(Ordering::Relaxed);
             let start = if sample != 0 { clock::ticks() } else { 0 };
-            self.last = self.shared.copy_out(self.manner.out_of, at, part);
+            self.last = if self.manner.learns {
+                self.learnt_out_of.copy_out(&self.shared, at, part)
+            } else {
+                self.shared.copy_out(self.manner.out_of, at, part)
+            };
             if sample != 0 {
                 let answer = &self.shared.lines()[self.into.base + 1].0[0];
                 let ns = clock::ns_of(clock::ticks().saturating_sub(start));

@@ -1,8 +1,8 @@
-//! Copies into the ring that learn what is best for them and their reader together, as the sending ends of the
-//! library's lanes do.
+//! Copies that learn what is best for them, as those of the library's lanes do.
 //!
-//! Some copies are samples: a number goes along in the slot, and the reader answers with it and with what
-//! taking that chunk out took.
+//! Those into the ring learn what is best for them and their reader together: some are samples, a number goes along in
+//! the slot, and the reader answers with it and with what taking that chunk out took. Those out of it learn from their
+//! own time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ pub(super) fn took(number: u64, ns: u64) -> u64 {
 }
 
 /// What one sending end has learnt.
-pub(super) struct Learner {
+pub(super) struct Into {
     handler: Handler<InForce>,
     site: Site,
     /// The number of the last sample.
@@ -28,7 +28,7 @@ pub(super) struct Learner {
     open: Option<Done>,
 }
 
-impl Learner {
+impl Into {
     const HINTS: Hints = Hints {
         reader: Reader::OtherCore,
         source: CacheState::Unknown,
@@ -36,8 +36,8 @@ impl Learner {
         hears_reader: true,
     };
 
-    pub(super) fn new() -> Learner {
-        Learner { handler: Handler::new(InForce), site: Site::new(), last: 0, open: None }
+    pub(super) fn new() -> Into {
+        Into { handler: Handler::new(InForce), site: Site::new(), last: 0, open: None }
     }
 
     /// Copies a chunk to `at`; the reader answers in `answer`. The number of the sample, 0 if it is none.
@@ -55,7 +55,7 @@ impl Learner {
                 self.open = None;
             }
         }
-        let means = (&mut self.handler, &mut self.site, Learner::HINTS);
+        let means = (&mut self.handler, &mut self.site, Into::HINTS);
         let done = shared.copy_in_for(means, at, part, self.open.is_none());
         self.open = self.open.take().or(done.filter(|done| done.ns.is_some()));
         if done.is_some_and(|done| done.ns.is_some()) {
@@ -68,5 +68,29 @@ impl Learner {
     /// What copies of `len` bytes use at present.
     pub(super) fn using(&self, len: usize) -> Algorithm {
         self.site.using(len).unwrap_or(Algorithm::LIBC)
+    }
+}
+
+/// What one receiving end has learnt.
+pub(super) struct OutOf {
+    handler: Handler<InForce>,
+    site: Site,
+}
+
+impl OutOf {
+    const HINTS: Hints = Hints {
+        reader: Reader::Me,
+        source: CacheState::Unknown,
+        destination: CacheState::Unknown,
+        hears_reader: false,
+    };
+
+    pub(super) fn new() -> OutOf {
+        OutOf { handler: Handler::new(InForce), site: Site::new() }
+    }
+
+    /// Copies a chunk out of `at`, and says by which algorithm.
+    pub(super) fn copy_out(&mut self, shared: &Shared, at: usize, part: &mut [u8]) -> Algorithm {
+        shared.copy_out_for((&mut self.handler, &mut self.site, OutOf::HINTS), at, part)
     }
 }
