@@ -107,7 +107,7 @@ impl Plan {
         Plan { table: table.fitted(supported), origin, fetches }
     }
 
-    /// The algorithm to copy `block` by: always one that the processor has. Below 2.7 KiB, or 64 B where lines
+    /// The algorithm to copy `block` by: always one that the processor has. Up to 2 KiB, or below 64 B where lines
     /// have to come from elsewhere ([`choice_min`]), or 2 KiB if somebody named one for everything, the C
     /// library's. A nanosecond or two.
     #[inline]
