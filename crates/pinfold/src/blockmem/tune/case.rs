@@ -5,7 +5,7 @@ use pinfold_sys::block::{Algorithm, Isa, Prefetch};
 use super::class_bytes;
 use crate::blockmem::{
     CacheState, Reader,
-    table::{CLASSES, OTHERS_FROM, Operation, Placement, SHORT_BELOW, Situation, class_of},
+    table::{CLASSES, LOOPS_FROM, OTHERS_FROM, Operation, Placement, Situation, class_of},
 };
 
 /// Above this, only every second size is measured, bytes; and from here on not every algorithm in every
@@ -64,14 +64,14 @@ impl Case {
     }
 
     /// Whether `algorithm` makes sense here: what is zeroed has no source to fetch, and what is short is
-    /// copied by the C library, or if it is not too short by one instruction.
+    /// copied by the C library, or if it is not too short by one instruction or a loop.
     pub(super) fn suits(&self, algorithm: Algorithm) -> bool {
         let has =
             self.situation.operation == Operation::Copy || algorithm.prefetch() != Prefetch::Source;
         has && match algorithm.isa() {
             Isa::Libc => true,
             Isa::Rep => self.class >= OTHERS_FROM,
-            _ => self.class >= class_of(SHORT_BELOW),
+            _ => self.class >= LOOPS_FROM,
         }
     }
 }

@@ -10,7 +10,8 @@ use super::{
         Reader,
         class::Class,
         table::{
-            CLASSES, Choice, Operation, Placement, SHORT_BELOW, Situation, class_bytes, class_of,
+            CLASSES, Choice, LOOPS_FROM, Operation, Placement, SHORT_BELOW, Situation, class_bytes,
+            class_of,
         },
     },
     *,
@@ -226,7 +227,7 @@ fn without_a_second_core_the_defaults_hold_there() {
             let choice = found.tuned.table.choice(situation, class);
             if situation.reader.is_other_core() {
                 assert_eq!(choice, defaults.choice(situation, class));
-            } else if class >= class_of(SHORT_BELOW) {
+            } else if class >= LOOPS_FROM {
                 assert_eq!(choice.best, name("word"));
             } else {
                 // Of the two that there are for short ones, neither is the better one.
@@ -309,7 +310,7 @@ fn what_is_measured() {
     assert!(
         suits(Operation::Copy, SHORT_BELOW, "rep") && suits(Operation::Zero, SHORT_BELOW, "rep")
     );
-    assert!(!suits(Operation::Copy, SHORT_BELOW - 1, "sse2"));
+    assert!(suits(Operation::Copy, 1024, "sse2") && !suits(Operation::Copy, 512, "sse2"));
     assert!(suits(Operation::Copy, 256, "rep") && !suits(Operation::Copy, 128, "rep"));
     assert!(suits(Operation::Copy, 64, "libc") && suits(Operation::Zero, 64, "libc+destination"));
     let away = cases.iter().filter(|case| case.class == 0);
