@@ -84,8 +84,8 @@ const LIBC: &str = "libc";
 
 /// Those that show what is to be had at most, and are no copies: what arrives is only read; and beside that nothing
 /// is read to be sent.
-const READ_ONLY: &str = "(read out only)";
-const LINES_ONLY: &str = "(lines only)";
+const READ_ONLY: &str = "read-only";
+const LINES_ONLY: &str = "lines-only";
 
 /// Both copies, by who copies most programs' bytes; as the plan says; and as lanes learn. Then whoever streams into
 /// the ring, and whoever fetches what it writes, in and out. Last what copies less than a ring must, which tells how

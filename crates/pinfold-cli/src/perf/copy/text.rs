@@ -149,7 +149,7 @@ pub(super) fn ring(found: &Findings) -> String {
         text,
         "\nA RING OF TWO COPIES between two cores: bytes a second. In, then out; learnt as the \
          library's\nlanes do it, which hear of their readers' time. The last two are no copies, but bounds: what arrives is \
-         only read, and\nlines that are written with zeros, and read.\n\
+         only read;\nand lines are only written, with zeros, and read.\n\
          {:>8}  {:>8}  {:26}  {:26}  {:26}  {:5}  {:>7}  {:>10}  {:>7}  {:>6}",
         "size", "chunk", "who", "in", "out", "class", "hop", "bandwidth", "of libc", "rounds"
     );

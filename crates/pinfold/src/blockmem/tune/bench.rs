@@ -172,6 +172,8 @@ impl Bench for RealBench {
             for _ in 0..to.rehearsals() {
                 self.prepare(case, blocks);
                 run();
+                // SAFETY: as above.
+                unsafe { to.read() };
             }
             self.prepare(case, blocks);
             let here = timed(|| (0..repeats).for_each(|_| run()));
