@@ -180,7 +180,7 @@ impl End {
             self.ring.stream_in(&mut self.messages, count)?;
             self.sync.barrier()?;
             // Whoever copies nothing has nothing to show.
-            let copies = if manner.copies_out() { MESSAGES } else { 0 };
+            let copies = if manner.delivers() { MESSAGES } else { 0 };
             for at in 0..copies {
                 verify::check(self.messages.get(at), verify::seed(seed + at as u64))
                     .map_err(|source| Fail::Wrong { subject: "ring".into(), size, source })?;
@@ -245,7 +245,7 @@ impl Track {
                 self.seed += MESSAGES as u64;
                 let turn = Order::Turn { size, count, seed: self.seed, manner };
                 let (taken, heard) = self.both(turn)?;
-                let out_of = manner.copies_out().then_some(heard.last);
+                let out_of = manner.delivers().then_some(heard.last);
                 copies[at] = Copies { into: self.end.ring.last_algorithm(), out_of };
                 verified[at] += heard.verified;
                 ns[at] = taken;

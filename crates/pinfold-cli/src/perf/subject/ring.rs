@@ -62,8 +62,8 @@ pub(in crate::perf) struct Ring {
     into: End,
     manner: Manner,
     /// Of the copies, where they are to learn.
-    learnt_into: learner::Into,
-    learnt_out_of: learner::OutOf,
+    copies_in: learner::CopyIn,
+    copies_out: learner::CopyOut,
     /// The algorithm of the last chunk that was copied in or out.
     last: Algorithm,
 }
@@ -92,7 +92,7 @@ impl Manner {
     };
 
     /// Whether messages arrive where they are to.
-    pub(in crate::perf) fn copies_out(&self) -> bool {
+    pub(in crate::perf) fn delivers(&self) -> bool {
         !matches!(self.out_of, Way::Lines(_))
     }
 }
@@ -142,9 +142,9 @@ impl Ring {
         let end = |direction| End { base: direction * DIRECTION_BYTES / LINE, next: 0, taken: 0 };
         let (out, into) = if side == Side::First { (0, 1) } else { (1, 0) };
         let (manner, last) = (Manner::PLAIN, Algorithm::LIBC);
-        let (learnt_into, learnt_out_of) = (learner::Into::new(), learner::OutOf::new());
+        let (copies_in, copies_out) = (learner::CopyIn::new(), learner::CopyOut::new());
         let (out, into) = (end(out), end(into));
-        Ring { shared, watch, out, into, manner, learnt_into, learnt_out_of, last }
+        Ring { shared, watch, out, into, manner, copies_in, copies_out, last }
     }
 
     /// Has messages of more than [`SLOT_BYTES`] copied in this manner. Both sides must agree, and
@@ -233,8 +233,8 @@ impl Ring {
             let mut sample = 0;
             if self.manner.learns {
                 let answer = &self.shared.lines()[self.out.base + 1].0[0];
-                sample = self.learnt_into.copy_in(&self.shared, at, part, answer);
-                self.last = self.learnt_into.using(part.len());
+                sample = self.copies_in.copy_in(&self.shared, at, part, answer);
+                self.last = self.copies_in.using(part.len());
             } else {
                 self.last = self.shared.copy_in(self.manner.into, at, part);
             }
@@ -258,7 +258,7 @@ impl Ring {
             let sample = slot(self.slots(&self.into), number)[1].load(Ordering::Relaxed);
             let start = if sample != 0 { clock::ticks() } else { 0 };
             self.last = if self.manner.learns {
-                self.learnt_out_of.copy_out(&self.shared, at, part)
+                self.copies_out.copy_out(&self.shared, at, part)
             } else {
                 self.shared.copy_out(self.manner.out_of, at, part)
             };

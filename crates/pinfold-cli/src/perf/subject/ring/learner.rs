@@ -19,7 +19,7 @@ pub(super) fn took(number: u64, ns: u64) -> u64 {
 }
 
 /// What one sending end has learnt.
-pub(super) struct Into {
+pub(super) struct CopyIn {
     handler: Handler<InForce>,
     site: Site,
     /// The number of the last sample.
@@ -28,7 +28,7 @@ pub(super) struct Into {
     open: Option<Done>,
 }
 
-impl Into {
+impl CopyIn {
     const HINTS: Hints = Hints {
         reader: Reader::OtherCore,
         source: CacheState::Unknown,
@@ -36,8 +36,8 @@ impl Into {
         hears_reader: true,
     };
 
-    pub(super) fn new() -> Into {
-        Into { handler: Handler::new(InForce), site: Site::new(), last: 0, open: None }
+    pub(super) fn new() -> CopyIn {
+        CopyIn { handler: Handler::new(InForce), site: Site::new(), last: 0, open: None }
     }
 
     /// Copies a chunk to `at`; the reader answers in `answer`. The number of the sample, 0 if it is none.
@@ -55,7 +55,7 @@ impl Into {
                 self.open = None;
             }
         }
-        let means = (&mut self.handler, &mut self.site, Into::HINTS);
+        let means = (&mut self.handler, &mut self.site, CopyIn::HINTS);
         let done = shared.copy_in_for(means, at, part, self.open.is_none());
         self.open = self.open.take().or(done.filter(|done| done.ns.is_some()));
         if done.is_some_and(|done| done.ns.is_some()) {
@@ -72,12 +72,12 @@ impl Into {
 }
 
 /// What one receiving end has learnt.
-pub(super) struct OutOf {
+pub(super) struct CopyOut {
     handler: Handler<InForce>,
     site: Site,
 }
 
-impl OutOf {
+impl CopyOut {
     const HINTS: Hints = Hints {
         reader: Reader::Me,
         source: CacheState::Unknown,
@@ -85,12 +85,12 @@ impl OutOf {
         hears_reader: false,
     };
 
-    pub(super) fn new() -> OutOf {
-        OutOf { handler: Handler::new(InForce), site: Site::new() }
+    pub(super) fn new() -> CopyOut {
+        CopyOut { handler: Handler::new(InForce), site: Site::new() }
     }
 
     /// Copies a chunk out of `at`, and says by which algorithm.
     pub(super) fn copy_out(&mut self, shared: &Shared, at: usize, part: &mut [u8]) -> Algorithm {
-        shared.copy_out_for((&mut self.handler, &mut self.site, OutOf::HINTS), at, part)
+        shared.copy_out_for((&mut self.handler, &mut self.site, CopyOut::HINTS), at, part)
     }
 }
