@@ -47,6 +47,7 @@ struct Desk {
     stride: AtomicUsize,
     /// 0: bounce until told to stop.
     count: AtomicUsize,
+    step: AtomicUsize,
     ticks: AtomicU64,
 }
 
@@ -87,6 +88,7 @@ impl Partner {
         desk.len.store(blocks.len, Ordering::Relaxed);
         desk.stride.store(blocks.stride, Ordering::Relaxed);
         desk.count.store(blocks.count, Ordering::Relaxed);
+        desk.step.store(blocks.step, Ordering::Relaxed);
         self.order();
         self.await_done();
         self.desk.ticks.load(Ordering::Relaxed)
@@ -147,6 +149,7 @@ fn serve(desk: &Desk) {
             len: desk.len.load(Ordering::Relaxed),
             stride: desk.stride.load(Ordering::Relaxed),
             count: desk.count.load(Ordering::Relaxed),
+            step: desk.step.load(Ordering::Relaxed),
         };
         if blocks.count == 0 {
             bounce_back(&desk.ball.0);
@@ -194,7 +197,8 @@ mod tests {
         let cpu = affinity::current_cpus()[0];
         let mut partner = Partner::start(cpu).unwrap();
         let mut memory = vec![1u8; 10_000];
-        let blocks = Blocks { first: memory.as_mut_ptr(), len: 5000, stride: 5000, count: 2 };
+        let blocks =
+            Blocks { first: memory.as_mut_ptr(), len: 5000, stride: 5000, count: 2, step: 1 };
         for order in 1..=3 {
             // SAFETY: all of it is in the vector, and nobody writes.
             unsafe { partner.read(blocks) };

@@ -23,6 +23,8 @@ pub struct Blocks {
     pub stride: usize,
     /// How many: a power of two.
     pub count: usize,
+    /// From one to that which is next in turn, blocks: odd, so that all of them have a turn.
+    pub step: usize,
 }
 
 /// Bytes of a cache line.
@@ -32,13 +34,16 @@ const LINE: usize = 64;
 const LONG: usize = (64 << 10) + 1;
 const VERY_LONG: usize = 64 << 20;
 
+/// The smallest step from block to block: longer than any that a prefetcher looks for.
+const STEP_MIN: usize = 13;
+
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
 impl Blocks {
     /// A single block, to be read.
     pub fn one(first: *const u8, len: usize) -> Blocks {
-        Blocks { first: first.cast_mut(), len, stride: len, count: 1 }
+        Blocks { first: first.cast_mut(), len, stride: len, count: 1, step: STEP_MIN }
     }
 
     /// `count` blocks of `len` bytes in `memory`, the first `offset` bytes behind the beginning of a page,
@@ -60,7 +65,26 @@ impl Blocks {
         let (span, rest) = (stride * (count - 1) + len, memory.len() - offset);
         let offset = offset + Blocks::other_pages(round, span, rest);
         assert!(offset + span <= memory.len(), "{count} blocks of {len} bytes");
-        Blocks { first: memory[offset..].as_mut_ptr(), len, stride, count }
+        let step = Blocks::steps(len, stride, count);
+        Blocks { first: memory[offset..].as_mut_ptr(), len, stride, count, step }
+    }
+
+    /// The step by which the fewest are copied out of where, but for a multiple of 4 KiB, the last copy went to: a
+    /// processor that sees only that much of an address waits for it. Destinations are half a page behind sources.
+    fn steps(len: usize, stride: usize, count: usize) -> usize {
+        let aliases = |distance: usize| {
+            let ahead = distance.wrapping_sub(PAGE / 2) % PAGE;
+            ahead.min(PAGE - ahead) < len
+        };
+        let aliased = |step: &usize| {
+            let on = step % count;
+            // How many of the steps lead from near the end to near the beginning.
+            let back = on * (count - 1) / count;
+            let is = |steps: usize, distance: usize| if aliases(distance) { steps } else { 0 };
+            let ahead = on * stride;
+            is(count - 1 - back, ahead) + is(back, ahead.wrapping_sub(count * stride))
+        };
+        (STEP_MIN..STEP_MIN + 2 * count).step_by(2).min_by_key(aliased).unwrap_or(STEP_MIN)
     }
 
     /// How many bytes of a memory of `size` to leave out before blocks that take `span` of it, in some
@@ -76,9 +100,7 @@ impl Blocks {
     pub fn each(self) -> impl Iterator<Item = *mut u8> {
         // Any odd step comes to all of a power of two.
         (0..self.count).map(move |at| {
-            // And by this one no block of 64 B to 1 KiB begins where, but for a multiple of 4 KiB, another ends that
-            // is half a page away and was written just before.
-            self.first.wrapping_add((at.wrapping_mul(19) % self.count) * self.stride)
+            self.first.wrapping_add((at.wrapping_mul(self.step) % self.count) * self.stride)
         })
     }
 
@@ -162,7 +184,7 @@ mod tests {
             let mut written = |seed| {
                 memory.fill(0xA5);
                 let first = memory[place..].as_mut_ptr();
-                let blocks = Blocks { first, len, stride: 100, count: 2 };
+                let blocks = Blocks { first, len, stride: 100, count: 2, step: 13 };
                 // SAFETY: both lie in the memory.
                 unsafe { blocks.write(seed) };
                 memory
@@ -190,12 +212,46 @@ mod tests {
         assert_eq!(Blocks::other_pages(7, 2 << 20, 1 << 20), 0);
     }
 
+    /// How many copies in a row go out of where the one before went to, but for a multiple of 4 KiB.
+    fn aliased(blocks: Blocks) -> usize {
+        let places: Vec<usize> = blocks.each().map(|at| at.addr() - blocks.first.addr()).collect();
+        let is = |pair: &&[usize]| {
+            let (to, from) = ((pair[0] + PAGE / 2) % PAGE, pair[1] % PAGE);
+            let apart = to.abs_diff(from);
+            apart.min(PAGE - apart) < blocks.len
+        };
+        places.windows(2).filter(is).count()
+    }
+
+    #[test]
+    fn few_copies_go_out_of_where_the_last_went_to() {
+        let mut memory = vec![0u8; 64 << 10];
+        for (len, count, most) in
+            [(64, 64, 0), (128, 64, 0), (256, 32, 0), (512, 16, 0), (1024, 8, 2), (4096, 1, 0)]
+        {
+            let blocks = Blocks::within(&mut memory, 0, len, count, 0);
+            assert_eq!(aliased(blocks), most, "{len}");
+            let fixed = Blocks { step: STEP_MIN, ..blocks };
+            assert_eq!(aliased(fixed) > most, [512, 1024].contains(&len), "{len}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_stay_in_a_core_is_rehearsed() {
+        let rehearsals =
+            |len, count| Blocks { len, count, ..Blocks::one(std::ptr::null(), 0) }.rehearsals();
+        let short = [rehearsals(64, 64), rehearsals(64 << 10, 1)];
+        assert_eq!(short, [0, 0]);
+        let long = [rehearsals(128 << 10, 1), rehearsals(16 << 20, 1), rehearsals(64 << 20, 1)];
+        assert_eq!(long, [1, 1, 3]);
+    }
+
     #[test]
     fn each_block_once() {
         let mut memory = [0u8; 4096];
         for count in [1, 2, 8, 64] {
             let first = memory.as_mut_ptr();
-            let blocks = Blocks { first, len: 8, stride: 64, count };
+            let blocks = Blocks { first, len: 8, stride: 64, count, step: 19 };
             let mut places: Vec<usize> = blocks.each().map(|at| at.addr() - first.addr()).collect();
             places.sort_unstable();
             assert_eq!(places, (0..count).map(|at| at * 64).collect::<Vec<_>>());
