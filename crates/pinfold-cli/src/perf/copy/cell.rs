@@ -107,6 +107,11 @@ impl Cell {
             || self.destination == Destination::Uncached
     }
 
+    /// Whether a side is in a cache: else it does not matter what caches were used for before.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.source == Source::Cached || self.destination != Destination::Uncached
+    }
+
     /// Whether it is one of the short copies.
     pub(crate) fn is_short(&self) -> bool {
         self.size < SHORT_BELOW
@@ -166,9 +171,8 @@ pub(crate) fn grid(
     let mut left_out = 0;
     for &size in &sizes {
         for cell in states(wish, size) {
-            let cached = cell.source == Source::Cached || cell.destination != Destination::Uncached;
             let fits = fits(size, last_cache_bytes);
-            if !fits && (cached || cell.placement != Place::Aligned) {
+            if !fits && (cell.is_cached() || cell.placement != Place::Aligned) {
                 left_out += 1;
             } else if has_other_core || cell.reader != Next::OtherCore {
                 cells.push(cell);

@@ -169,7 +169,8 @@ impl Bench for RealBench {
             if to.len * to.count <= RUN_BYTES {
                 move_all();
             }
-            for _ in 0..to.rehearsals() {
+            let rehearsals = if case.is_cached() { to.rehearsals() } else { 0 };
+            for _ in 0..rehearsals {
                 self.prepare(case, blocks);
                 run();
                 // SAFETY: as above.

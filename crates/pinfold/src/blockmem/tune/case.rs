@@ -34,6 +34,12 @@ impl Case {
         is_source && it.destination == CacheState::Dirty && it.reader != Reader::OtherCore
     }
 
+    /// Whether a side is in a cache: else it does not matter what caches were used for before.
+    pub(super) fn is_cached(&self) -> bool {
+        let it = self.situation;
+        it.source == CacheState::Cached || it.destination != CacheState::Uncached
+    }
+
     /// How much of the time it is due: long blocks take longer, but need fewer repetitions.
     pub(super) fn weight(&self) -> f64 {
         4.0 + (self.len() as f64 / 65536.0).powf(0.7)
