@@ -65,13 +65,13 @@ impl Blocks {
         let (span, rest) = (stride * (count - 1) + len, memory.len() - offset);
         let offset = offset + Blocks::other_pages(round, span, rest);
         assert!(offset + span <= memory.len(), "{count} blocks of {len} bytes");
-        let step = Blocks::steps(len, stride, count);
+        let step = Blocks::step_of(len, stride, count);
         Blocks { first: memory[offset..].as_mut_ptr(), len, stride, count, step }
     }
 
     /// The step by which the fewest are copied out of where, but for a multiple of 4 KiB, the last copy went to: a
     /// processor that sees only that much of an address waits for it. Destinations are half a page behind sources.
-    fn steps(len: usize, stride: usize, count: usize) -> usize {
+    fn step_of(len: usize, stride: usize, count: usize) -> usize {
         let aliases = |distance: usize| {
             let ahead = distance.wrapping_sub(PAGE / 2) % PAGE;
             ahead.min(PAGE - ahead) < len
@@ -111,10 +111,12 @@ impl Blocks {
     /// block of 16 MiB takes a quarter longer to write than after one that did not, and that would count against
     /// whoever is next. So each finds the caches as it left them itself. Blocks that nearly fill the cache need
     /// several such copies, for it keeps what was used more than once: 64 MiB that were written a moment before take
-    /// 13 ms at first, and 9 in the end. Short ones, which lie in a core's own cache, need none.
+    /// 13 ms at first, and 9 in the end. Short ones, which lie in a core's own cache, need none; and none does where no side
+    /// `is_cached`.
     #[must_use]
-    pub fn rehearsals(self) -> usize {
+    pub fn rehearsals(self, is_cached: bool) -> usize {
         match self.len * self.count {
+            _ if !is_cached => 0,
             VERY_LONG.. => 3,
             LONG.. => 1,
             _ => 0,
@@ -239,11 +241,12 @@ mod tests {
     #[test]
     fn what_does_not_stay_in_a_core_is_rehearsed() {
         let rehearsals =
-            |len, count| Blocks { len, count, ..Blocks::one(std::ptr::null(), 0) }.rehearsals();
+            |len, count| Blocks { len, count, ..Blocks::one(std::ptr::null(), 0) }.rehearsals(true);
         let short = [rehearsals(64, 64), rehearsals(64 << 10, 1)];
         assert_eq!(short, [0, 0]);
         let long = [rehearsals(128 << 10, 1), rehearsals(16 << 20, 1), rehearsals(64 << 20, 1)];
         assert_eq!(long, [1, 1, 3]);
+        assert_eq!(Blocks::one(std::ptr::null(), 64 << 20).rehearsals(false), 0);
     }
 
     #[test]

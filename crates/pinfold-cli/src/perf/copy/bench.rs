@@ -219,8 +219,7 @@ impl Bench {
                 // SAFETY: the pairs lie in memory of this bench, in different parts.
                 unsafe { copy_all(algorithm, &self.pairs, cell.size) };
             }
-            let rehearsals = if cell.is_cached() { to.rehearsals() } else { 0 };
-            for _ in 0..rehearsals {
+            for _ in 0..to.rehearsals(cell.is_cached()) {
                 self.prepare(cell, blocks);
                 self.copy_and_read(cell, (copy_all, algorithm), to);
                 // SAFETY: the blocks lie in memory of this bench, and nothing writes to them meanwhile.

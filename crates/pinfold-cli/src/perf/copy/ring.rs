@@ -106,8 +106,7 @@ fn contestants() -> Vec<Contestant> {
     let fetching: Vec<Algorithm> = supported()
         .filter(|it| (it.prefetch(), it.stores()) == (Prefetch::Destination, Stores::Temporal))
         .collect();
-    let by = fetching.iter().copied().map(|it| (it.to_string(), Way::By(it)));
-    all.extend(by.map(|(name, way)| who(name, way, way)));
+    all.extend(fetching.iter().map(|&it| who(it.to_string(), Way::By(it), Way::By(it))));
     // The widest is the last.
     let widest = fetching.last().copied().unwrap_or(Algorithm::LIBC);
     let lines = Way::Lines(widest);

@@ -137,7 +137,7 @@ impl Bench for RealBench {
             return None;
         }
         let passes = (RUN_BYTES / (to.len * to.count)).clamp(1, PASSES_MAX);
-        // As long as that, a clock looks at them once.
+        // All of what is steady is timed at one go: that much a clock can tell.
         let (batches, repeats) = if case.is_steady() { (1, passes) } else { (passes, 1) };
         let (pairs, len) = (|| from.each().zip(to.each()), to.len);
         let move_all = || match (it.operation, algorithm) {
@@ -169,8 +169,7 @@ impl Bench for RealBench {
             if to.len * to.count <= RUN_BYTES {
                 move_all();
             }
-            let rehearsals = if case.is_cached() { to.rehearsals() } else { 0 };
-            for _ in 0..rehearsals {
+            for _ in 0..to.rehearsals(case.is_cached()) {
                 self.prepare(case, blocks);
                 run();
                 // SAFETY: as above.
