@@ -6,7 +6,7 @@
 //! - [`transfer`]: `pinfold send` and `pinfold recv`, files or a stream to another process.
 //! - [`top`]: `pinfold top`, the endpoints there are and what they do.
 //! - [`tune`]: `pinfold tune`, which copy algorithm suits which block on this machine.
-//! - [`exit`], [`fold`], [`progress`]: what the subcommands share.
+//! - [`exit`], [`fold`], [`progress`], [`signals`]: what the subcommands share.
 
 mod cli;
 mod doctor;
@@ -14,6 +14,7 @@ mod exit;
 mod fold;
 mod perf;
 mod progress;
+mod signals;
 mod top;
 mod transfer;
 mod tune;

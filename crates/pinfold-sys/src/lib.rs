@@ -14,6 +14,7 @@
 //! - [`refused`]: what the four before this one say when they cannot.
 //! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
+//! - [`signal`]: what becomes of signals here.
 //! - [`program`]: programs that this one starts: where they run, and how long.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
 //! - [`block`]: memory copied and zeroed, by every algorithm there is.
@@ -57,6 +58,7 @@ pub mod refused;
 pub mod reserved;
 mod resident;
 pub mod send_ring;
+pub mod signal;
 pub mod socket;
 pub mod stream;
 pub mod threads;

@@ -10,10 +10,8 @@ use std::{
 };
 
 use futures_lite::{Stream, future};
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
-    iterator::Signals,
-};
+
+use crate::signals;
 
 /// What `future` yields, unless it takes longer than `time`.
 pub(super) async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
@@ -43,13 +41,8 @@ pub(super) struct Interrupts {
 
 impl Interrupts {
     /// Takes the signals from here on. The first is handed out; a second ends the process at once.
-    ///
-    /// Signals that are ignored stay so: a program under `nohup` outlives its terminal.
     pub(super) fn take() -> io::Result<Interrupts> {
-        let ignored = ignored_signals();
-        let wanted = [SIGINT, SIGTERM, SIGHUP];
-        let wanted = wanted.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
-        let mut signals = Signals::new(wanted)?;
+        let mut signals = signals::take()?;
         let (first, out) = async_channel::bounded(1);
         thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in signals.forever() {
@@ -77,13 +70,6 @@ impl Interrupts {
     }
 }
 
-/// A bit for every signal this process ignores, as `proc_pid_status(5)` has them.
-fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,10 +81,5 @@ mod tests {
             let never = future::pending::<()>();
             assert_eq!(within(Duration::from_millis(1), never).await, None);
         });
-    }
-
-    #[test]
-    fn the_runtime_ignores_broken_pipes() {
-        assert_ne!(ignored_signals() & (1 << (signal_hook::consts::SIGPIPE - 1)), 0);
     }
 }
