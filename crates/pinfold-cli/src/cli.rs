@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{doctor, perf, top, transfer, tune};
+use crate::{doctor, output, perf, top, transfer, tune};
 
 /// Messages between processes, straight from and into the memory they already use.
 #[derive(Parser)]
@@ -29,7 +29,13 @@ enum Command {
 ///
 /// A command line that cannot be understood ends the process with status 2, from clap.
 pub(crate) fn run() -> ExitCode {
-    match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(why) if why.use_stderr() => why.exit(),
+        // What was asked for is the help, or the version.
+        Err(text) => return output::show(|| text.print()),
+    };
+    match cli.command {
         Command::Doctor(args) => doctor::run(&args),
         Command::Perf(args) => perf::run(args),
         Command::Send(args) => transfer::send(args),

@@ -6,12 +6,13 @@
 //! - [`transfer`]: `pinfold send` and `pinfold recv`, files or a stream to another process.
 //! - [`top`]: `pinfold top`, the endpoints there are and what they do.
 //! - [`tune`]: `pinfold tune`, which copy algorithm suits which block on this machine.
-//! - [`exit`], [`fold`], [`progress`], [`signals`]: what the subcommands share.
+//! - [`exit`], [`fold`], [`output`], [`progress`], [`signals`]: what the subcommands share.
 
 mod cli;
 mod doctor;
 mod exit;
 mod fold;
+mod output;
 mod perf;
 mod progress;
 mod signals;

@@ -20,14 +20,11 @@ mod report;
 mod text;
 mod trial;
 
-use std::{
-    io::{IsTerminal, Write},
-    process::ExitCode,
-};
+use std::{io::IsTerminal, process::ExitCode};
 
 pub(crate) use args::DoctorArgs;
 
-use crate::{exit, fold::width_of_stdout};
+use crate::{exit, fold::width_of_stdout, output};
 
 /// Runs `pinfold doctor`.
 pub(crate) fn run(args: &DoctorArgs) -> ExitCode {
@@ -44,12 +41,11 @@ pub(crate) fn run(args: &DoctorArgs) -> ExitCode {
         let color = args.color(std::io::stdout().is_terminal());
         Ok(text::render(&report, color, width_of_stdout()))
     };
-    let write = |text: String| {
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| e.to_string())
-    };
-    match text.and_then(write) {
-        Ok(()) => ExitCode::from(report.verdict.exit),
+    match text {
+        Ok(text) => match output::put("the report", &text) {
+            Ok(()) => ExitCode::from(report.verdict.exit),
+            Err(lost) => lost.end(1),
+        },
         Err(why) => exit::failed(format_args!("cannot write the report: {why}")),
     }
 }

@@ -3,7 +3,6 @@
 
 use std::{
     fmt::Display,
-    io::Write,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
     path::Path,
     process::ExitCode,
@@ -12,7 +11,11 @@ use std::{
 
 use pinfold::Endpoint;
 
-use crate::{exit, perf::units};
+use crate::{
+    exit,
+    output::{Lost, put},
+    perf::units,
+};
 
 /// How long each step may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,11 +29,32 @@ pub(super) fn reach(address: &str, key: Option<&Path>, tls: bool) -> ExitCode {
     };
     match steps(address, place, key, tls) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => exit::failed(why),
+        Err(End::Failed(why)) => exit::failed(why),
+        Err(End::Lost(lost)) => lost.end(1),
     }
 }
 
-fn steps(address: &str, place: &str, key: Option<&Path>, tls: bool) -> Result<(), String> {
+/// Why it does not go on.
+enum End {
+    /// A step failed.
+    Failed(String),
+    /// What is to be said of it is lost.
+    Lost(Lost),
+}
+
+impl From<String> for End {
+    fn from(why: String) -> End {
+        End::Failed(why)
+    }
+}
+
+impl From<&str> for End {
+    fn from(why: &str) -> End {
+        End::Failed(why.to_owned())
+    }
+}
+
+fn steps(address: &str, place: &str, key: Option<&Path>, tls: bool) -> Result<(), End> {
     let builder = Endpoint::builder().label("pinfold doctor").connect_timeout(PATIENCE);
     let builder = builder.encrypt(tls);
     let builder = key.iter().fold(builder, |builder, key| builder.key_file(key));
@@ -76,7 +100,6 @@ fn steps(address: &str, place: &str, key: Option<&Path>, tls: bool) -> Result<()
     Ok(())
 }
 
-fn step(name: &str, text: impl Display) -> Result<(), String> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{name:11} {text}").map_err(|why| format!("cannot write: {why}"))
+fn step(name: &str, text: impl Display) -> Result<(), End> {
+    put("the report", &format!("{name:11} {text}\n")).map_err(End::Lost)
 }

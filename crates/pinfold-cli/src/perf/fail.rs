@@ -1,8 +1,9 @@
 //! What can end a run, and what can make one subject impossible.
 
-use std::{io, time::Duration};
+use std::{io, process::ExitCode, time::Duration};
 
 use super::verify::Mismatch;
+use crate::{exit, output::Lost};
 
 /// The result of anything that can end a run.
 pub(crate) type Result<T, E = Fail> = std::result::Result<T, E>;
@@ -37,6 +38,9 @@ pub(crate) enum Fail {
     /// Output could not be written.
     #[error("cannot write {what}: {source}")]
     Output { what: String, source: io::Error },
+    /// Standard output did not take the results.
+    #[error(transparent)]
+    Lost(#[from] Lost),
     /// The library said no.
     #[error("{0}")]
     Pinfold(#[from] pinfold::Error),
@@ -46,6 +50,15 @@ pub(crate) enum Fail {
 }
 
 impl Fail {
+    /// Says it, and gives the exit status for it.
+    pub(crate) fn end(&self) -> ExitCode {
+        match self {
+            Fail::Usage(why) => exit::usage(why),
+            Fail::Lost(lost) => lost.end(1),
+            why => exit::failed(why),
+        }
+    }
+
     /// For `map_err`: `call` failed.
     pub(crate) fn os<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> Fail {
         move |source| {

@@ -63,7 +63,7 @@ use self::{
     findings::{Findings, Ledger},
     pair::Pair,
 };
-use crate::{exit, progress::say};
+use crate::progress::say;
 
 /// Runs `pinfold perf`.
 pub(crate) fn run(args: PerfArgs) -> ExitCode {
@@ -78,11 +78,11 @@ pub(crate) fn run(args: PerfArgs) -> ExitCode {
     }
     match act(&args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Fail::Usage(why)) => exit::usage(why),
+        Err(why @ Fail::Usage(_)) => why.end(),
         Err(why) => match args.role() {
             // The first process says it, with what it knows itself.
             Role::Second => ExitCode::FAILURE,
-            _ => exit::failed(why),
+            _ => why.end(),
         },
     }
 }
@@ -137,11 +137,5 @@ fn act(args: &PerfArgs) -> Result<()> {
 /// do.
 fn show(findings: &Findings, output: &Output) -> Result<()> {
     let written = output.html.as_ref().map_or(Ok(()), |file| html::write(findings, file));
-    match (table::print(findings, output), written) {
-        (Err(why), Err(another)) => {
-            say(another);
-            Err(why)
-        }
-        (printed, written) => printed.and(written),
-    }
+    table::shown(table::print(findings, output), written)
 }

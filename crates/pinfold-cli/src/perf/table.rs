@@ -1,6 +1,6 @@
 //! The results on standard output.
 
-use std::{fmt::Write as _, io::Write as _};
+use std::fmt::Write as _;
 
 use super::{
     args::Output,
@@ -11,7 +11,7 @@ use super::{
     terms::What,
     units,
 };
-use crate::progress;
+use crate::{output, progress};
 
 /// Prints what was found, as asked for.
 pub(crate) fn print(findings: &Findings, output: &Output) -> Result<()> {
@@ -27,12 +27,20 @@ pub(crate) fn print(findings: &Findings, output: &Output) -> Result<()> {
 /// Writes `text` to standard output.
 ///
 /// # Errors
-/// [`Fail::Output`].
+/// [`Fail::Lost`].
 pub(crate) fn put(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|source| Fail::Output { what: "the results".into(), source })
+    Ok(output::put("the results", text)?)
+}
+
+/// The first failure of showing what was found in two ways; one of the second is said if both failed.
+pub(crate) fn shown(first: Result<()>, second: Result<()>) -> Result<()> {
+    match (first, second) {
+        (Err(why), Err(another)) => {
+            progress::say(another);
+            Err(why)
+        }
+        (first, second) => first.and(second),
+    }
 }
 
 /// One object a line.

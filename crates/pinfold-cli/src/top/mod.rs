@@ -15,23 +15,23 @@ mod screen;
 mod table;
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     process::ExitCode,
     sync::mpsc::{self, Receiver},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use pinfold::status;
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    iterator::Signals,
-};
-
 pub(crate) use args::TopArgs;
+use pinfold::status;
 
 use self::{flow::Flows, screen::Screen};
-use crate::{exit, fold::width_of_stdout};
+use crate::{
+    exit,
+    fold::width_of_stdout,
+    output::{self, Lost},
+    signals,
+};
 
 /// Of the time at most one part in so many goes into looking.
 const LOOKING: u32 = 10;
@@ -42,11 +42,32 @@ const FIRST: Duration = Duration::from_millis(250);
 pub(crate) fn run(args: &TopArgs) -> ExitCode {
     match watch(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => exit::failed(why),
+        Err(End::Failed(why)) => exit::failed(why),
+        Err(End::Lost(lost)) => lost.end(1),
     }
 }
 
-fn watch(args: &TopArgs) -> Result<(), String> {
+/// Why the command failed.
+enum End {
+    /// Nothing can be seen, and why.
+    Failed(String),
+    /// What was seen is lost.
+    Lost(Lost),
+}
+
+impl From<String> for End {
+    fn from(why: String) -> End {
+        End::Failed(why)
+    }
+}
+
+impl From<Lost> for End {
+    fn from(lost: Lost) -> End {
+        End::Lost(lost)
+    }
+}
+
+fn watch(args: &TopArgs) -> Result<(), End> {
     let again = args.again(io::stdout().is_terminal());
     let mut screen = (!args.json() && again.is_some()).then(Screen::default);
     // Otherwise the first signal ends the program, as usual.
@@ -64,29 +85,24 @@ fn watch(args: &TopArgs) -> Result<(), String> {
             && view.endpoints.is_empty()
             && view.troubles.is_empty()
         {
-            return Err(match view.hidden {
+            return Err(End::Failed(match view.hidden {
                 0 => format!("process {pid} has no endpoint"),
                 _ => format!("process {pid} may not be looked into"),
-            });
+            }));
         }
         flows.look(&view, Instant::now());
-        let shown = if args.json() {
+        if args.json() {
             let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let text = json::render(&view, &flows, time.as_millis() as u64);
-            text.map_err(io::Error::from).and_then(|text| print(&text))
+            print(&text.map_err(|why| format!("cannot write what was seen: {why}"))?)?;
         } else {
             let size = screen.as_ref().map(Screen::size);
             let width = size.map_or_else(width_of_stdout, |(columns, _)| Some(columns));
             let lines = table::render(&view, &flows, again.is_some(), width);
             match (&mut screen, size) {
-                (Some(screen), Some(size)) => screen.draw(&lines, size),
-                _ => print(&(lines.join("\n") + "\n")),
+                (Some(screen), Some(size)) => print(&screen.text(&lines, size))?,
+                _ => print(&(lines.join("\n") + "\n"))?,
             }
-        };
-        match shown {
-            // Whoever read it has had enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            shown => shown.map_err(|error| format!("cannot write what was seen: {error}"))?,
         }
         let (Some(interval), Some(interrupted)) = (again, &interrupted) else { return Ok(()) };
         let left = interval.saturating_sub(began.elapsed());
@@ -95,24 +111,24 @@ fn watch(args: &TopArgs) -> Result<(), String> {
         let left = left.max(began.elapsed() * LOOKING);
         first = false;
         if !matches!(interrupted.recv_timeout(left), Err(mpsc::RecvTimeoutError::Timeout)) {
-            if let Some(screen) = &screen {
-                screen.end();
+            if screen.is_some() {
+                // The terminal may be what is gone.
+                let _ = print(screen::END);
             }
             return Ok(());
         }
     }
 }
 
-fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+/// Prints in one piece, so that nothing can end the program in the middle of a table.
+fn print(text: &str) -> Result<(), Lost> {
+    output::put("what was seen", text)
 }
 
 /// Says when somebody asks the program to end.
 fn interrupts() -> Result<Receiver<i32>, String> {
     let failed = |error: io::Error| format!("cannot wait for signals: {error}");
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+    let mut signals = signals::take().map_err(failed)?;
     let (say, said) = mpsc::channel();
     let listen = move || signals.forever().take_while(|signal| say.send(*signal).is_ok()).count();
     thread::Builder::new().name("signals".into()).spawn(listen).map_err(failed)?;

@@ -4,12 +4,15 @@
 //! the table, and the next one is drawn from its first line on. So it is clean whatever ends the
 //! program, and the last table stays.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::layout::cut;
 
 /// What is taken for the size of a terminal that does not say, columns and lines.
 const SIZE: (usize, usize) = (80, 24);
+
+/// Takes away what the terminal showed of the interrupt.
+pub(super) const END: &str = "\r\x1b[K";
 
 #[derive(Default)]
 pub(super) struct Screen {
@@ -26,18 +29,7 @@ impl Screen {
     }
 
     /// Draws the table, as much as fits.
-    ///
-    /// # Errors
-    /// What writing said.
-    pub(super) fn draw(&mut self, lines: &[String], size: (usize, usize)) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        let text = self.text(lines, size);
-        // In one piece, so that nothing can end the program in the middle of it.
-        out.write_all(text.as_bytes())?;
-        out.flush()
-    }
-
-    fn text(&mut self, lines: &[String], (columns, rows): (usize, usize)) -> String {
+    pub(super) fn text(&mut self, lines: &[String], (columns, rows): (usize, usize)) -> String {
         // The line of the cursor is the last.
         let room = rows.saturating_sub(1).max(2);
         let (shown, left) = match lines.len() <= room {
@@ -59,12 +51,6 @@ impl Screen {
         }
         self.drawn = shown.len() + usize::from(left > 0);
         text
-    }
-
-    /// Takes away what the terminal showed of the interrupt.
-    pub(super) fn end(&self) {
-        let mut out = io::stdout().lock();
-        let _ = out.write_all(b"\r\x1b[K").and_then(|()| out.flush());
     }
 }
 

@@ -7,7 +7,7 @@ mod args;
 mod report;
 mod text;
 
-use std::{env, io::Write, path::PathBuf, process::ExitCode, time::Instant};
+use std::{env, path::PathBuf, process::ExitCode, time::Instant};
 
 pub(crate) use args::TuneArgs;
 use pinfold::blockmem::{self, Algorithm, Found, Machine, Origin, tuned};
@@ -16,6 +16,7 @@ use self::report::{Measuring, Report};
 use crate::{
     exit,
     fold::width_of_stdout,
+    output::{Lost, put},
     progress::{say, steps},
 };
 
@@ -24,17 +25,30 @@ const STEPS: u64 = 1000;
 
 /// Runs `pinfold tune`.
 pub(crate) fn run(args: &TuneArgs) -> ExitCode {
-    if args.show {
-        return print(args, &show()).map_or_else(exit::failed, |()| ExitCode::SUCCESS);
-    }
-    match measure(args) {
+    let done = if args.show { print(args, &show()) } else { measure(args) };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => exit::failed(why),
+        Err(End::Failed(why)) => exit::failed(why),
+        Err(End::Lost(lost)) => lost.end(1),
     }
 }
 
-/// Measures, keeps and prints. An error says what failed and what to do.
-fn measure(args: &TuneArgs) -> Result<(), String> {
+/// Why the command failed.
+enum End {
+    /// Something could not be done; what, and what to do.
+    Failed(String),
+    /// The report is lost.
+    Lost(Lost),
+}
+
+impl From<String> for End {
+    fn from(why: String) -> End {
+        End::Failed(why)
+    }
+}
+
+/// Measures, keeps and prints.
+fn measure(args: &TuneArgs) -> Result<(), End> {
     let machine = Machine::this();
     // Better said now than after all that work.
     let file = if args.dry_run { tuned::file(&machine) } else { Some(place(&machine)?) };
@@ -50,7 +64,7 @@ fn measure(args: &TuneArgs) -> Result<(), String> {
         found.map_err(|why| format!("cannot measure: {why}"))?;
     let stored = match &file {
         Some(file) if !args.dry_run => tuned::store(file, &machine, &tuned).map_err(|error| {
-            format!("cannot keep the table in {}: {error}; it was only printed", file.display())
+            format!("cannot keep the table in {}: {error}; it is only printed", file.display())
         }),
         _ => Ok(()),
     };
@@ -68,13 +82,19 @@ fn measure(args: &TuneArgs) -> Result<(), String> {
         }),
         ..Report::new(machine, file.as_deref(), tuned.table)
     };
-    print(args, &report)?;
+    let printed = print(args, &report);
     if env::var_os("PINFOLD_COPY").is_some() {
         say(
             "PINFOLD_COPY is set here, and comes before the table; unset it to use what was measured",
         );
     }
-    stored
+    match (printed, stored) {
+        (Err(lost), Err(why)) => {
+            say(why);
+            Err(lost)
+        }
+        (printed, stored) => printed.and(stored.map_err(End::Failed)),
+    }
 }
 
 /// Where the table can be kept.
@@ -127,15 +147,12 @@ fn show() -> Report {
     }
 }
 
-fn print(args: &TuneArgs, report: &Report) -> Result<(), String> {
+fn print(args: &TuneArgs, report: &Report) -> Result<(), End> {
     let text = if args.json {
-        serde_json::to_string_pretty(report).map(|text| text + "\n").map_err(|e| e.to_string())
+        let text = serde_json::to_string_pretty(report);
+        text.map_err(|why| format!("cannot write the report: {why}"))? + "\n"
     } else {
-        Ok(text::render(report, width_of_stdout()))
+        text::render(report, width_of_stdout())
     };
-    let write = |text: String| {
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| e.to_string())
-    };
-    text.and_then(write).map_err(|why| format!("cannot write the report: {why}"))
+    put("the report", &text).map_err(End::Lost)
 }

@@ -27,16 +27,15 @@ use self::{args::Output, bench::Bench, findings::Findings, record::Record};
 use super::{
     cores,
     fail::{Fail, Result},
-    html, machine,
+    html, machine, table,
 };
-use crate::{exit, progress::say};
+use crate::progress::say;
 
 /// Runs `pinfold perf copy`.
 pub(super) fn run(args: &CopyArgs) -> ExitCode {
     match act(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Fail::Usage(why)) => exit::usage(why),
-        Err(why) => exit::failed(why),
+        Err(why) => why.end(),
     }
 }
 
@@ -98,8 +97,7 @@ fn show(found: &Findings, output: &Output) -> Result<()> {
         text::ring(found)
     };
     let written = output.html.as_ref().map_or(Ok(()), |file| html::put(&page::page(found), file));
-    super::table::put(&text)?;
-    written
+    table::shown(table::put(&text), written)
 }
 
 /// One object a line.

@@ -82,7 +82,9 @@ fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
         }
         Err(why) => return Err(why),
     };
-    let done = whole.write_all(bytes).and_then(|()| fs::rename(&part, place));
+    // What the file system did not take shows at the latest when it is to be on the disk.
+    let done = whole.write_all(bytes).and_then(|()| whole.sync_all());
+    let done = done.and_then(|()| fs::rename(&part, place));
     if done.is_err() {
         let _ = fs::remove_file(&part);
     }

@@ -28,16 +28,15 @@ use pinfold_sys::affinity;
 use self::{args::Output, bench::Bench, findings::Findings, ground::Ground};
 use super::{
     fail::{Fail, Result},
-    html, machine,
+    html, machine, table,
 };
-use crate::{exit, progress::say};
+use crate::progress::say;
 
 /// Runs `pinfold perf send-modes`.
 pub(super) fn run(args: &ModesArgs) -> ExitCode {
     match act(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Fail::Usage(why)) => exit::usage(why),
-        Err(why) => exit::failed(why),
+        Err(why) => why.end(),
     }
 }
 
@@ -98,6 +97,5 @@ fn show(found: &Findings, output: &Output) -> Result<()> {
     };
     let csv = output.csv.as_ref().map_or(Ok(()), |file| html::put(&record::csv(found)?, file));
     let html = output.html.as_ref().map_or(Ok(()), |file| html::put(&page::page(found), file));
-    super::table::put(&text)?;
-    csv.and(html)
+    table::shown(table::shown(table::put(&text), csv), html)
 }

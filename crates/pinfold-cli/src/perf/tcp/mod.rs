@@ -25,13 +25,8 @@ use std::{process::ExitCode, time::Instant};
 pub(super) use args::TcpArgs;
 
 use self::{args::Output, findings::Findings, ground::Ground};
-use super::{
-    fail::{Fail, Result},
-    html,
-    pair::Pair,
-    table,
-};
-use crate::{exit, progress::say};
+use super::{fail::Result, html, pair::Pair, table};
+use crate::progress::say;
 
 /// Runs `pinfold perf tcp`.
 pub(super) fn run(args: &TcpArgs) -> ExitCode {
@@ -41,8 +36,7 @@ pub(super) fn run(args: &TcpArgs) -> ExitCode {
     }
     match act(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Fail::Usage(why)) => exit::usage(why),
-        Err(why) => exit::failed(why),
+        Err(why) => why.end(),
     }
 }
 
@@ -72,6 +66,5 @@ fn show(found: &Findings, output: &Output) -> Result<()> {
         text::text(found)
     };
     let html = output.html.as_ref().map_or(Ok(()), |file| html::put(&page::page(found), file));
-    table::put(&text)?;
-    html
+    table::shown(table::put(&text), html)
 }
