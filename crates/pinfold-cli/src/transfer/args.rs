@@ -16,9 +16,11 @@ Exit status:
   3  cannot connect or listen: nobody there in time, name in use, access refused
   4  the other side went away in mid-transfer
   5  a file or stream of this side: unreadable, changed while it was read, exists already,
-     cannot be written, disk full, output closed
+     cannot be written, disk full, output closed; or everything arrived, but not the receipt
+     where it was to be printed
   6  the contents did not arrive as they were sent
-  128 + N  stopped by signal N"
+  128 + N  stopped by signal N; 141 also where the receipt was to be printed into a pipe that
+     is closed, about which nothing is said"
     };
 }
 
@@ -40,8 +42,21 @@ Examples:
   pinfold recv local:box | tar x               a stream, from 'tar c dir | pinfold send local:box'
 
 File names are taken relative to DIR: absolute names, '..' and symbolic links on the way are
-refused. Of the mode only the permission bits are taken, less the umask; the time of last
-modification is kept. A stream is verified too, but only when all of it is out: if the exit
+refused. Of the modes of files and directories only the permission bits are taken, less the umask:
+set-user-ID, set-group-ID and sticky bits are not. The time of last modification of files is kept.
+Holes in files stay holes. Modes and times that the file system here does not keep are named.
+
+A directory gets its mode when everything is in it. Before, others and its group may do with it no
+more than they may afterwards, and its owner everything; so it stays if the transfer is interrupted.
+A directory that exists keeps its mode, and a note says so if more may use it than the one that was
+sent; with --force it gets the mode that was sent.
+
+A file gets its name in one step. Where the system has none of the calls for that (O_TMPFILE with
+link, rename that does not replace), an empty file with no permissions takes the name first, and is
+left if the command is killed at that moment. Files named .pinfold-*.part are what is left of such a
+transfer.
+
+A stream is verified too, but only when all of it is out: if the exit
 status is not 0, do not use the output.
 ",
     statuses!()
@@ -60,10 +75,11 @@ status is not 0, do not use the output.
 pub(crate) struct SendArgs {
     /// Files and directories to send; none, or '-', sends standard input as a stream.
     ///
-    /// A directory is sent with everything below it, under its own name. Symbolic links and
-    /// special files in it are skipped with a note, and empty directories are not made at the
-    /// other side: where those matter, send a tar stream. A symbolic link given by name is
-    /// followed.
+    /// A directory is sent with everything below it, empty directories as well, under its own
+    /// name, unless that is '.' or '..'. Symbolic links, pipes, sockets and devices in it are skipped
+    /// with a note: where those matter, send a tar stream. A symbolic link given by name is
+    /// followed. Files that the kernel makes up as they are read, as below /proc and /sys, are read
+    /// to their end.
     #[arg(value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
 
@@ -93,13 +109,18 @@ pub(crate) struct RecvArgs {
     #[arg(value_name = "DIR")]
     pub(super) directory: Option<PathBuf>,
 
-    /// Replace files that exist; without it the transfer stops at the first that does
+    /// Replace files that exist, without it the transfer stops at the first that does; and set the modes of
+    /// directories that exist
     #[arg(long, requires = "directory")]
     pub(super) force: bool,
 
     /// Have each file on the disk, not only in the page cache, before it gets its name
     #[arg(long, requires = "directory")]
     pub(super) sync: bool,
+
+    /// Set the time of last modification of directories, too, when everything is in them
+    #[arg(long, short, requires = "directory")]
+    pub(super) times: bool,
 
     /// Give up when no sender has come for this long (default: wait for ever)
     #[arg(long, value_name = "SECONDS")]
@@ -119,7 +140,7 @@ pub(crate) struct CommonArgs {
     #[arg(long)]
     pub(super) json: bool,
 
-    /// No progress and no receipt; only errors, and notes on what was skipped
+    /// No progress and no receipt; only errors, and notes on what was skipped or could not be kept
     #[arg(long, short)]
     pub(super) quiet: bool,
 

@@ -3,6 +3,9 @@
 //! The sender digests what it read, the receiver what it was given to write, so whatever went
 //! wrong in between shows. Nobody is kept from forging contents by any digest that travels beside
 //! them, so it need not be a cryptographic one; what goes wrong by itself it misses once in 2^128.
+//! Holes are in it by their place and their length, so that a file with nothing in it but a hole is
+//! verified as fast as it is sent.
+//!
 //! It takes about a tenth of the time of the fastest of those, which was what bounded a transfer.
 
 use std::fmt;
@@ -30,6 +33,8 @@ impl fmt::Display for Digest {
 #[derive(Default)]
 pub(super) struct Digester {
     hasher: XxHash3_128,
+    /// Where the holes are and how long, if there are any.
+    holes: Option<XxHash3_128>,
     bytes: u64,
 }
 
@@ -40,14 +45,27 @@ impl Digester {
         self.bytes += bytes.len() as u64;
     }
 
-    /// Bytes added so far.
+    /// Adds a hole, of so many bytes.
+    pub(super) fn hole(&mut self, bytes: u64) {
+        let holes = self.holes.get_or_insert_default();
+        holes.write(&self.bytes.to_le_bytes());
+        holes.write(&bytes.to_le_bytes());
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Bytes added so far, holes included.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// The digest of everything added.
     pub(super) fn finish(&self) -> Digest {
-        Digest(self.hasher.finish_128().to_be_bytes())
+        let contents = self.hasher.finish_128().to_be_bytes();
+        let Some(holes) = &self.holes else { return Digest(contents) };
+        let mut both = XxHash3_128::new();
+        both.write(&contents);
+        both.write(&holes.finish_128().to_be_bytes());
+        Digest(both.finish_128().to_be_bytes())
     }
 }
 
@@ -64,6 +82,33 @@ mod tests {
         whole.chunks(977).for_each(|piece| many.update(piece));
         assert_eq!(one.finish(), many.finish());
         assert_eq!(many.bytes(), 100_000);
+    }
+
+    #[test]
+    fn holes_count_by_place_and_length() {
+        let digest = |parts: &[Result<&[u8], u64>]| {
+            let mut digester = Digester::default();
+            for part in parts {
+                match part {
+                    Ok(bytes) => digester.update(bytes),
+                    Err(hole) => digester.hole(*hole),
+                }
+            }
+            (digester.bytes(), digester.finish())
+        };
+        let all = [
+            digest(&[Ok(b"ab"), Err(4096), Ok(b"c")]),
+            digest(&[Ok(b"a"), Err(4096), Ok(b"bc")]),
+            digest(&[Ok(b"ab"), Err(4097), Ok(b"c")]),
+            digest(&[Ok(b"ab"), Err(2048), Err(2048), Ok(b"c")]),
+            digest(&[Ok(b"abc"), Err(4096)]),
+            digest(&[Ok(b"abc")]),
+        ];
+        assert_eq!(all[0].0, 4099);
+        for (at, one) in all.iter().enumerate() {
+            assert!(all[at + 1..].iter().all(|other| other.1 != one.1), "{all:?}");
+        }
+        assert_eq!(digest(&[Ok(b"a"), Ok(b"b"), Err(4096), Ok(b"c")]), all[0]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{io, process::ExitCode};
 
 use super::{
-    frame::{BadRecord, Cause, Record},
+    frame::{BadRecord, Cause, Record, VERSION},
     name::printable,
 };
 
@@ -86,6 +86,16 @@ pub(super) enum Failure {
         who: &'static str,
         /// What it did.
         what: String,
+    },
+    /// The sender speaks other versions of the protocol.
+    #[error(
+        "the sender speaks {} of the transfer protocol, the receiver version {VERSION}; use the \
+         same pinfold on both sides",
+        versions(*theirs)
+    )]
+    Version {
+        /// The oldest and the newest version of the sender.
+        theirs: (u16, u16),
     },
     /// The library reported an error of another kind.
     #[error("{0}")]
@@ -172,6 +182,7 @@ impl Failure {
             Failure::Integrity { .. } | Failure::Told { cause: Cause::Integrity, .. } => 6,
             Failure::Told { cause: Cause::Other, .. }
             | Failure::Protocol { .. }
+            | Failure::Version { .. }
             | Failure::Library(_)
             | Failure::Unfinished => 1,
             Failure::Interrupted(signal) => 128u8.saturating_add(*signal as u8),
@@ -200,6 +211,14 @@ fn explain(error: &io::Error) -> String {
         _ => return error.to_string(),
     };
     format!("{error}; {remedy}")
+}
+
+/// Versions in words.
+fn versions((oldest, newest): (u16, u16)) -> String {
+    match oldest == newest {
+        true => format!("version {oldest}"),
+        false => format!("versions {oldest} to {newest}"),
+    }
 }
 
 /// What became of contents that failed the check.

@@ -4,7 +4,8 @@
 //! sender                                            receiver
 //!   Hello (versions, files or a stream, totals) --->
 //!                                              <--- Ready (version)
-//!   File | Stream, blocks, End (length, digest) --->   for each file, or once
+//!   Directory --------------------------------------->   before what lies in it
+//!   File | Stream, blocks and Holes, End (length, digest) --->   for each file, or once
 //!   Finish (totals) ------------------------------->
 //!                                              <--- Done (totals): all of it is there, verified
 //!   Bye ------------------------------------------->
@@ -13,6 +14,8 @@
 //! Either side may send `Abort` at any time instead; the other answers `Bye`. Records and blocks
 //! of the sender share one order: they are received by one mask. A block is the bare contents,
 //! so that it can go straight from and into the buffers that are read and written.
+//!
+//! `Hello` stays as it is in all versions, so that two sides of different ones can say so.
 //!
 //! A record is one byte of kind, a fixed part, and for some a variable part to the end. All
 //! numbers are little-endian. Decoding checks everything; nothing in a record is trusted.
@@ -28,7 +31,7 @@ use super::{
 };
 
 /// The version of these records.
-pub(super) const VERSION: u16 = 2;
+pub(super) const VERSION: u16 = 3;
 
 /// Bytes in a block at most.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
@@ -84,9 +87,25 @@ pub(super) struct Hello {
 pub(super) struct FileOffer {
     /// Its name below the receiver's directory.
     pub(super) name: RelativeName,
-    /// Its length, bytes. Exactly so many follow.
-    pub(super) size: u64,
-    /// Its permission bits, at most `0o777`.
+    /// Its length, bytes, holes included. Exactly so many follow. `None`: nobody knows before the end.
+    pub(super) size: Option<u64>,
+    /// Its permission bits and its time.
+    pub(super) attributes: Attributes,
+}
+
+/// A directory, in which some of what follows may lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DirectoryOffer {
+    /// Its name below the receiver's directory.
+    pub(super) name: RelativeName,
+    /// Its permission bits and its time.
+    pub(super) attributes: Attributes,
+}
+
+/// What a file or a directory has beside its name and its contents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Attributes {
+    /// Permission bits, at most `0o777`.
     pub(super) mode: u32,
     /// When it was last modified: seconds since 1970, and nanoseconds below a second.
     pub(super) modified: (i64, u32),
@@ -97,7 +116,9 @@ pub(super) struct FileOffer {
 pub(super) struct Totals {
     /// Files; a stream counts as none.
     pub(super) files: u64,
-    /// Bytes of contents.
+    /// Directories. Not told in a `Hello`.
+    pub(super) directories: u64,
+    /// Bytes of contents, holes included.
     pub(super) bytes: u64,
 }
 
@@ -124,8 +145,15 @@ pub(super) enum Record {
     },
     /// A file follows.
     File(FileOffer),
+    /// A directory is there.
+    Directory(DirectoryOffer),
     /// The stream follows.
     Stream,
+    /// The next bytes of the file are a hole.
+    Hole {
+        /// How many, at least 1.
+        bytes: u64,
+    },
     /// The file or stream is complete.
     End {
         /// Its length, bytes.
@@ -172,7 +200,14 @@ struct HelloWire {
     version_min: U16,
     version_max: U16,
     content: u8,
-    expected: TotalsWire,
+    expected: ExpectedWire,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ExpectedWire {
+    files: U64,
+    bytes: U64,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -185,6 +220,12 @@ struct ReadyWire {
 #[repr(C)]
 struct FileWire {
     size: U64,
+    attributes: AttributesWire,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct AttributesWire {
     mode: U32,
     modified_seconds: I64,
     modified_nanoseconds: U32,
@@ -201,6 +242,7 @@ struct EndWire {
 #[repr(C)]
 struct TotalsWire {
     files: U64,
+    directories: U64,
     bytes: U64,
 }
 
@@ -214,7 +256,12 @@ mod kind {
     pub(super) const DONE: u8 = 7;
     pub(super) const ABORT: u8 = 8;
     pub(super) const BYE: u8 = 9;
+    pub(super) const DIRECTORY: u8 = 10;
+    pub(super) const HOLE: u8 = 11;
 }
+
+/// Stands for a size that nobody knows before the end.
+const SIZE_UNKNOWN: u64 = u64::MAX;
 
 impl Record {
     /// The bytes of the record, at most [`RECORD_BYTES_MAX`].
@@ -230,7 +277,10 @@ impl Record {
                     version_min: hello.version_min.into(),
                     version_max: hello.version_max.into(),
                     content,
-                    expected: hello.expected.into(),
+                    expected: ExpectedWire {
+                        files: hello.expected.files.into(),
+                        bytes: hello.expected.bytes.into(),
+                    },
                 };
                 assemble(kind::HELLO, &wire, &[])
             }
@@ -239,14 +289,17 @@ impl Record {
             }
             Record::File(offer) => {
                 let wire = FileWire {
-                    size: offer.size.into(),
-                    mode: offer.mode.into(),
-                    modified_seconds: offer.modified.0.into(),
-                    modified_nanoseconds: offer.modified.1.into(),
+                    size: offer.size.unwrap_or(SIZE_UNKNOWN).into(),
+                    attributes: offer.attributes.into(),
                 };
                 assemble(kind::FILE, &wire, offer.name.as_bytes())
             }
+            Record::Directory(offer) => {
+                let wire = AttributesWire::from(offer.attributes);
+                assemble(kind::DIRECTORY, &wire, offer.name.as_bytes())
+            }
             Record::Stream => vec![kind::STREAM],
+            Record::Hole { bytes } => assemble(kind::HOLE, &U64::from(*bytes), &[]),
             Record::End { bytes, digest } => {
                 assemble(kind::END, &EndWire { bytes: (*bytes).into(), digest: digest.0 }, &[])
             }
@@ -277,10 +330,15 @@ impl Record {
                 Record::Ready { version: wire.version.get() }
             }
             kind::FILE => decode_file(body)?,
+            kind::DIRECTORY => decode_directory(body)?,
             kind::STREAM => {
                 let () = fixed(body)?;
                 Record::Stream
             }
+            kind::HOLE => match fixed::<U64>(body)?.get() {
+                0 => return Err(BadRecord::Value("size of a hole")),
+                bytes => Record::Hole { bytes },
+            },
             kind::END => {
                 let wire: EndWire = fixed(body)?;
                 Record::End { bytes: wire.bytes.get(), digest: Digest(wire.digest) }
@@ -311,7 +369,9 @@ impl Record {
             Record::Hello(_) => "hello",
             Record::Ready { .. } => "ready",
             Record::File(_) => "file",
+            Record::Directory(_) => "directory",
             Record::Stream => "stream",
+            Record::Hole { .. } => "hole",
             Record::End { .. } => "end",
             Record::Finish(_) => "finish",
             Record::Done(_) => "done",
@@ -337,26 +397,54 @@ fn decode_hello(wire: HelloWire) -> Result<Record, BadRecord> {
         version_min: wire.version_min.get(),
         version_max: wire.version_max.get(),
         content,
-        expected: wire.expected.into(),
+        expected: Totals {
+            files: wire.expected.files.get(),
+            directories: 0,
+            bytes: wire.expected.bytes.get(),
+        },
     }))
 }
 
 fn decode_file(body: &[u8]) -> Result<Record, BadRecord> {
     let (wire, name) = FileWire::read_from_prefix(body).map_err(|_| BadRecord::Length)?;
-    let mode = wire.mode.get();
-    if mode & !0o777 != 0 {
-        return Err(BadRecord::Value("mode"));
-    }
     // The kernel takes file offsets as i64.
-    let size = wire.size.get();
-    if size > i64::MAX as u64 {
-        return Err(BadRecord::Value("size"));
+    let size = match wire.size.get() {
+        SIZE_UNKNOWN => None,
+        size if size > i64::MAX as u64 => return Err(BadRecord::Value("size")),
+        size => Some(size),
+    };
+    let attributes = wire.attributes.checked()?;
+    Ok(Record::File(FileOffer { name: RelativeName::new(name)?, size, attributes }))
+}
+
+fn decode_directory(body: &[u8]) -> Result<Record, BadRecord> {
+    let (wire, name) = AttributesWire::read_from_prefix(body).map_err(|_| BadRecord::Length)?;
+    let attributes = wire.checked()?;
+    Ok(Record::Directory(DirectoryOffer { name: RelativeName::new(name)?, attributes }))
+}
+
+impl AttributesWire {
+    fn checked(&self) -> Result<Attributes, BadRecord> {
+        let mode = self.mode.get();
+        if mode & !0o777 != 0 {
+            return Err(BadRecord::Value("mode"));
+        }
+        let modified = (self.modified_seconds.get(), self.modified_nanoseconds.get());
+        if modified.1 >= 1_000_000_000 {
+            return Err(BadRecord::Value("time"));
+        }
+        Ok(Attributes { mode, modified })
     }
-    let modified = (wire.modified_seconds.get(), wire.modified_nanoseconds.get());
-    if modified.1 >= 1_000_000_000 {
-        return Err(BadRecord::Value("time"));
+}
+
+impl From<Attributes> for AttributesWire {
+    fn from(attributes: Attributes) -> AttributesWire {
+        AttributesWire {
+            mode: attributes.mode.into(),
+            modified_seconds: attributes.modified.0.into(),
+            modified_nanoseconds: attributes.modified.1.into(),
+        }
     }
-    Ok(Record::File(FileOffer { name: RelativeName::new(name)?, size, mode, modified }))
 }
 
 /// A record of `kind` from its fixed and its variable part.
@@ -380,13 +468,21 @@ fn cut(text: &str) -> &str {
 
 impl From<Totals> for TotalsWire {
     fn from(totals: Totals) -> TotalsWire {
-        TotalsWire { files: totals.files.into(), bytes: totals.bytes.into() }
+        TotalsWire {
+            files: totals.files.into(),
+            directories: totals.directories.into(),
+            bytes: totals.bytes.into(),
+        }
     }
 }
 
 impl From<TotalsWire> for Totals {
     fn from(wire: TotalsWire) -> Totals {
-        Totals { files: wire.files.get(), bytes: wire.bytes.get() }
+        Totals {
+            files: wire.files.get(),
+            directories: wire.directories.get(),
+            bytes: wire.bytes.get(),
+        }
     }
 }
 

@@ -3,13 +3,13 @@
 //! A plain state machine over [`super::target`]: what may follow what, that lengths and digests
 //! agree, and that nothing is put in place before they do.
 
-use std::os::fd::AsFd;
+use std::{os::fd::AsFd, sync::Arc};
 
 use super::{
     digest::{Digest, Digester},
     failure::Failure,
-    frame::{Content, Record, Totals},
-    target::{Directory, Incoming, Output},
+    frame::{Content, FileOffer, Record, Totals},
+    target::{Directory, Incoming, Output, Unkept},
 };
 
 /// Who breaks the rules, if they are broken.
@@ -29,6 +29,14 @@ impl<F> Target<F> {
         match self {
             Target::Directory(_) => Content::Files,
             Target::Output(_) => Content::Stream,
+        }
+    }
+
+    /// The count of what could not be kept of files and directories.
+    pub(super) fn unkept(&self) -> Option<Arc<Unkept>> {
+        match self {
+            Target::Directory(directory) => Some(directory.unkept()),
+            Target::Output(_) => None,
         }
     }
 }
@@ -61,11 +69,7 @@ impl<F: AsFd> Intake<F> {
     pub(super) fn block(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         match (&mut self.state, &mut self.target) {
             (State::File(file, digester), _) => {
-                let room = file.offer().size - file.written();
-                if bytes.len() as u64 > room {
-                    let name = &file.offer().name;
-                    return Err(Failure::protocol(WHO, format!("it sent too much of {name}")));
-                }
+                check_room(file, bytes.len() as u64)?;
                 digester.update(bytes);
                 file.write(bytes)
             }
@@ -87,12 +91,32 @@ impl<F: AsFd> Intake<F> {
                 }
                 Target::Output(_) => return Err(Failure::misplaced(WHO, &Record::File(offer))),
             },
+            (State::Idle, Record::Directory(offer)) => match &mut self.target {
+                Target::Directory(directory) => {
+                    directory.make(&offer)?;
+                    self.done.directories += 1;
+                    State::Idle
+                }
+                Target::Output(_) => {
+                    return Err(Failure::misplaced(WHO, &Record::Directory(offer)));
+                }
+            },
+            // What has no size has no holes either.
+            (State::File(mut file, mut digester), Record::Hole { bytes })
+                if file.offer().size.is_some() =>
+            {
+                check_room(&file, bytes)?;
+                digester.hole(bytes);
+                file.skip(bytes);
+                State::File(file, digester)
+            }
             (State::Idle, Record::Stream) if self.target.content() == Content::Stream => {
                 State::Stream(Digester::default())
             }
             (State::File(file, digester), Record::End { bytes, digest }) => {
                 let what = file.offer().name.to_string();
-                verify(what, &digester, (bytes, digest), file.offer().size, false)?;
+                let offered = file.offer().size.unwrap_or(bytes);
+                verify(what, &digester, (bytes, digest), offered, false)?;
                 file.commit()?;
                 self.done.files += 1;
                 self.done.bytes += bytes;
@@ -112,7 +136,7 @@ impl<F: AsFd> Intake<F> {
         Ok(None)
     }
 
-    /// Bytes written, complete or not.
+    /// Bytes taken, complete or not, holes included.
     pub(super) fn written(&self) -> u64 {
         match (&self.state, &self.target) {
             (State::File(file, _), _) => self.done.bytes + file.written(),
@@ -121,18 +145,37 @@ impl<F: AsFd> Intake<F> {
         }
     }
 
-    fn finish(&self, announced: Totals) -> Result<Totals, Failure> {
+    fn finish(&mut self, announced: Totals) -> Result<Totals, Failure> {
         if announced == self.done {
+            if let Target::Directory(directory) = &mut self.target {
+                directory.finish()?;
+            }
             return Ok(self.done);
         }
         Err(Failure::Integrity {
             what: "the transfer".into(),
             how: format!(
-                "{} files and {} bytes were sent, {} and {} arrived",
-                announced.files, announced.bytes, self.done.files, self.done.bytes
+                "{} files, {} directories and {} bytes were sent, {}, {} and {} arrived",
+                announced.files,
+                announced.directories,
+                announced.bytes,
+                self.done.files,
+                self.done.directories,
+                self.done.bytes
             ),
             kept: self.target.content() == Content::Stream,
         })
+    }
+}
+
+/// Checks that so many bytes more are not more than was offered.
+fn check_room(file: &Incoming, bytes: u64) -> Result<(), Failure> {
+    let FileOffer { name, size, .. } = file.offer();
+    match size {
+        Some(size) if bytes > size.saturating_sub(file.written()) => {
+            Err(Failure::protocol(WHO, format!("it sent too much of {name}")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - [`args`]: the options.
 //! - [`sender`], [`receiver`]: the two sides, each over a [`link`]; what they say is in [`frame`].
-//! - [`source`]: what is read, into [`block`]s. [`intake`] over [`target`]: what is written, and only when whole.
+//! - [`source`]: what is read, into [`block`]s; [`extent`]: where in a file there is anything. [`intake`] over [`target`]: what is written, and only when whole.
 //! - [`digest`], [`name`]: contents and names that arrive as they were sent, and do no harm.
 //! - [`receipt`], [`meter`]: what is said about it; [`failure`]: what can go wrong.
 //! - [`wait`]: signals and time.
@@ -10,6 +10,7 @@
 mod args;
 mod block;
 mod digest;
+mod extent;
 mod failure;
 mod frame;
 mod intake;
@@ -26,7 +27,7 @@ mod tests;
 mod wait;
 
 use std::{
-    io::{Stdout, Write},
+    io::{IsTerminal, Stdout, Write},
     process::ExitCode,
     time::Duration,
 };
@@ -48,16 +49,20 @@ use self::{
     target::{Directory, Output, Rules},
     wait::{Interrupts, within},
 };
-use crate::progress::say;
+use crate::{output, progress::say};
 
 /// How long a sender that has nothing to send tries to reach the receiver to say so. Short, since
 /// there may be none; long enough for one that is started at the same time.
 const TELL_PATIENCE: Duration = Duration::from_secs(1);
 
+/// The exit status where the receipt is lost although all went well.
+const LOST: u8 = 5;
+
 /// How a transfer went.
 struct Report {
     totals: Totals,
     skipped: u64,
+    unkept: u64,
     elapsed: Duration,
     tally: Tally,
 }
@@ -91,19 +96,20 @@ impl Console {
                     side: self.side,
                     totals: report.totals,
                     skipped: report.skipped,
+                    unkept: report.unkept,
                     elapsed: report.elapsed,
                     tally: &report.tally,
                 };
                 if self.json {
-                    self.print(&summary.json());
-                } else {
-                    self.remark(&summary.line());
+                    return self.print(&summary.json());
                 }
+                self.remark(&summary.line());
                 ExitCode::SUCCESS
             }
             Err(failure) => {
                 say(&failure);
                 if self.json {
+                    // Why the transfer failed is more than that this was lost, too.
                     self.print(&failure_json(self.side, &failure));
                 }
                 failure.exit_code()
@@ -111,13 +117,16 @@ impl Console {
         }
     }
 
-    fn print(&self, json: &str) {
-        // Should it be closed, there is nobody to tell.
-        let _ = if self.stdout {
-            writeln!(std::io::stdout().lock(), "{json}")
-        } else {
-            writeln!(std::io::stderr().lock(), "{json}")
-        };
+    /// Prints the receipt, or the failure, and gives the exit status for that.
+    fn print(&self, json: &str) -> ExitCode {
+        let line = format!("{json}\n");
+        if self.stdout {
+            let printed = output::put("the receipt", &line);
+            return printed.map_or_else(|lost| lost.end(LOST), |()| ExitCode::SUCCESS);
+        }
+        // Where that cannot be written, nothing can be said about it either.
+        let mut err = std::io::stderr().lock();
+        err.write_all(line.as_bytes()).map_or(ExitCode::from(LOST), |()| ExitCode::SUCCESS)
     }
 }
 
@@ -146,8 +155,8 @@ async fn send_all(args: &SendArgs, console: &Console) -> Result<Report, Failure>
     for (path, what) in &plan.skipped {
         say(source::skipped_note(path, what));
     }
-    if plan.content() == Content::Files && plan.expected.files == 0 {
-        say("there are no files in what is to be sent; the receiver gets none");
+    if plan.is_empty() {
+        say("there is nothing in what is to be sent; the receiver gets nothing");
     }
     let peer = connect(&endpoint, args, console)?;
     // Until here nothing is half done, and a signal may simply end the process.
@@ -159,6 +168,9 @@ async fn send_all(args: &SendArgs, console: &Console) -> Result<Report, Failure>
         Meter::start(args.common.quiet, (content == Content::Files).then_some(expected.bytes));
     let sent = match sender::greet(&mut link, content, expected).await {
         Ok(()) => {
+            if content == Content::Stream && std::io::stdin().is_terminal() {
+                console.remark("reading from the terminal; end with Ctrl-D at the start of a line");
+            }
             let blocks = Blocks::new(sender::BLOCKS, args.common.wants_arena());
             sender::run(&mut link, plan, blocks, &mut meter).await
         }
@@ -169,7 +181,7 @@ async fn send_all(args: &SendArgs, console: &Console) -> Result<Report, Failure>
     match sent {
         Ok(totals) => {
             link.bye().await;
-            Ok(Report { totals, skipped, elapsed, tally: link.tally })
+            Ok(Report { totals, skipped, unkept: 0, elapsed, tally: link.tally })
         }
         Err(failure) => {
             link.give_up(&failure).await;
@@ -214,12 +226,18 @@ pub(crate) fn recv(args: RecvArgs) -> ExitCode {
 async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure> {
     let target: Target<Stdout> = match &args.directory {
         Some(path) => {
-            let rules =
-                Rules { force: args.force, sync: args.sync, umask: umask(), nameless: true };
+            let rules = Rules {
+                force: args.force,
+                sync: args.sync,
+                times: args.times,
+                umask: umask(),
+                nameless: true,
+            };
             Target::Directory(Directory::open(path, rules)?)
         }
         None => Target::Output(Output::new(std::io::stdout())),
     };
+    let unkept = target.unkept();
     // Before there is a name to leave behind.
     let mut interrupts =
         Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;
@@ -251,7 +269,8 @@ async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure>
     match received {
         Ok((totals, elapsed)) => {
             link.wait_for_bye().await;
-            Ok(Report { totals, skipped: 0, elapsed, tally: link.tally })
+            let unkept = unkept.map_or(0, |unkept| unkept.count());
+            Ok(Report { totals, skipped: 0, unkept, elapsed, tally: link.tally })
         }
         Err(failure) => {
             link.give_up(&failure).await;

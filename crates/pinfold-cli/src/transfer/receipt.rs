@@ -69,6 +69,8 @@ pub(super) struct Summary<'a> {
     pub(super) totals: Totals,
     /// How many things in the directories were not sent; for a receiver always 0.
     pub(super) skipped: u64,
+    /// How many modes and times could not be kept; for a sender always 0.
+    pub(super) unkept: u64,
     /// From the first record to the last.
     pub(super) elapsed: Duration,
     /// How it was moved.
@@ -82,7 +84,9 @@ struct SummaryJson<'a> {
     ok: bool,
     bytes: u64,
     files: u64,
+    directories: u64,
     skipped: u64,
+    unkept: u64,
     seconds: f64,
     bytes_per_second: f64,
     paths: serde_json::Map<String, serde_json::Value>,
@@ -115,11 +119,22 @@ impl Summary<'_> {
             Side::Recv => "received",
         };
         let mut line = format!("{done} {}", HumanBytes(self.totals.bytes));
-        if self.totals.files > 0 {
-            line.push_str(&format!(" in {}", count(self.totals.files, "file")));
+        let (files, directories) = (self.totals.files, self.totals.directories);
+        let files = (files > 0).then(|| count(files, "file"));
+        let directories = (directories > 0).then(|| match directories {
+            1 => "1 directory".to_owned(),
+            some => format!("{} directories", HumanCount(some)),
+        });
+        let both: Vec<String> = files.into_iter().chain(directories).collect();
+        if !both.is_empty() {
+            line.push_str(&format!(" in {}", both.join(" and ")));
         }
         if self.skipped > 0 {
             line.push_str(&format!(" ({} skipped)", HumanCount(self.skipped)));
+        }
+        if self.unkept > 0 {
+            let what = if self.unkept == 1 { "mode or time" } else { "modes or times" };
+            line.push_str(&format!(" ({} {what} not as sent)", HumanCount(self.unkept)));
         }
         line.push_str(&format!(", verified, in {:.3} s", self.elapsed.as_secs_f64()));
         if self.totals.bytes > 0 {
@@ -177,7 +192,9 @@ impl Summary<'_> {
             ok: true,
             bytes: self.totals.bytes,
             files: self.totals.files,
+            directories: self.totals.directories,
             skipped: self.skipped,
+            unkept: self.unkept,
             seconds: self.elapsed.as_secs_f64(),
             bytes_per_second: self.bytes_per_second(),
             paths: paths
@@ -229,8 +246,9 @@ mod tests {
     fn summary(tally: &Tally) -> Summary<'_> {
         Summary {
             side: Side::Send,
-            totals: Totals { files: 2, bytes: 3 << 20 },
+            totals: Totals { files: 2, directories: 0, bytes: 3 << 20 },
             skipped: 1,
+            unkept: 0,
             elapsed: Duration::from_millis(500),
             tally,
         }
@@ -259,8 +277,14 @@ mod tests {
             vec![(Path::Eager, Refusal::NoCredit, 1), (Path::Inline, Refusal::TooLong, 1)];
         let line = summary(&tally).line();
         assert!(!line.contains("not "), "{line}");
-        let nothing = Summary { totals: Totals { files: 1, bytes: 0 }, ..summary(&tally) };
+        let nothing =
+            Summary { totals: Totals { files: 1, ..Totals::default() }, ..summary(&tally) };
         assert!(!nothing.line().contains("/s"), "{}", nothing.line());
+        let hollow = Totals { directories: 2, ..Totals::default() };
+        let hollow = Summary { totals: hollow, unkept: 3, ..summary(&tally) };
+        let wanted =
+            "sent 0 B in 2 directories (1 skipped) (3 modes or times not as sent), verified";
+        assert!(hollow.line().starts_with(wanted), "{}", hollow.line());
         let json: serde_json::Value = serde_json::from_str(&summary(&tally).json()).unwrap();
         assert_eq!(json["refused"].as_array().unwrap().len(), 2, "{json}");
         tally.refused.push((Path::Cma, Refusal::Denied(1), 3));
@@ -290,6 +314,7 @@ mod tests {
         assert_eq!(json["side"], "send");
         assert_eq!(json["bytes"], 3 << 20);
         assert_eq!(json["files"], 2);
+        assert_eq!((&json["directories"], &json["unkept"]), (&0.into(), &0.into()));
         assert_eq!(json["skipped"], 1);
         assert_eq!(json["paths"]["eager"]["messages"], 1);
         assert_eq!(json["paths"]["eager"]["bytes"], 1000);

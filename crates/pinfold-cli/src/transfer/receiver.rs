@@ -105,13 +105,7 @@ fn check_version(hello: &Hello) -> Result<(), Failure> {
     if (hello.version_min..=hello.version_max).contains(&VERSION) {
         return Ok(());
     }
-    Err(Failure::Protocol {
-        who: "the sender",
-        what: format!(
-            "it speaks versions {} to {}, the receiver {VERSION}",
-            hello.version_min, hello.version_max
-        ),
-    })
+    Err(Failure::Version { theirs: (hello.version_min, hello.version_max) })
 }
 
 /// Takes everything in, after [`accept`]. Returns once it is written, verified and acknowledged.

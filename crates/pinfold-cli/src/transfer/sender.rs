@@ -84,12 +84,12 @@ pub(super) async fn run(
                     return Err(Failure::Unfinished);
                 }
             }
-            Event::Sent(sent, block, bytes) => {
+            Event::Sent(sent, block, InFlight { bytes, used }) => {
                 let receipt = sent.map_err(|why| Failure::library(link.other(), why))?;
                 link.tally.add(&receipt);
                 pump.sent += bytes;
                 meter.at(pump.sent);
-                if bytes > 0 {
+                if used {
                     // The reader may have ended; then nobody needs it.
                     let _ = pump.put_back.try_send(block.unwrap_or_else(Block::another));
                 }
@@ -111,10 +111,19 @@ enum Event {
     Piece(Result<Piece, Failure>),
     /// The reader has ended.
     Exhausted,
-    /// The oldest message in flight has ended; so many bytes of contents were in it.
-    Sent(pinfold::Result<Receipt>, Option<Block>, u64),
+    /// The oldest message in flight has ended.
+    Sent(pinfold::Result<Receipt>, Option<Block>, InFlight),
     /// The receiver has said something.
     Reply(pinfold::Result<pinfold::Received>, Vec<u8>),
+}
+
+/// What a message in flight is of the contents.
+#[derive(Clone, Copy)]
+struct InFlight {
+    /// Bytes, which may be a hole's.
+    bytes: u64,
+    /// Whether they are in a block, to be used again.
+    used: bool,
 }
 
 /// A message in flight.
@@ -148,8 +157,8 @@ struct Pump {
     /// Whether the reader has ended.
     exhausted: bool,
     put_back: Sender<Block>,
-    /// The messages in flight, oldest first, and how many bytes of contents are in each.
-    in_flight: VecDeque<(Sending, u64)>,
+    /// The messages in flight, oldest first.
+    in_flight: VecDeque<(Sending, InFlight)>,
     reply: Option<Reply>,
     /// What was announced in the `Finish`.
     finish: Option<Totals>,
@@ -175,12 +184,12 @@ impl Pump {
         if let Poll::Ready(failure) = link.poll_stop(context) {
             return Poll::Ready(Event::Stop(failure));
         }
-        if let Some((request, bytes)) = self.in_flight.front_mut()
+        if let Some((request, what)) = self.in_flight.front_mut()
             && let Poll::Ready((sent, block)) = request.poll(context)
         {
-            let bytes = *bytes;
+            let what = *what;
             self.in_flight.pop_front();
-            return Poll::Ready(Event::Sent(sent, block, bytes));
+            return Poll::Ready(Event::Sent(sent, block, what));
         }
         if !self.exhausted
             && self.in_flight.len() < WINDOW
@@ -193,14 +202,17 @@ impl Pump {
     }
 
     fn post(&mut self, link: &Link, meter: &Meter, piece: Piece) {
-        let (request, bytes) = match piece {
+        let (request, what) = match piece {
             Piece::Record(record) => {
+                let mut bytes = 0;
                 match &record {
                     Record::File(offer) => meter.file(&offer.name),
                     Record::Finish(totals) => self.finish = Some(*totals),
+                    Record::Hole { bytes: hole } => bytes = *hole,
                     _ => {}
                 }
-                (Sending::Copied(link.post(tag::RECORD, Block::from(record.encode()))), 0)
+                let sending = Sending::Copied(link.post(tag::RECORD, record.encode().into()));
+                (sending, InFlight { bytes, used: false })
             }
             Piece::Block(block) => {
                 let bytes = block.len() as u64;
@@ -208,10 +220,10 @@ impl Pump {
                     Ok(gift) => Sending::Given(link.give(tag::BLOCK, gift)),
                     Err(block) => Sending::Copied(link.post(tag::BLOCK, block)),
                 };
-                (sending, bytes)
+                (sending, InFlight { bytes, used: true })
             }
         };
-        self.in_flight.push_back((request, bytes));
+        self.in_flight.push_back((request, what));
     }
 
     /// Takes the receipts of what is in flight, which has ended: the receiver has all of it.

@@ -1,32 +1,49 @@
 //! Where a receiver writes: files below a directory, or standard output.
 //!
+//! - [`place`]: how a file is made, and gets its name. [`made`]: directories.
+//! - [`attributes`]: modes and times. [`output`]: standard output.
+//!
 //! The module owns two invariants. First, a file has its name only once it is complete: it is
-//! written without a name (`O_TMPFILE`, `open(2)`) or, where the file system cannot do that,
+//! written without a name (`O_TMPFILE`, `open(2)`) or, where that cannot be,
 //! under a name starting with [`TEMPORARY`], and gets its own in one step. A process killed at
 //! any moment therefore leaves nothing behind in the first case, and in the second a file that
 //! does not look complete. Second, nothing outside the directory is touched: every component
 //! of a name is opened relative to its parent with `O_NOFOLLOW`.
 
+mod attributes;
+mod made;
+mod output;
+mod place;
+#[cfg(test)]
+mod tests;
+
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, poll},
     fs::{
-        AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, fsync,
-        futimens, linkat, mkdirat, openat, renameat, renameat_with, statat, unlinkat,
+        AtFlags, CWD, FileType, Mode, OFlags, fsync, mkdirat, openat, renameat, statat, unlinkat,
     },
     io::Errno,
 };
 
-use super::{
-    failure::Failure,
-    frame::FileOffer,
-    name::{RelativeName, printable_path},
+pub(super) use self::{attributes::Unkept, output::Output};
+use self::{
+    attributes::{set_mode, set_time},
+    made::Made,
+    place::{
+        copy, create_named, create_nameless, extend, link_nameless, numbered, rename_new,
+        write_all_at,
+    },
 };
+use super::{failure::Failure, frame::FileOffer, name::printable_path};
 
 /// Names of files that are not complete yet start with it, where they need a name.
 const TEMPORARY: &str = ".pinfold-";
@@ -34,10 +51,12 @@ const TEMPORARY: &str = ".pinfold-";
 /// How files are put in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Whether files that exist are replaced.
+    /// Whether files that exist are replaced, and directories get the mode that was sent.
     pub(super) force: bool,
     /// Whether a file must be on the disk before it gets its name.
     pub(super) sync: bool,
+    /// Whether directories get the time that was sent, as files always do.
+    pub(super) times: bool,
     /// The permission bits not to give, `umask(2)`.
     pub(super) umask: u32,
     /// Whether to write files without a name where the file system can.
@@ -49,8 +68,18 @@ pub(super) struct Rules {
 pub(super) struct Directory {
     root: OwnedFd,
     rules: Rules,
+    shared: Arc<Shared>,
     /// The directory of the last file, since the next is likely to lie in it too.
     last: Option<(Vec<u8>, OwnedFd)>,
+    made: Made,
+}
+
+/// What a directory's files tell it.
+#[derive(Debug)]
+struct Shared {
+    /// Whether files without a name seem to be possible.
+    nameless: AtomicBool,
+    unkept: Arc<Unkept>,
 }
 
 impl Directory {
@@ -69,7 +98,14 @@ impl Directory {
                     },
                     why => Failure::local("opening the directory", printable_path(path), why),
                 })?;
-        Ok(Directory { root, rules, last: None })
+        let unkept = Arc::default();
+        let shared = Arc::new(Shared { nameless: AtomicBool::new(rules.nameless), unkept });
+        Ok(Directory { root, rules, shared, last: None, made: Made::default() })
+    }
+
+    /// The count of what could not be kept of files and directories.
+    pub(super) fn unkept(&self) -> Arc<Unkept> {
+        Arc::clone(&self.shared.unkept)
     }
 
     /// Starts the file of `offer`, making the directories it lies in.
@@ -87,45 +123,52 @@ impl Directory {
         match statat(&parent, offer.name.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => {}
             Err(why) => return Err(failed(why)),
-            Ok(found) if rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir() => {
+            Ok(found) if FileType::from_raw_mode(found.st_mode).is_dir() => {
                 return Err(failed(Errno::ISDIR));
             }
             Ok(_) if self.rules.force => {}
             Ok(_) => return Err(failed(Errno::EXIST)),
         }
-        let (file, temporary) = create(&parent, self.rules.nameless).map_err(failed)?;
-        let parent = ParentDirectory { directory: parent, temporary };
-        Ok(Incoming { parent, file, offer: offer.clone(), rules: self.rules, written: 0 })
+        let (file, temporary) = self.create(parent.as_fd()).map_err(failed)?;
+        Ok(Incoming {
+            parent: ParentDirectory { directory: parent, temporary },
+            file,
+            offer: offer.clone(),
+            rules: self.rules,
+            shared: Arc::clone(&self.shared),
+            written: 0,
+            ends_in_hole: false,
+        })
     }
 
-    /// The directory that `name` lies in, made where it is missing.
-    fn parent(&mut self, name: &RelativeName) -> Result<OwnedFd, Errno> {
-        if let Some((path, directory)) = &self.last
-            && path == name.parent()
-        {
-            return directory.try_clone().map_err(errno);
+    /// Creates a file to write to, and its temporary name if it needs one.
+    fn create(&self, parent: BorrowedFd<'_>) -> Result<(OwnedFd, Option<String>), Errno> {
+        if self.shared.nameless.load(Ordering::Relaxed) {
+            if let Some(file) = create_nameless(parent) {
+                return Ok((file, None));
+            }
+            self.shared.nameless.store(false, Ordering::Relaxed);
         }
-        let mut directory = self.root.try_clone().map_err(errno)?;
-        for component in name.parents() {
-            directory = descend(directory.as_fd(), component)?;
-        }
-        let kept = directory.try_clone().map_err(errno)?;
-        self.last = Some((name.parent().to_vec(), kept));
-        Ok(directory)
+        create_named(parent).map(|(file, name)| (file, Some(name)))
     }
 }
 
 /// Opens the directory `component` of `parent`, making it first where it is missing.
 fn descend(parent: BorrowedFd<'_>, component: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(parent, component, flags, Mode::empty()) {
+    match enter(parent, component) {
         Err(Errno::NOENT) => {}
         other => return other,
     }
     match mkdirat(parent, component, Mode::from_raw_mode(0o777)) {
-        Ok(()) | Err(Errno::EXIST) => openat(parent, component, flags, Mode::empty()),
+        Ok(()) | Err(Errno::EXIST) => enter(parent, component),
         Err(why) => Err(why),
     }
+}
+
+/// Opens the directory `component` of `parent`, which is there.
+fn enter(parent: BorrowedFd<'_>, component: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, component, flags, Mode::empty())
 }
 
 /// A file being written in `directory`, under a temporary name if it needs one.
@@ -151,7 +194,9 @@ pub(super) struct Incoming {
     file: OwnedFd,
     offer: FileOffer,
     rules: Rules,
+    shared: Arc<Shared>,
     written: u64,
+    ends_in_hole: bool,
 }
 
 impl Incoming {
@@ -160,27 +205,34 @@ impl Incoming {
         &self.offer
     }
 
-    /// Bytes written so far.
+    /// Bytes written so far, holes included.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
     /// Appends `bytes`.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        write_all(self.file.as_fd(), bytes)
-            .map_err(|(_, why)| Failure::local("writing", self.offer.name.to_string(), why))?;
+        write_all_at(self.file.as_fd(), bytes, self.written)
+            .map_err(|why| Failure::local("writing", self.offer.name.to_string(), why))?;
         self.written += bytes.len() as u64;
+        self.ends_in_hole = false;
         Ok(())
+    }
+
+    /// Appends a hole: bytes that are not written, and read as zero.
+    pub(super) fn skip(&mut self, bytes: u64) {
+        self.written = self.written.saturating_add(bytes);
+        self.ends_in_hole = true;
     }
 
     /// Gives the file its mode, time and name. It is complete from here on.
     pub(super) fn commit(mut self) -> Result<(), Failure> {
         let what = self.offer.name.to_string();
-        self.set_mode_and_time()
-            .map_err(|why| Failure::local("setting the mode of", &what, why))?;
-        if self.rules.sync {
-            fsync(&self.file).map_err(|why| Failure::local("writing", &what, why))?;
+        if self.ends_in_hole {
+            extend(self.file.as_fd(), self.written)
+                .map_err(|why| Failure::local("writing", &what, why))?;
         }
+        self.settle().map_err(|why| Failure::local("setting the mode of", &what, why))?;
         self.put_in_place().map_err(|why| Failure::local("creating", &what, why))?;
         if self.rules.sync {
             fsync(&self.parent.directory)
@@ -189,169 +241,60 @@ impl Incoming {
         Ok(())
     }
 
-    fn set_mode_and_time(&self) -> Result<(), Errno> {
-        let mode = Mode::from_raw_mode(self.offer.mode & 0o777 & !self.rules.umask);
-        tolerate(fchmod(&self.file, mode))?;
-        let (seconds, nanoseconds) = self.offer.modified;
-        let times = Timestamps {
-            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ },
-            last_modification: Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() },
-        };
-        tolerate(futimens(&self.file, &times))
+    /// Gives the file its mode and time, and has it on the disk if that is wanted.
+    fn settle(&self) -> Result<(), Errno> {
+        let (file, attributes) = (self.file.as_fd(), self.offer.attributes);
+        let mode = attributes.mode & !self.rules.umask;
+        set_mode(file, mode, &self.offer.name, &self.shared.unkept)?;
+        set_time(file, attributes.modified, &self.offer.name, &self.shared.unkept)?;
+        if self.rules.sync { fsync(file) } else { Ok(()) }
     }
 
     fn put_in_place(&mut self) -> Result<(), Errno> {
-        let directory = self.parent.directory.as_fd();
-        let name = self.offer.name.file_name();
+        let name = self.offer.name.file_name().to_vec();
+        let force = self.rules.force;
         if self.parent.temporary.is_none() {
-            match link_nameless(self.file.as_fd(), directory, name) {
-                Err(Errno::EXIST) if self.rules.force => {}
-                other => return other,
+            match link_nameless(self.file.as_fd(), self.parent.directory.as_fd(), &name) {
+                Ok(()) => return Ok(()),
+                Err(Errno::EXIST) if !force => return Err(Errno::EXIST),
+                // A link cannot replace a file, a rename can.
+                Err(Errno::EXIST) => self.name_by_link()?,
+                Err(_) => self.name_by_copy()?,
             }
-            // A link cannot replace a file, a rename can.
-            let temporary = numbered(|temporary| {
-                link_nameless(self.file.as_fd(), directory, temporary.as_bytes())
-            })?;
-            self.parent.temporary = Some(temporary.1);
         }
+        let directory = self.parent.directory.as_fd();
         let Some(temporary) = self.parent.temporary.as_deref() else { return Ok(()) };
-        if self.rules.force {
-            renameat(directory, temporary, directory, name)?;
+        if force {
+            renameat(directory, temporary, directory, &name)?;
         } else {
-            rename_new(directory, temporary, name)?;
+            rename_new(directory, temporary, &name)?;
         }
         self.parent.temporary = None;
         Ok(())
     }
-}
 
-/// Creates a file in `directory` to write to: without a name if that is wanted and can be.
-fn create(directory: &OwnedFd, nameless: bool) -> Result<(OwnedFd, Option<String>), Errno> {
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let private = Mode::from_raw_mode(0o600);
-    if nameless {
-        match openat(directory, ".", flags | OFlags::TMPFILE, private) {
-            Ok(file) => return Ok((file, None)),
-            // How file systems and kernels without it refuse, `open(2)`.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {}
-            Err(why) => return Err(why),
+    /// Gives a file that has no name a temporary one.
+    fn name_by_link(&mut self) -> Result<(), Errno> {
+        let directory = self.parent.directory.as_fd();
+        let linked = numbered(|name| link_nameless(self.file.as_fd(), directory, name.as_bytes()));
+        match linked {
+            Ok(((), name)) => self.parent.temporary = Some(name),
+            Err(_) => self.name_by_copy()?,
         }
+        Ok(())
     }
-    let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-    let (file, name) = numbered(|name| openat(directory, name, flags, private))?;
-    Ok((file, Some(name)))
-}
 
-/// Tries temporary names until `make` finds one that is free.
-fn numbered<T>(mut make: impl FnMut(&str) -> Result<T, Errno>) -> Result<(T, String), Errno> {
-    use std::hash::{BuildHasher, RandomState};
-    for attempt in 0..100u32 {
-        // `RandomState` is seeded by the system: nobody can take the names beforehand.
-        let random = RandomState::new().hash_one((std::process::id(), attempt));
-        let name = format!("{TEMPORARY}{random:016x}.part");
-        match make(&name) {
-            Err(Errno::EXIST) => {}
-            other => return other.map(|made| (made, name)),
-        }
-    }
-    Err(Errno::EXIST)
-}
-
-/// Gives the nameless `file` the name `name`, which must be free.
-fn link_nameless(
-    file: BorrowedFd<'_>,
-    directory: BorrowedFd<'_>,
-    name: &[u8],
-) -> Result<(), Errno> {
-    use std::os::fd::AsRawFd;
-    // By /proc, as `open(2)` shows it; directly where there is no /proc, which needs Linux 6.10
-    // or a capability.
-    let by_proc = format!("/proc/self/fd/{}", file.as_raw_fd());
-    match linkat(CWD, by_proc, directory, name, AtFlags::SYMLINK_FOLLOW) {
-        Err(Errno::NOENT) => linkat(file, "", directory, name, AtFlags::EMPTY_PATH),
-        other => other,
-    }
-}
-
-/// Renames `from` to `to`, which must be free.
-fn rename_new(directory: BorrowedFd<'_>, from: &str, to: &[u8]) -> Result<(), Errno> {
-    match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
-        // The file system, or the kernel, cannot do that; a link cannot replace anything either.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            linkat(directory, from, directory, to, AtFlags::empty())?;
-            unlinkat(directory, from, AtFlags::empty())
-        }
-        other => other,
-    }
-}
-
-/// Lets pass that a file system has no modes or times of this kind.
-fn tolerate(result: Result<(), Errno>) -> Result<(), Errno> {
-    match result {
-        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::INVAL | Errno::OVERFLOW) => Ok(()),
-        other => other,
+    /// The same where the file system has no links, which shows only now: by a copy that has a name.
+    fn name_by_copy(&mut self) -> Result<(), Errno> {
+        self.shared.nameless.store(false, Ordering::Relaxed);
+        let (named, name) = create_named(self.parent.directory.as_fd())?;
+        self.parent.temporary = Some(name);
+        copy(self.file.as_fd(), named.as_fd())?;
+        self.file = named;
+        self.settle()
     }
 }
 
 fn errno(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
-
-/// Standard output, or a stand-in for it.
-pub(super) struct Output<F> {
-    to: F,
-    written: u64,
-}
-
-impl<F: AsFd> Output<F> {
-    /// Writes to `to`.
-    pub(super) fn new(to: F) -> Output<F> {
-        // Fewer wake-ups on both ends of a pipe. Anything else refuses, and that is fine.
-        let _ = rustix::pipe::fcntl_setpipe_size(&to, super::frame::BLOCK_BYTES);
-        Output { to, written: 0 }
-    }
-
-    /// Bytes written so far.
-    pub(super) fn written(&self) -> u64 {
-        self.written
-    }
-
-    /// Writes all of `bytes`, however long the reader takes.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        match write_all(self.to.as_fd(), bytes) {
-            Ok(()) => {
-                self.written += bytes.len() as u64;
-                Ok(())
-            }
-            Err((some, Errno::PIPE)) => {
-                Err(Failure::OutputClosed { bytes: self.written + some as u64 })
-            }
-            Err((_, why)) => Err(Failure::local("writing", "standard output", why)),
-        }
-    }
-}
-
-/// Writes all of `bytes`; on failure says how many went out before.
-fn write_all(to: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), (usize, Errno)> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match rustix::io::write(to, &bytes[done..]) {
-            Ok(0) => return Err((done, Errno::IO)),
-            Ok(count) => done += count,
-            Err(Errno::INTR) => {}
-            // Standard output may be non-blocking by someone else's choice.
-            Err(Errno::AGAIN) => {
-                let mut wanted = [PollFd::from_borrowed_fd(to, PollFlags::OUT)];
-                match poll(&mut wanted, None) {
-                    Ok(_) | Err(Errno::INTR) => {}
-                    Err(why) => return Err((done, why)),
-                }
-            }
-            Err(why) => return Err((done, why)),
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests;

@@ -12,7 +12,7 @@ use pinfold::TagMatch;
 
 use super::{
     digest::Digester,
-    frame::{BLOCK_BYTES, Cause, FileOffer, Hello, Record, VERSION, tag},
+    frame::{Attributes, BLOCK_BYTES, Cause, FileOffer, Hello, Record, VERSION, tag},
     name::RelativeName,
     *,
 };
@@ -31,7 +31,7 @@ fn meter() -> Meter {
 }
 
 fn directory(dir: &Path) -> Target<fs::File> {
-    let rules = Rules { force: false, sync: false, umask: 0o022, nameless: true };
+    let rules = Rules { force: false, sync: false, times: false, umask: 0o022, nameless: true };
     Target::Directory(Directory::open(dir, rules).unwrap())
 }
 
@@ -132,7 +132,8 @@ impl Puppet {
 
     fn offer(&self, name: &str, size: u64) {
         let name = RelativeName::new(name.as_bytes()).unwrap();
-        let offer = FileOffer { name, size, mode: 0o644, modified: (0, 0) };
+        let attributes = Attributes { mode: 0o644, modified: (0, 0) };
+        let offer = FileOffer { name, size: Some(size), attributes };
         self.say(tag::RECORD, &Record::File(offer));
     }
 }
@@ -184,7 +185,7 @@ fn files_go_over() {
     }
     let address = address();
     let endpoint = Endpoint::listen(&address).unwrap();
-    let totals = Totals { files: 8, bytes };
+    let totals = Totals { files: 8, directories: 2, bytes };
     thread::scope(|scope| {
         let sender = scope.spawn(|| {
             transmit(&Endpoint::new().unwrap(), &address, std::slice::from_ref(&tree)).unwrap()
@@ -221,9 +222,8 @@ fn hostile_names_never_reach_the_disk() {
             puppet.greet(Content::Files);
             let offer = FileOffer {
                 name: RelativeName::new(b"x").unwrap(),
-                size: 0,
-                mode: 0,
-                modified: (0, 0),
+                size: Some(0),
+                attributes: Attributes::default(),
             };
             let mut record = Record::File(offer).encode();
             record.pop();
@@ -274,7 +274,10 @@ fn another_version_is_named() {
         puppet.say(tag::HELLO, &Record::Hello(hello));
         assert!(matches!(puppet.hear(tag::LAST), Record::Abort { .. }));
     });
-    assert!(failure.to_string().contains("versions 3 to 5"), "{failure}");
+    let text = failure.to_string();
+    let wanted = format!("speaks versions {} to {} of", VERSION + 1, VERSION + 3);
+    assert!(text.contains(&wanted), "{text}");
+    assert!(text.contains(&format!("the receiver version {VERSION};")), "{text}");
 }
 
 #[test]
@@ -309,11 +312,11 @@ fn a_sender_that_goes_after_its_last_record_is_not_missed() {
             puppet.offer("file", 3);
             puppet.raw(tag::BLOCK, b"abc");
             puppet.say(tag::RECORD, &end(b"abc"));
-            puppet.say(tag::RECORD, &Record::Finish(Totals { files: 1, bytes: 3 }));
+            puppet.say(tag::RECORD, &Record::Finish(Totals { files: 1, directories: 0, bytes: 3 }));
         });
         receive(&endpoint, directory(dir.path())).unwrap()
     });
-    assert_eq!(totals, Totals { files: 1, bytes: 3 });
+    assert_eq!(totals, Totals { files: 1, directories: 0, bytes: 3 });
     assert_eq!(fs::read(dir.path().join("file")).unwrap(), b"abc");
 }
 
@@ -331,7 +334,10 @@ fn a_caller_that_goes_without_a_word_is_not_the_sender() {
             drop(Puppet::connect(&address));
         }
         transmit(&Endpoint::new().unwrap(), &address, std::slice::from_ref(&file)).unwrap();
-        assert_eq!(receiver.join().unwrap().unwrap(), Totals { files: 1, bytes: 3 });
+        assert_eq!(
+            receiver.join().unwrap().unwrap(),
+            Totals { files: 1, directories: 0, bytes: 3 }
+        );
     });
     assert_eq!(fs::read(out.path().join("file")).unwrap(), b"abc");
 }
@@ -373,7 +379,7 @@ fn a_receiver_that_says_why_is_quoted() {
 
 #[test]
 fn a_receiver_cannot_claim_what_it_was_not_sent() {
-    for totals in [Totals::default(), Totals { files: 1, bytes: 64 << 20 }] {
+    for totals in [Totals::default(), Totals { files: 1, directories: 0, bytes: 64 << 20 }] {
         let failure = hostile_receiver(|puppet| {
             puppet.say(tag::REPLY, &Record::Done(totals));
             assert!(matches!(puppet.hear(tag::LAST), Record::Abort { .. }));

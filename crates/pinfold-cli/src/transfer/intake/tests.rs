@@ -1,9 +1,20 @@
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+};
 
 use super::*;
-use crate::transfer::{frame::FileOffer, name::RelativeName, target::Rules};
+use crate::transfer::{
+    frame::{Attributes, DirectoryOffer},
+    name::RelativeName,
+    target::Rules,
+};
 
-const RULES: Rules = Rules { force: false, sync: false, umask: 0o022, nameless: true };
+const RULES: Rules =
+    Rules { force: false, sync: false, times: false, umask: 0o022, nameless: true };
+
+const ATTRIBUTES: Attributes = Attributes { mode: 0o644, modified: (0, 0) };
 
 fn files(dir: &Path) -> Intake<fs::File> {
     Intake::new(Target::Directory(Directory::open(dir, RULES).unwrap()))
@@ -16,7 +27,16 @@ fn stream() -> (Intake<fs::File>, fs::File) {
 
 fn offer(name: &str, size: u64) -> Record {
     let name = RelativeName::new(name.as_bytes()).unwrap();
-    Record::File(FileOffer { name, size, mode: 0o644, modified: (0, 0) })
+    Record::File(FileOffer { name, size: Some(size), attributes: ATTRIBUTES })
+}
+
+fn hole(bytes: u64) -> Record {
+    Record::Hole { bytes }
+}
+
+fn directory(name: &str) -> Record {
+    let name = RelativeName::new(name.as_bytes()).unwrap();
+    Record::Directory(DirectoryOffer { name, attributes: Attributes { mode: 0o755, ..ATTRIBUTES } })
 }
 
 fn end(contents: &[u8]) -> Record {
@@ -26,7 +46,7 @@ fn end(contents: &[u8]) -> Record {
 }
 
 fn finish(files: u64, bytes: u64) -> Record {
-    Record::Finish(Totals { files, bytes })
+    Record::Finish(Totals { files, directories: 0, bytes })
 }
 
 fn is_empty(dir: &Path) -> bool {
@@ -47,7 +67,7 @@ fn files_arrive() {
     }
     assert_eq!(intake.written(), 5);
     let totals = intake.record(finish(3, 5)).unwrap();
-    assert_eq!(totals, Some(Totals { files: 3, bytes: 5 }));
+    assert_eq!(totals, Some(Totals { files: 3, directories: 0, bytes: 5 }));
 }
 
 #[test]
@@ -58,7 +78,10 @@ fn a_stream_arrives() {
     intake.block(b"de").unwrap();
     assert_eq!(intake.written(), 5);
     intake.record(end(b"abcde")).unwrap();
-    assert_eq!(intake.record(finish(0, 5)).unwrap(), Some(Totals { files: 0, bytes: 5 }));
+    assert_eq!(
+        intake.record(finish(0, 5)).unwrap(),
+        Some(Totals { bytes: 5, ..Totals::default() })
+    );
     io::Seek::rewind(&mut file).unwrap();
     assert_eq!(io::read_to_string(file).unwrap(), "abcde");
 }
@@ -119,6 +142,12 @@ fn records_out_of_place_are_refused() {
     for records in [
         &[end(b"")][..],
         &[Record::Stream],
+        &[hole(1)],
+        &[directory("d"), directory("d")],
+        &[offer("a", 1), directory("e")],
+        &[offer("a", 1), hole(2)],
+        &[offer("a", 9), hole(5), hole(5)],
+        &[offer("a", 9), hole(u64::MAX)],
         &[Record::Bye],
         &[Record::Done(totals)],
         &[offer("a", 1), offer("b", 1)],
@@ -129,6 +158,8 @@ fn records_out_of_place_are_refused() {
     for records in [
         &[end(b"")][..],
         &[offer("a", 1)],
+        &[directory("a")],
+        &[Record::Stream, hole(1)],
         &[finish(0, 0)],
         &[Record::Stream, Record::Stream],
         &[Record::Stream, finish(0, 0)],
@@ -138,5 +169,87 @@ fn records_out_of_place_are_refused() {
     }
     assert!(matches!(files(dir.path()).block(b"x"), Err(Failure::Protocol { .. })));
     assert!(matches!(stream().0.block(b"x"), Err(Failure::Protocol { .. })));
+    fs::remove_dir(dir.path().join("d")).unwrap();
     assert!(is_empty(dir.path()));
+}
+
+/// A terabyte that is a hole but for three bytes takes no room but for those.
+#[test]
+fn holes_are_not_written() {
+    const SIZE: u64 = 1 << 40;
+    let dir = tempfile::tempdir().unwrap();
+    if let Err(why) = tempfile::tempfile_in(dir.path()).unwrap().set_len(SIZE) {
+        return pinfold_tests::skip(&format!("no file of {SIZE} bytes can be here: {why}"));
+    }
+    let mut intake = files(dir.path());
+    let (before, after, mut digester) = (SIZE / 2, SIZE / 2 - 3, Digester::default());
+    intake.record(offer("a", SIZE)).unwrap();
+    intake.record(hole(before)).unwrap();
+    digester.hole(before);
+    intake.block(b"abc").unwrap();
+    digester.update(b"abc");
+    intake.record(hole(after)).unwrap();
+    digester.hole(after);
+    assert_eq!(intake.written(), SIZE);
+    intake.record(Record::End { bytes: SIZE, digest: digester.finish() }).unwrap();
+    assert!(intake.record(finish(1, SIZE)).unwrap().is_some());
+    let file = fs::File::open(dir.path().join("a")).unwrap();
+    let metadata = file.metadata().unwrap();
+    assert_eq!(metadata.len(), SIZE);
+    assert!(metadata.blocks() * 512 <= 1 << 20, "{}", metadata.blocks());
+    let mut found = [7; 5];
+    file.read_exact_at(&mut found, before - 1).unwrap();
+    assert_eq!(&found, b"\0abc\0");
+}
+
+#[test]
+fn a_hole_that_is_elsewhere_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut intake = files(dir.path());
+    intake.record(offer("a", 8195)).unwrap();
+    intake.block(b"abc").unwrap();
+    intake.record(hole(8192)).unwrap();
+    let mut digester = Digester::default();
+    digester.hole(8192);
+    digester.update(b"abc");
+    let end = Record::End { bytes: 8195, digest: digester.finish() };
+    assert_eq!(intake.record(end).unwrap_err().status(), 6);
+    drop(intake);
+    assert!(is_empty(dir.path()));
+}
+
+#[test]
+fn a_file_of_no_known_size_ends_where_it_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut intake = files(dir.path());
+    let file = |name: &str| {
+        let name = RelativeName::new(name.as_bytes()).unwrap();
+        Record::File(FileOffer { name, size: None, attributes: ATTRIBUTES })
+    };
+    intake.record(file("a")).unwrap();
+    intake.block(b"ab").unwrap();
+    intake.block(b"c").unwrap();
+    intake.record(end(b"abc")).unwrap();
+    assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"abc");
+    // It is verified like another, and has no holes.
+    intake.record(file("b")).unwrap();
+    intake.block(b"ab").unwrap();
+    assert_eq!(intake.record(end(b"abc")).unwrap_err().status(), 6);
+    intake.record(file("c")).unwrap();
+    assert!(matches!(intake.record(hole(1)), Err(Failure::Protocol { .. })));
+    drop(intake);
+    assert!(!dir.path().join("b").exists() && !dir.path().join("c").exists());
+}
+
+#[test]
+fn directories_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut intake = files(dir.path());
+    intake.record(directory("d")).unwrap();
+    intake.record(directory("d/e")).unwrap();
+    let less = Record::Finish(Totals { directories: 1, ..Totals::default() });
+    assert_eq!(intake.record(less).unwrap_err().status(), 6);
+    let totals = Totals { directories: 2, ..Totals::default() };
+    assert_eq!(intake.record(Record::Finish(totals)).unwrap(), Some(totals));
+    assert!(dir.path().join("d/e").is_dir());
 }

@@ -1,18 +1,24 @@
+//! Files below a directory, and streams; [`denied`] where calls for it are missing.
+
+mod denied;
+mod directories;
+
 use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
 };
 
 use super::*;
+use crate::transfer::{frame::Attributes, name::RelativeName};
 
-const RULES: Rules = Rules { force: false, sync: false, umask: 0o022, nameless: true };
+const RULES: Rules =
+    Rules { force: false, sync: false, times: false, umask: 0o022, nameless: true };
 
 fn offer(name: &str) -> FileOffer {
     FileOffer {
         name: RelativeName::new(name.as_bytes()).unwrap(),
-        size: 3,
-        mode: 0o666,
-        modified: (1_000_000_000, 123_456_789),
+        size: Some(3),
+        attributes: Attributes { mode: 0o666, modified: (1_000_000_000, 123_456_789) },
     }
 }
 
@@ -165,11 +171,11 @@ fn the_longest_name_can_be_replaced() {
 }
 
 #[test]
-fn special_permission_bits_are_not_given() {
+fn bits_of_the_umask_are_not_given() {
     let dir = tempfile::tempdir().unwrap();
     let mut directory = Directory::open(dir.path(), Rules { umask: 0o077, ..RULES }).unwrap();
     let mut wanted = offer("file");
-    wanted.mode = 0o7777;
+    wanted.attributes.mode = 0o777;
     directory.begin(&wanted).unwrap().commit().unwrap();
     let mode = dir.path().join("file").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o700);
