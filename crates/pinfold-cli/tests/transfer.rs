@@ -2,10 +2,16 @@
 
 #[path = "transfer/afar.rs"]
 mod afar;
+#[path = "transfer/console.rs"]
+mod console;
+#[path = "transfer/denied.rs"]
+mod denied;
 #[path = "transfer/harness.rs"]
 mod harness;
 #[path = "transfer/stopped.rs"]
 mod stopped;
+#[path = "transfer/trees.rs"]
+mod trees;
 
 use std::{
     fs,
@@ -20,7 +26,8 @@ use std::{
     time::Duration,
 };
 
-use harness::{PROGRAM, Place, is_root, pattern, skip, wait_until};
+use harness::{PROGRAM, Place, is_root, pattern, wait_until};
+use pinfold_tests::skip;
 use rustix::process::Signal;
 
 const BOX: &str = "local:box";
@@ -345,28 +352,6 @@ fn a_file_beyond_the_limit_is_told_to_both() {
     recv.end().assert_code(5).assert_says(text);
     sent.assert_code(1).assert_says("the receiver gave up").assert_says(text);
     assert_eq!(fs::read_dir(place.path("out")).unwrap().count(), 0, "something is left behind");
-}
-
-#[test]
-fn nothing_at_all_arrives_too() {
-    let place = Place::new();
-    place.dir("out");
-    place.dir("hollow/hollow");
-    fs::write(place.path("empty"), "").unwrap();
-    let recv = place.recv(&[BOX, "out"]);
-    place.send(&["hollow", BOX]).end().assert_code(0).assert_says("there are no files");
-    recv.end().assert_code(0).assert_says("received 0 B, verified");
-    assert!(place.files("out").is_empty());
-    let recv = place.recv(&[BOX, "out"]);
-    place.send(&["empty", BOX]).end().assert_code(0).assert_says("sent 0 B in 1 file, verified");
-    recv.end().assert_code(0);
-    assert_eq!(place.files("out"), [("empty".into(), Vec::new())]);
-    let (recv, mut out) = place.recv_stream(&[BOX]);
-    let (send, input) = place.send_stream(&[BOX]);
-    drop(input);
-    assert_eq!(out.read(&mut [0]).unwrap(), 0);
-    send.end().assert_code(0);
-    recv.end().assert_code(0).assert_says("received 0 B, verified");
 }
 
 #[test]

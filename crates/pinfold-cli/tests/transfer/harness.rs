@@ -82,6 +82,21 @@ impl Place {
         Running::new(child.expect("pinfold starts"), words)
     }
 
+    /// Starts `pinfold` with standard error where that says.
+    pub fn start_with_errors(&self, words: &[&str], stdout: Stdio, stderr: Stdio) -> Child {
+        let mut command = self.command(words);
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().expect("pinfold starts")
+    }
+
+    /// Starts `pinfold` with a signal ignored, as `nohup` does.
+    pub fn start_ignoring(&self, signal: &str, words: &[&str], stdin: Stdio) -> Running {
+        let mut command = Command::new("env");
+        command.arg(format!("--ignore-signal={signal}")).arg(PROGRAM).args(words);
+        command.current_dir(self.dir.path()).env("PINFOLD_DIR", self.path("names"));
+        let child = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Running::new(child.expect("pinfold starts"), words)
+    }
+
     /// `pinfold send` that looks for local names where there are none.
     pub fn send_from_elsewhere(&self, words: &[&str]) -> Running {
         let mut command = self.command(&[&["send"], words].concat());
@@ -99,6 +114,14 @@ impl Place {
 
     pub fn send(&self, words: &[&str]) -> Running {
         self.start(&[&["send"], words].concat(), Stdio::null(), Stdio::piped())
+    }
+
+    /// `pinfold send` out of another directory here.
+    pub fn send_in(&self, name: &str, words: &[&str]) -> Running {
+        let mut command = self.command(&[&["send"], words].concat());
+        command.current_dir(self.path(name)).stdin(Stdio::null());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Running::new(child.expect("pinfold starts"), words)
     }
 
     /// `pinfold send` whose standard input the test writes.
@@ -256,9 +279,4 @@ pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
 /// Whether the tests run as root, who can be anybody and mount things.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-/// Says that a test could not be done here.
-pub fn skip(why: &str) {
-    eprintln!("SKIPPED: {why}");
 }

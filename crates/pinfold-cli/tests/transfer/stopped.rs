@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{Read, Write},
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, process::ExitStatusExt},
     thread,
     time::Duration,
 };
@@ -81,12 +81,14 @@ fn a_killed_receiver_is_missed() {
 fn an_interrupted_sender_says_so() {
     interrupted(1, Signal::INT, true);
     interrupted(3, Signal::TERM, true);
+    interrupted(2, Signal::HUP, true);
 }
 
 #[test]
 fn an_interrupted_receiver_says_so() {
     interrupted(1, Signal::INT, false);
     interrupted(3, Signal::TERM, false);
+    interrupted(2, Signal::HUP, false);
 }
 
 #[test]
@@ -110,20 +112,38 @@ fn a_killed_sender_of_a_stream_is_missed_although_nobody_reads() {
 #[test]
 fn a_receiver_that_waits_can_be_interrupted() {
     let place = Place::new();
-    let recv = place.recv(&[BOX]);
-    wait_until("the receiver listens", || place.path("names/box").exists());
-    recv.signal(Signal::INT);
-    recv.end().assert_code(130);
-    assert!(!place.path("names/box").exists(), "the name is left behind");
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let recv = place.recv(&[BOX]);
+        wait_until("the receiver listens", || place.path("names/box").exists());
+        recv.signal(signal);
+        recv.end().assert_code(128 + signal.as_raw());
+        assert!(!place.path("names/box").exists(), "the name is left behind");
+    }
+}
+
+#[test]
+fn a_sender_that_waits_can_be_interrupted() {
+    let place = Place::new();
+    fs::write(place.path("file"), "x").unwrap();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut send = place.send(&["file", BOX]);
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(send.child.try_wait().unwrap(), None);
+        send.signal(signal);
+        assert_eq!(send.end().status.signal(), Some(signal.as_raw()));
+    }
+    assert_eq!(fs::read_dir(place.path("names")).unwrap().count(), 0);
 }
 
 /// Kills one side in the middle of one long file.
 fn killed_in_a_long_file(at_sender: bool) {
-    const BYTES: u64 = 4 << 30;
     let place = Place::new();
     let out = place.dir("out");
-    // Takes no room on the disk, and longer than the kill.
-    fs::File::create(place.path("long")).unwrap().set_len(BYTES).unwrap();
+    // Takes longer than the kill.
+    let mut long = fs::File::create(place.path("long")).unwrap();
+    for part in 0..512 {
+        long.write_all(&vec![part as u8 | 1; 1 << 20]).unwrap();
+    }
     let recv = place.recv(&[BOX, "out"]);
     let send = place.send(&["long", BOX]);
     // Written without a name yet: seen among what the receiver has open.

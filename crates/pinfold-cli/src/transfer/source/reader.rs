@@ -274,7 +274,7 @@ impl Source<'_> {
     }
 
     /// How many bytes were read; `None` if it is to be tried again.
-    fn count(&self, read: Result<usize, Errno>) -> Result<Option<usize>, Failure> {
+    pub(super) fn count(&self, read: Result<usize, Errno>) -> Result<Option<usize>, Failure> {
         match read {
             Ok(count) => Ok(Some(count)),
             Err(Errno::INTR) => Ok(None),

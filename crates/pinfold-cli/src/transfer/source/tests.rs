@@ -299,7 +299,7 @@ fn what_the_kernel_makes_up_is_read_to_its_end() {
 }
 
 #[test]
-fn a_file_that_grows_out_of_nothing_is_an_error() {
+fn a_file_that_is_not_at_rest_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     for (before, after) in [(0, 5), (5, 9 << 20), (9 << 20, (9 << 20) + 1), (9 << 20, 0)] {
         let path = dir.path().join("file");
@@ -311,6 +311,9 @@ fn a_file_that_grows_out_of_nothing_is_an_error() {
         let how = if after > before { "it grew" } else { "it shrank" };
         let failure = source.check_change().unwrap_err();
         assert!(failure.to_string().contains(how), "{failure}");
+        // As /proc/kmsg says when there is no news.
+        let waits = source.count(Err(rustix::io::Errno::AGAIN)).unwrap_err();
+        assert!(waits.to_string().contains("until something happens"), "{waits}");
     }
 }
 

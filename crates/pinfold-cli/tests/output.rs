@@ -1,0 +1,161 @@
+//! Every command, with an output that takes nothing: it ends with a status that is not 0. Those that send
+//! and receive are in `transfer/console.rs`; what `perf` measures is in its own tests, too.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use pinfold_tests::skip;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
+const CLOSED: i32 = 128 + 13;
+
+/// Commands that print, and end by themselves.
+const COMMANDS: [&[&str]; 23] = [
+    &["--help"],
+    &["-h"],
+    &["help"],
+    &["help", "send"],
+    &["--version"],
+    &["send", "--version"],
+    &["doctor", "--help"],
+    &["perf", "--help"],
+    &["perf", "copy", "--help"],
+    &["perf", "tcp", "--help"],
+    &["send", "--help"],
+    &["recv", "-h"],
+    &["top", "--help"],
+    &["tune", "--help"],
+    &["top"],
+    &["top", "--once"],
+    &["top", "--json"],
+    &["top", "--json", "--interval", "0.1"],
+    &["tune", "--show"],
+    &["tune", "--show", "--json"],
+    &["doctor", "--no-measure"],
+    &["doctor", "--no-measure", "--json"],
+    &["doctor", "tcp:127.0.0.1:1"],
+];
+
+/// Those that measure first, as little as they can.
+const MEASURING: [&[&str]; 5] = [
+    &["tune", "--dry-run", "--seconds", "0.3"],
+    &["tune", "--dry-run", "--seconds", "0.3", "--json"],
+    &["perf", "copy", "--sizes", "64", "--rounds", "1", "--readers", "me"],
+    &["perf", "send-modes", "--sizes", "136", "--pieces", "1", "--rounds", "1"],
+    &["perf", "tcp", "--latency", "8", "--stream", "64K", "--rounds", "1", "--no-tools"],
+];
+
+fn run(words: &[&str], stdout: Stdio, stderr: Stdio) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(words).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    command.spawn().unwrap().wait_with_output().unwrap()
+}
+
+fn full() -> Stdio {
+    fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into()
+}
+
+fn closed() -> Stdio {
+    std::io::pipe().unwrap().1.into()
+}
+
+fn said(done: &Output) -> String {
+    String::from_utf8_lossy(&done.stderr).into_owned()
+}
+
+#[track_caller]
+fn fails(words: &[&str]) {
+    let done = run(words, full(), Stdio::piped());
+    let text = said(&done);
+    assert_eq!(done.status.code(), Some(1), "{words:?}: {text}");
+    assert!(text.contains("cannot write") && text.contains("No space left"), "{words:?}: {text}");
+    let done = run(words, closed(), Stdio::piped());
+    assert_eq!(done.status.code(), Some(CLOSED), "{words:?}: {}", said(&done));
+    assert_eq!(said(&done), "", "{words:?}");
+}
+
+#[test]
+fn output_that_is_lost_is_a_failure() {
+    for words in COMMANDS {
+        fails(words);
+    }
+}
+
+#[test]
+fn output_that_is_lost_after_measuring_is_a_failure() {
+    for words in MEASURING {
+        let able = run(words, Stdio::null(), Stdio::piped());
+        if !able.status.success() {
+            skip(&format!("{words:?} does not work here: {}", said(&able)));
+            continue;
+        }
+        fails(words);
+    }
+}
+
+/// Nobody hears what cannot be done then, but the status stays what it is.
+#[test]
+fn errors_that_are_lost_change_nothing() {
+    for (words, status) in [
+        (&["--version"][..], 0),
+        (&["top", "--once"], 0),
+        (&["tune", "--show"], 0),
+        (&["nonsense"], 2),
+        (&["send"], 2),
+        (&["send", "/nowhere/file", "local:nobody-listens", "--wait", "0"], 5),
+        (&["top", "--pid", "4294967295"], 1),
+        (&["doctor", "local:x"], 2),
+    ] {
+        for lost in [full(), closed()] {
+            let done = run(words, Stdio::null(), lost);
+            assert_eq!(done.status.code(), Some(status), "{words:?}");
+        }
+    }
+}
+
+/// Runs a command where `disk` is a file system that is full.
+fn on_a_full_disk(place: &Path, words: &str) -> Option<Output> {
+    if !pinfold_tests::skip::is_root_or_skip("mounting a small file system to fill") {
+        return None;
+    }
+    fs::create_dir_all(place.join("disk")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=4k tmpfs disk || exit 99; export XDG_CONFIG_HOME=$PWD/disk
+         {PROGRAM} {words}; code=$?; find disk -type f > left; exit $code"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", &script]).current_dir(place).env_remove("PINFOLD_COPY");
+    let done = command.stdin(Stdio::null()).output().unwrap();
+    if done.status.code() == Some(99) || said(&done).contains("unshare failed") {
+        skip("a small file system cannot be mounted in a name space of its own here");
+        return None;
+    }
+    Some(done)
+}
+
+#[test]
+fn files_on_a_full_disk_are_failures() {
+    for (words, what) in [
+        ("tune --seconds 0.3", "cannot keep the table in "),
+        (
+            "perf copy --sizes 64 --rounds 1 --readers me --html disk/page.html",
+            "cannot write disk/page.html",
+        ),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let Some(done) = on_a_full_disk(place.path(), words) else { return };
+        let text = said(&done);
+        if text.contains("no instruction that empties") {
+            skip(&text);
+            continue;
+        }
+        assert_eq!(done.status.code(), Some(1), "{words}: {text}");
+        assert!(text.contains(what) && text.contains("No space left"), "{words}: {text}");
+        // What was found is shown all the same, and nothing is left.
+        assert!(!done.stdout.is_empty(), "{words}");
+        assert_eq!(fs::read_to_string(place.path().join("left")).unwrap(), "", "{words}");
+    }
+}
