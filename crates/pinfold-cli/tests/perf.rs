@@ -295,7 +295,7 @@ fn what_was_measured_is_shown_although_the_page_cannot_be_written() {
 fn an_output_that_is_closed_or_full_is_an_error() {
     let _alone = alone();
     let start = |out: Stdio| {
-        let args = ["--what", "rate", "--seconds", "1", "--rounds", "1"];
+        let args = ["--what", "rate", "--seconds", "4", "--rounds", "1"];
         pinfold().args(args).stdout(out).stderr(Stdio::piped()).spawn().unwrap()
     };
     let (read, write) = std::io::pipe().unwrap();
