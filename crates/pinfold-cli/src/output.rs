@@ -1,8 +1,8 @@
 //! Standard output, and what becomes of a command whose words it does not take.
 //!
-//! A command whose output is lost has failed, whatever else it did. It says so, unless whoever read its
-//! output has closed it, who does not want to hear more; then the status alone says it, as a shell
-//! shows it of a program that died of `SIGPIPE`.
+//! A command whose output is lost has failed, whatever else it did. It says so, unless whoever
+//! read its output has closed it, who does not want to hear more; then the status alone says it,
+//! as a shell shows it of a program that died of `SIGPIPE`.
 
 use std::{
     io::{self, Write},

@@ -1,5 +1,6 @@
-//! Every command, with an output that takes nothing: it ends with a status that is not 0. Those that send
-//! and receive are in `transfer/console.rs`; what `perf` measures is in its own tests, too.
+//! Every command, with an output that takes nothing: it ends with a status that is not 0. Those
+//! that send and receive are in `transfer/console.rs`; what `perf` measures is in its own tests,
+//! too.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP end every command in the same way, and nothing is left. Transfers are in
-//! `transfer/stopped.rs`.
+//! SIGINT, SIGTERM and SIGHUP end every command in the same way, and nothing is left. Transfers are
+//! in `transfer/stopped.rs`.
 
 use std::{
     fs,

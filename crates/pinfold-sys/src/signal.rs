@@ -4,8 +4,8 @@
 
 use std::{mem::MaybeUninit, ptr};
 
-/// Whether this process ignores `signal`, as it may have been started to. See `sigaction(2)`. A number
-/// that is no signal's is not.
+/// Whether this process ignores `signal`, as it may have been started to. See `sigaction(2)`. A
+/// number that is no signal's is not.
 pub fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: a null pointer in the second place asks for what is in force and changes nothing; the

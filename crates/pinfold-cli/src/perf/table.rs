@@ -32,7 +32,7 @@ pub(crate) fn put(text: &str) -> Result<()> {
     Ok(output::put("the results", text)?)
 }
 
-/// The first failure of showing what was found in two ways; one of the second is said if both failed.
+/// The failure to show what was found in one of two ways; the second's is said if both failed.
 pub(crate) fn shown(first: Result<()>, second: Result<()>) -> Result<()> {
     match (first, second) {
         (Err(why), Err(another)) => {

@@ -75,8 +75,8 @@ status is not 0, do not use the output.
 pub(crate) struct SendArgs {
     /// Files and directories to send; none, or '-', sends standard input as a stream.
     ///
-    /// A directory is sent with everything below it, empty directories as well, under its own
-    /// name, unless that is '.' or '..'. Symbolic links, pipes, sockets and devices in it are skipped
+    /// A directory is sent with everything below it, empty directories as well, under its own name,
+    /// unless that is '.' or '..'. Symbolic links, pipes, sockets and devices in it are skipped
     /// with a note: where those matter, send a tar stream. A symbolic link given by name is
     /// followed. Files that the kernel makes up as they are read, as below /proc and /sys, are read
     /// to their end.
@@ -109,8 +109,8 @@ pub(crate) struct RecvArgs {
     #[arg(value_name = "DIR")]
     pub(super) directory: Option<PathBuf>,
 
-    /// Replace files that exist, without it the transfer stops at the first that does; and set the modes of
-    /// directories that exist
+    /// Replace files that exist, without it the transfer stops at the first that does; and set the
+    /// modes of directories that exist
     #[arg(long, requires = "directory")]
     pub(super) force: bool,
 

@@ -87,7 +87,8 @@ pub(super) struct Hello {
 pub(super) struct FileOffer {
     /// Its name below the receiver's directory.
     pub(super) name: RelativeName,
-    /// Its length, bytes, holes included. Exactly so many follow. `None`: nobody knows before the end.
+    /// Its length, bytes, holes included. Exactly so many follow. `None`: nobody knows before the
+    /// end.
     pub(super) size: Option<u64>,
     /// Its permission bits and its time.
     pub(super) attributes: Attributes,

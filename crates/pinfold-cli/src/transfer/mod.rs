@@ -2,7 +2,8 @@
 //!
 //! - [`args`]: the options.
 //! - [`sender`], [`receiver`]: the two sides, each over a [`link`]; what they say is in [`frame`].
-//! - [`source`]: what is read, into [`block`]s; [`extent`]: where in a file there is anything. [`intake`] over [`target`]: what is written, and only when whole.
+//! - [`source`]: what is read, into [`block`]s; [`extent`]: where in a file there is anything.
+//!   [`intake`] over [`target`]: what is written, and only when whole.
 //! - [`digest`], [`name`]: contents and names that arrive as they were sent, and do no harm.
 //! - [`receipt`], [`meter`]: what is said about it; [`failure`]: what can go wrong.
 //! - [`wait`]: signals and time.

@@ -199,7 +199,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Sees to it that each name is there once. Directories whose mode is the same may come together.
+    /// Sees to it that each name is there once. Directories whose mode is the same may come
+    /// together.
     fn unite(&mut self) -> Result<(), Failure> {
         let Some(files) = &mut self.files else { return Ok(()) };
         let mut seen = HashMap::new();

@@ -284,7 +284,8 @@ impl Incoming {
         Ok(())
     }
 
-    /// The same where the file system has no links, which shows only now: by a copy that has a name.
+    /// The same where the file system has no links, which shows only now: by a copy that has a
+    /// name.
     fn name_by_copy(&mut self) -> Result<(), Errno> {
         self.shared.nameless.store(false, Ordering::Relaxed);
         let (named, name) = create_named(self.parent.directory.as_fd())?;

@@ -3,8 +3,8 @@
 //! It hands out records and blocks in the order they are to be sent, ahead of the sending
 //! by as many blocks as there are buffers. It stops when nobody takes what it reads any more.
 //!
-//! The size of a file is believed where it holds. Files that the kernel makes up as they are read have
-//! none, or one that says nothing: they are read to their end, like a stream.
+//! The size of a file is believed where it holds. Files that the kernel makes up as they are read
+//! have none, or one that says nothing: they are read to their end, like a stream.
 
 use std::{
     io,
@@ -136,7 +136,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads a file to its end whose size is not to be believed, and whose first block has been read.
+    /// Reads a file to its end whose size is not to be believed, and whose first block has been
+    /// read.
     fn rest(
         &mut self,
         mut source: Source<'_>,

@@ -248,7 +248,8 @@ fn reading_stops_when_nobody_takes_it() {
     thread.join().unwrap();
 }
 
-/// The file that these pieces are of: its size as it was offered, its contents, and the bytes in holes.
+/// The file that these pieces are of: its size as it was offered, its contents, and the bytes in
+/// holes.
 fn taken(pieces: Vec<Result<Piece, Failure>>) -> (Option<u64>, Vec<u8>, u64) {
     let (mut contents, mut holes, mut digester) = (Vec::new(), 0, Digester::default());
     let mut pieces = pieces.into_iter().map(|piece| piece.unwrap_or_else(|why| panic!("{why}")));

@@ -42,8 +42,8 @@ impl Unkept {
     }
 }
 
-/// Gives what is open as `file` these permission bits. A directory that is for files of the group of
-/// its own, as the one it lies in, stays so.
+/// Gives what is open as `file` these permission bits. A directory that is for files of the group
+/// of its own, as the one it lies in, stays so.
 pub(super) fn set_mode(
     file: BorrowedFd<'_>,
     mode: u32,

@@ -35,8 +35,8 @@ struct Last {
 }
 
 impl Directory {
-    /// Makes the directory of `offer`. One that exists is taken as it is, but where files that exist
-    /// are to be replaced its mode is.
+    /// Makes the directory of `offer`. One that exists is taken as it is, but where files that
+    /// exist are to be replaced its mode is.
     ///
     /// # Errors
     /// [`Failure::Local`] where it cannot be made, or something else is there.

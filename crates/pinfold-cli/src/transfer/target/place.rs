@@ -21,8 +21,8 @@ use crate::transfer::{
     frame::BLOCK_BYTES,
 };
 
-/// Creates a file in `directory` that has no name, to write to. `None` where that cannot be, or where
-/// it could not be given a name later, as far as can be told beforehand.
+/// Creates a file in `directory` that has no name, to write to. `None` where that cannot be, or
+/// where it could not be given a name later, as far as can be told beforehand.
 pub(super) fn create_nameless(directory: BorrowedFd<'_>) -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE;
     let file = openat(directory, ".", flags, Mode::from_raw_mode(0o600)).ok()?;
@@ -85,7 +85,8 @@ pub(super) fn rename_new(directory: BorrowedFd<'_>, from: &str, to: &[u8]) -> Re
     rename_over_own(directory, from, to)
 }
 
-/// The same by a rename over an empty file that is made for that, which fails if there is one already.
+/// The same by a rename over an empty file that is made for that, which fails if there is one
+/// already.
 ///
 /// Killed in between, this process leaves that file, empty and with no permissions at all.
 fn rename_over_own(directory: BorrowedFd<'_>, from: &str, to: &[u8]) -> Result<(), Errno> {

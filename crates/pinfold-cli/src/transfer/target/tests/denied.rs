@@ -1,4 +1,5 @@
-//! Where calls are missing that give a file its name: each test in a process of its own, with a filter.
+//! Where calls are missing that give a file its name: each test in a process of its own, with a
+//! filter.
 
 use pinfold_tests::{
     filter::{deny, deny_if, kill},
@@ -109,7 +110,8 @@ fn all_of_it_is_denied() {
     }
 }
 
-/// A link by way of /proc, where that is not mounted, and by the descriptor, which older kernels refuse.
+/// A link by way of /proc, where that is not mounted, and by the descriptor, which older kernels
+/// refuse.
 #[test]
 fn proc_is_missing() {
     let (by_proc, by_descriptor) = (0x400, 0x1000);
@@ -180,4 +182,35 @@ fn no_way_is_left() {
     });
     assert_eq!(ended, Ended::Code(0));
     assert!(listing(dir.path()).is_empty());
+}
+
+#[test]
+fn modes_and_times_that_cannot_be_set_are_counted() {
+    use crate::transfer::frame::DirectoryOffer;
+    for errno in [libc::EPERM, libc::EOPNOTSUPP, libc::ENOSYS] {
+        let dir = tempfile::tempdir().unwrap();
+        let ended = fork(|| {
+            deny(&[libc::SYS_fchmod], errno);
+            let mut target = Directory::open(dir.path(), RULES).unwrap();
+            put(&mut target, "file", "abc").unwrap();
+            assert_eq!(target.unkept().count(), 1);
+            let name = RelativeName::new(b"d").unwrap();
+            let attributes = Attributes { mode: 0o755, modified: (0, 0) };
+            target.make(&DirectoryOffer { name, attributes }).unwrap();
+            assert_eq!(target.unkept().count(), 2);
+            deny(&[libc::SYS_utimensat], errno);
+            for number in 0..10 {
+                put(&mut target, &number.to_string(), "abc").unwrap();
+            }
+            target.finish().unwrap();
+            assert_eq!(target.unkept().count(), 22);
+            0
+        });
+        assert_eq!(ended, Ended::Code(0), "{errno}");
+        // What could not be opened up stays closed.
+        for name in ["file", "9", "d"] {
+            let mode = dir.path().join(name).metadata().unwrap().mode();
+            assert_eq!(mode & 0o077, 0, "{name}");
+        }
+    }
 }
