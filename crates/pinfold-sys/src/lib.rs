@@ -13,6 +13,7 @@
 //! - [`send_ring`]: the same over connections, out of anybody's memory.
 //! - [`refused`]: what the four before this one say when they cannot.
 //! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are.
+//! - [`scheduled`]: how long threads waited for processors.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`signal`]: what becomes of signals here.
 //! - [`program`]: programs that this one starts: where they run, and how long.
@@ -57,6 +58,7 @@ pub mod program;
 pub mod refused;
 pub mod reserved;
 mod resident;
+pub mod scheduled;
 pub mod send_ring;
 pub mod signal;
 pub mod socket;

@@ -1,0 +1,99 @@
+//! How the scheduler treats a thread and the host this machine's processors: what else ran while
+//! something was measured.
+//!
+//! All of it is read from `/proc`: a filter may kill who makes a call that it does not know.
+
+use std::fs;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The time of a thread since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scheduled {
+    /// How long it ran, nanoseconds.
+    pub ran_ns: u64,
+    /// How long it waited for a processor while it could have run, nanoseconds; a quota that is
+    /// spent counts. `None` where the kernel does not say (`/proc/thread-self/schedstat`).
+    pub waited_ns: Option<u64>,
+    /// How often another one took its processor. `None` where the kernel does not say.
+    pub preempted: Option<u64>,
+}
+
+impl Scheduled {
+    /// The calling thread's. Some µs.
+    pub fn own() -> Scheduled {
+        let ran = clock_gettime(ClockId::ThreadCPUTime);
+        let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        Scheduled {
+            ran_ns: ran.tv_sec as u64 * 1_000_000_000 + ran.tv_nsec as u64,
+            waited_ns: waited_in(&text),
+            preempted: preempted(),
+        }
+    }
+}
+
+/// How often another one took the processor of the calling thread (`nonvoluntary_ctxt_switches` of
+/// `/proc/thread-self/status`, see `proc_pid_status(5)`). `None` where the kernel does not say.
+/// Some 10 µs.
+pub fn preempted() -> Option<u64> {
+    preempted_in(&fs::read_to_string("/proc/thread-self/status").ok()?)
+}
+
+fn preempted_in(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    line?.trim().parse().ok()
+}
+
+/// How long the host let these processors wait since the machine began, nanoseconds (`steal` of
+/// `/proc/stat`, see `proc_stat(5)`), to 10 ms. `None` where the system does not say.
+pub fn stolen_ns(cpus: &[usize]) -> Option<u64> {
+    stolen_in(&fs::read_to_string("/proc/stat").ok()?, cpus)
+}
+
+/// The second number.
+fn waited_in(schedstat: &str) -> Option<u64> {
+    schedstat.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The eighth number of each processor's line, in hundredths of a second.
+fn stolen_in(stat: &str, cpus: &[usize]) -> Option<u64> {
+    let of = |cpu: &usize| {
+        let name = format!("cpu{cpu}");
+        let line = stat.lines().find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '))?;
+        line.split_whitespace().nth(7)?.parse::<u64>().ok()
+    };
+    let ticks = cpus.iter().map(of).sum::<Option<u64>>()?;
+    ticks.checked_mul(10_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read() {
+        assert_eq!(waited_in("228648 2871224 2\n"), Some(2_871_224));
+        assert_eq!(waited_in(""), None);
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t7\n";
+        assert_eq!(preempted_in(status), Some(7));
+        assert_eq!(preempted_in("Name:\tx\n"), None);
+        let stat = "cpu  9 9 9 9 9 9 9 1262 0 0\ncpu0 9 9 9 9 9 9 9 623 0 0\n\
+                    cpu1 9 9 9 9 9 9 9 639 0 0\ncpu10 1 1 1 1 1 1 1 7 0 0\nintr 5\n";
+        assert_eq!(stolen_in(stat, &[0, 1]), Some(12_620_000_000));
+        assert_eq!(stolen_in(stat, &[10]), Some(70_000_000));
+        assert_eq!(stolen_in(stat, &[]), Some(0));
+        assert_eq!(stolen_in(stat, &[2]), None);
+        assert_eq!(stolen_in("", &[0]), None);
+    }
+
+    #[test]
+    fn time_that_was_run_counts() {
+        let before = Scheduled::own();
+        let mut sum = 0u64;
+        while Scheduled::own().ran_ns < before.ran_ns + 1_000_000 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        let after = Scheduled::own();
+        assert!(after.preempted >= before.preempted && after.waited_ns >= before.waited_ns);
+    }
+}
