@@ -6,7 +6,7 @@
 
 use std::{hint::black_box, process};
 
-use pinfold_sys::{clock::now_ns, process::read_remote_into};
+use pinfold_sys::{clock::now_ns, process::read_remote_into, scheduled::preempted};
 
 use super::{CostModel, Line};
 
@@ -40,13 +40,20 @@ pub(super) fn cma_is_allowed() -> bool {
 pub(super) struct Measured {
     /// The costs of this machine, by the default where they could not be measured.
     pub(super) costs: CostModel,
-    /// Whether everything that this process may do was measured.
+    /// Everything that this process may do was measured, and no other thread took the processor
+    /// meanwhile: if not, it is good enough to begin with, and not to be kept.
     pub(super) complete: bool,
 }
 
 /// Measures the costs of this machine. About 1 ms, at most about 5.
 pub(super) fn measure() -> Measured {
+    measure_beside(preempted)
+}
+
+/// The same; `preempted` counts how often another thread took the processor.
+fn measure_beside(mut preempted: impl FnMut() -> Option<u64>) -> Measured {
     let default = CostModel::DEFAULT;
+    let before = preempted();
     let until = now_ns().saturating_add(BUDGET_NS);
     // Written, so that the pages are there.
     let from = vec![1u8; LARGE];
@@ -63,8 +70,16 @@ pub(super) fn measure() -> Measured {
             cma: cma.unwrap_or(default.cma),
             mapped: mapped.unwrap_or(default.mapped),
         },
-        complete: eager.is_some() && (cma.is_some() || !allowed),
+        complete: eager.is_some()
+            && (cma.is_some() || !allowed)
+            && is_undisturbed(before, preempted()),
     }
+}
+
+/// Nobody took the processor between two counts of that. Where there is no count, nothing speaks
+/// against what was measured.
+fn is_undisturbed(before: Option<u64>, after: Option<u64>) -> bool {
+    before.zip(after).is_none_or(|(before, after)| before == after)
 }
 
 /// What a copy by this processor costs.
@@ -154,6 +169,23 @@ mod tests {
         if !cma_is_allowed() {
             assert_eq!(costs.cma, CostModel::DEFAULT.cma);
         }
+    }
+
+    #[test]
+    fn what_others_had_a_part_in_is_not_complete() {
+        assert!(is_undisturbed(Some(3), Some(3)));
+        assert!(!is_undisturbed(Some(3), Some(4)));
+        assert!(is_undisturbed(None, None));
+    }
+
+    #[test]
+    fn a_busy_processor_gives_costs_that_are_not_kept() {
+        let mut switches = 0;
+        let Measured { costs, complete } = measure_beside(|| {
+            switches += 1;
+            Some(switches)
+        });
+        assert!(!complete && costs.is_plausible(), "{costs:?}");
     }
 
     #[test]
