@@ -3,8 +3,12 @@
 
 #[path = "top/afar.rs"]
 mod afar;
+#[path = "top/deaths.rs"]
+mod deaths;
 #[path = "top/harness.rs"]
 mod harness;
+#[path = "top/namespaces.rs"]
+mod namespaces;
 #[path = "top/output.rs"]
 mod output;
 #[path = "top/roles.rs"]
