@@ -39,17 +39,25 @@ pub fn create_sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
+/// Makes an empty file without seals, which the others begin with.
+///
+/// # Errors
+/// What `memfd_create` said; see [`create_sealed`].
+pub fn create_empty(name: &str) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    Ok(match fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Kernels before 6.3 do not know the flag.
+        Err(Errno::INVAL) => fs::memfd_create(name, flags)?,
+        made => made?,
+    })
+}
+
 /// As [`create_sealed`], but further seals can still be put on the file: see [`seal`].
 ///
 /// # Errors
 /// As for [`create_sealed`].
 pub fn create_fixed(name: &str, len: usize) -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let file = match fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
-        // Kernels before 6.3 do not know the flag.
-        Err(Errno::INVAL) => fs::memfd_create(name, flags)?,
-        made => made?,
-    };
+    let file = create_empty(name)?;
     // Beyond the limit on file sizes the kernel does not only refuse, it sends a SIGXFSZ, of which
     // most programs die (setrlimit(2)). A filter that denies the question leaves that to the kernel.
     let limit = trial::limits(libc::RLIMIT_FSIZE).map_or(None, |(soft, _)| soft);

@@ -5,38 +5,50 @@
 
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, FromRawFd, OwnedFd},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
 };
 
-use rustix::mm::{self, Advice};
+use rustix::{
+    io::Errno,
+    mm::{self, Advice},
+};
 
-use crate::mapping::SharedMapping;
+use crate::{
+    mapping::SharedMapping,
+    pin::{Error, Pin, Registered},
+    process::Segment,
+    send_ring::{Order, SendRing, Way},
+};
 
 /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED` and its registration.
 pub const BARRIER_GLOBAL: [i32; 2] = [1 << 1, 1 << 2];
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` and its registration.
 pub const BARRIER_PRIVATE: [i32; 2] = [1 << 3, 1 << 4];
 
-/// Registers for a kind of barrier and executes one. See `membarrier(2)`.
+/// `MEMBARRIER_CMD_QUERY`.
+const BARRIER_QUERY: i32 = 0;
+
+/// Asks for a kind of barrier, registers for it and executes one: the calls of
+/// [`barrier`](crate::barrier), in their order. See `membarrier(2)`.
 ///
 /// # Errors
 /// `EINVAL` if the kernel has no such barrier, `ENOSYS` or `EPERM` under a filter.
 pub fn membarrier([command, register]: [i32; 2]) -> io::Result<()> {
+    // SAFETY: the call takes three integers and touches no memory of ours.
+    let known = unsafe { libc::syscall(libc::SYS_membarrier, BARRIER_QUERY, 0, 0) };
+    check(known)?;
+    let both = libc::c_long::from(command | register);
+    if known & both != both {
+        return Err(Errno::INVAL.into());
+    }
     for command in [register, command] {
         // SAFETY: the call takes three integers and touches no memory of ours.
         check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) })?;
     }
     Ok(())
-}
-
-/// Asks for huge pages in all of a mapping; what it holds stays. See `MADV_HUGEPAGE` in
-/// `madvise(2)`.
-///
-/// # Errors
-/// `EINVAL` in a kernel without huge pages.
-pub fn advise_huge(map: &SharedMapping) -> io::Result<()> {
-    // SAFETY: the range is the whole of a live mapping, and the advice changes no contents.
-    Ok(unsafe { mm::madvise(map.as_ptr().cast(), map.len(), Advice::LinuxHugepage) }?)
 }
 
 /// Reserves memory for all of a mapping, by the one call and no other way. See
@@ -47,37 +59,6 @@ pub fn advise_huge(map: &SharedMapping) -> io::Result<()> {
 pub fn populate_write(map: &SharedMapping) -> io::Result<()> {
     // SAFETY: the range is the whole of a live mapping, and the advice changes no contents.
     Ok(unsafe { mm::madvise(map.as_ptr().cast(), map.len(), Advice::LinuxPopulateWrite) }?)
-}
-
-/// `UFFDIO_API`, and what it takes.
-const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
-const UFFD_API: u64 = 0xaa;
-const UFFD_USER_MODE_ONLY: libc::c_int = 1;
-
-#[repr(C)]
-#[derive(Default)]
-struct UffdioApi {
-    api: u64,
-    features: u64,
-    ioctls: u64,
-}
-
-const _: () = assert!(size_of::<UffdioApi>() == 0x18);
-
-/// Opens a `userfaultfd(2)`, for faults of user mode only if `user_mode_only`, and asks what it
-/// can do: the `UFFD_FEATURE_*` bits.
-///
-/// # Errors
-/// `EPERM` for want of a privilege or under a filter, `ENOSYS`, `EINVAL` before Linux 5.11 if
-/// `user_mode_only`.
-pub fn userfaultfd(user_mode_only: bool) -> io::Result<u64> {
-    let flags = libc::O_CLOEXEC | if user_mode_only { UFFD_USER_MODE_ONLY } else { 0 };
-    // SAFETY: the call takes one integer.
-    let fd = owned(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) })?;
-    let mut api = UffdioApi { api: UFFD_API, ..UffdioApi::default() };
-    // SAFETY: the kernel reads and writes one `UffdioApi`.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), UFFDIO_API, &raw mut api) }.into())?;
-    Ok(api.features)
 }
 
 /// Makes an io_uring of one entry: the `IORING_FEAT_*` bits. See `io_uring_setup(2)`.
@@ -95,30 +76,47 @@ pub fn io_uring() -> io::Result<u32> {
     Ok(params[5])
 }
 
-/// Whether an io_uring sends without copying: `IORING_OP_SEND_ZC`.
-///
-/// # Errors
-/// `ENOSYS` before Linux 6.0, and what making a ring says, see [`io_uring()`].
-pub fn send_zc() -> io::Result<()> {
-    let (ring, mut probe) = (io_uring::IoUring::new(1)?, io_uring::Probe::new());
-    ring.submitter().register_probe(&mut probe)?;
-    let there = probe.is_supported(io_uring::opcode::SendZc::CODE);
-    if there { Ok(()) } else { Err(rustix::io::Errno::NOSYS.into()) }
-}
+/// How long the kernel may look at what was sent over a loopback, whose other end is in this process.
+const LANDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Whether `socket` can be told to send without copying: `SO_ZEROCOPY`, see `MSG_ZEROCOPY` in the kernel's
-/// documentation of networking.
+/// Sends `bytes`, some KiB at most, over a connection twice by an io_uring, as a connection does that does not
+/// copy: once with their pages pinned for the send, once with pages that are registered. Waits until the
+/// kernel is done with them.
 ///
 /// # Errors
-/// `ENOPROTOOPT` before Linux 4.14, `ENOTSUPP` for a kind of socket that cannot.
-pub fn zerocopy(socket: impl AsFd) -> io::Result<()> {
-    let (on, len): (libc::c_int, _) = (1, size_of::<libc::c_int>() as libc::socklen_t);
-    let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel reads one integer.
-    let set = unsafe {
-        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, (&raw const on).cast(), len)
-    };
-    check(set.into())
+/// The call that failed, and why: `ENOSYS` before Linux 6.1, `ENOMEM` at `RLIMIT_MEMLOCK`, or as for
+/// [`Registered::new`].
+pub fn send_zc(socket: impl AsFd, bytes: &[u8]) -> Result<(), Error> {
+    const ENTER: &str = "io_uring_enter";
+    let registered = Arc::new(Registered::new(1)?);
+    let at = bytes.as_ptr().expose_provenance();
+    let slot = registered.pin(at..at + bytes.len())?;
+    let mut ring = SendRing::new(Arc::clone(&registered))?;
+    for way in [Way::Pinned, Way::Registered(slot.id())] {
+        let parts = [Segment { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }];
+        let mut launched = Vec::new();
+        // SAFETY: the bytes can be read. Should the kernel read them after this returns, it may: whoever has
+        // them may change them, and the other end takes nothing from them.
+        let sent = unsafe { ring.send(&socket, &[Order { parts: &parts, way }], &mut launched) };
+        sent.map_err(|errno| Error::new(ENTER, errno))?;
+        let until = Instant::now() + LANDS_WITHIN;
+        for mut flight in launched.into_iter().filter_map(|one| one.flight) {
+            loop {
+                ring.collect();
+                match ring.land(flight) {
+                    Ok(_) => break,
+                    Err(_) if Instant::now() >= until => {
+                        return Err(Error::new(ENTER, Errno::TIMEDOUT));
+                    }
+                    Err(still) => flight = still,
+                }
+                // The kernel says so when this thread makes a call.
+                thread::sleep(Duration::from_micros(100));
+            }
+        }
+    }
+    drop(ring);
+    registered.unpin(slot)
 }
 
 /// How this thread's system calls are filtered: 0 not at all, 1 strictly, 2 by a program. See
@@ -176,23 +174,30 @@ mod tests {
             membarrier(kind).unwrap_or_else(said);
         }
         assert!(membarrier([1 << 30, 1 << 30]).is_err());
-        userfaultfd(true).map_or_else(said, |features| assert_ne!(features, 0));
         io_uring().map_or_else(said, |features| assert_ne!(features, 0));
-        send_zc().unwrap_or_else(said);
-        zerocopy(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap_or_else(said);
         let (soft, hard) = limits(libc::RLIMIT_NOFILE).unwrap();
         assert!(soft.is_some_and(|soft| hard.is_none_or(|hard| soft <= hard)));
         seccomp_mode().map_or_else(said, |mode| assert!((0..=2).contains(&mode)));
     }
 
+    /// What is sent arrives, both times.
     #[test]
-    fn advice_keeps_the_contents() {
-        let file = crate::memfd::create_sealed("pinfold-test", 4 << 20).unwrap();
-        let map = SharedMapping::map(file.as_fd(), 4 << 20).unwrap();
-        // SAFETY: within the mapping; nothing else uses it.
-        unsafe { map.as_ptr().add(5).write_volatile(7) };
-        let _ = advise_huge(&map);
-        // SAFETY: as above.
-        assert_eq!(unsafe { map.as_ptr().add(5).read_volatile() }, 7);
+    fn bytes_are_sent_by_a_ring() {
+        use std::{
+            io::Read,
+            net::{TcpListener, TcpStream},
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        let bytes = vec![7; 8192];
+        if let Err(error) = send_zc(&socket, &bytes) {
+            // Not here: then the errno says why.
+            assert!(error.errno() != Errno::TIMEDOUT && error.errno() != Errno::FAULT, "{error}");
+            return;
+        }
+        let mut got = vec![0; 16384];
+        other.read_exact(&mut got).unwrap();
+        assert!(got.iter().all(|&byte| byte == 7));
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) io_uring_group: Option<i64>,
     /// The choice in force: `never`, `advise`, ...
     pub(crate) shmem_enabled: Option<String>,
+    /// Whether this process may have huge pages at all (`PR_SET_THP_DISABLE`).
+    pub(crate) thp_enabled: Option<bool>,
     pub(crate) somaxconn: Option<u64>,
     pub(crate) file_max: Option<u64>,
     pub(crate) max_map_count: Option<u64>,
@@ -147,6 +149,9 @@ impl Settings {
             shmem_enabled: root
                 .text("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
                 .and_then(|text| chosen(&text)),
+            thp_enabled: root
+                .text("/proc/self/status")
+                .and_then(|text| field(&text, "THP_enabled").map(|word| word == "1")),
             somaxconn: sysctl("net/core/somaxconn"),
             file_max: sysctl("fs/file-max"),
             max_map_count: sysctl("vm/max_map_count"),
@@ -223,12 +228,14 @@ pub(crate) mod tests {
             ("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "always [never] deny force\n"),
             ("/proc/meminfo", "MemTotal:       24660000 kB\nMemFree: 1 kB\n"),
             ("/sys/fs/selinux/booleans/deny_ptrace", "1 1"),
+            ("/proc/self/status", "Name:\tx\nTHP_enabled:\t0\n"),
         ]);
         let facts = Facts::read(root.path());
         assert_eq!(facts.settings.ptrace_scope, Some(1));
         assert_eq!(facts.settings.io_uring_group, Some(-1));
         assert_eq!(facts.settings.shmem_enabled.as_deref(), Some("never"));
         assert_eq!(facts.settings.deny_ptrace, Some(true));
+        assert_eq!(facts.settings.thp_enabled, Some(false));
         assert_eq!(facts.used.files, Some(1344));
         assert_eq!(facts.settings.file_max, Some(i64::MAX as u64));
         assert_eq!(facts.memory_bytes, Some(24_660_000 << 10));

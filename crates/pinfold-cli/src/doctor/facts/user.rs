@@ -7,6 +7,9 @@ pub(crate) const SYS_ADMIN: u64 = 1 << 21;
 /// See [`SYS_ADMIN`].
 pub(crate) const SYS_PTRACE: u64 = 1 << 19;
 
+/// `CAP_IPC_LOCK`.
+const IPC_LOCK: u64 = 1 << 14;
+
 /// This process's user and rights.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct User {
@@ -49,6 +52,12 @@ impl User {
             && self.capabilities.is_none_or(|all| all & SYS_ADMIN != 0)
     }
 
+    /// Whether it may lock any amount of memory: `CAP_IPC_LOCK`, and not only in a namespace.
+    pub(crate) fn may_lock_all(&self) -> bool {
+        self.initial_namespace != Some(false)
+            && self.capabilities.map_or(self.uid == 0, |all| all & IPC_LOCK != 0)
+    }
+
     /// Whether it has `capability`, as far as is known.
     pub(crate) fn may(&self, capability: u64) -> bool {
         self.capabilities.is_some_and(|all| all & capability != 0)
@@ -79,6 +88,24 @@ mod tests {
         assert_eq!(user.initial_namespace, Some(false));
         assert_eq!(user.label.as_deref(), Some("docker-default (enforce)"));
         assert!(!user.may(SYS_ADMIN) && !user.may(SYS_PTRACE) && !user.is_root());
+        assert!(!user.may_lock_all());
+    }
+
+    #[test]
+    fn memory_is_locked_by_right_of_the_machine() {
+        let user = |uid, capabilities, initial_namespace| User {
+            uid,
+            capabilities,
+            initial_namespace,
+            ..User::default()
+        };
+        assert!(user(0, Some(!0), Some(true)).may_lock_all());
+        assert!(user(7, Some(IPC_LOCK), None).may_lock_all());
+        assert!(user(0, None, None).may_lock_all());
+        // As in most containers.
+        assert!(!user(0, Some(0xa804_25fb), Some(true)).may_lock_all());
+        assert!(!user(0, Some(!0), Some(false)).may_lock_all());
+        assert!(!user(7, None, None).may_lock_all());
     }
 
     #[test]

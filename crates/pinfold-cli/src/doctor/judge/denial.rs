@@ -71,7 +71,15 @@ pub(super) fn explain(denial: &Denial, call: Call, context: &Context<'_>) -> Cau
         why,
         remedies,
     };
-    let seccomp = || remedy::seccomp(context.facts, call.names);
+    // What was denied is to be allowed, and what goes with it.
+    let failed = match denial {
+        Denial::Errno { call, .. } | Denial::Killed { call, .. } => call.as_str(),
+        _ => "",
+    };
+    let is_one = !failed.is_empty() && !failed.contains(' ') && !call.names.contains(&failed);
+    let allowed: Vec<&str> =
+        is_one.then_some(failed).into_iter().chain(call.names.iter().copied()).collect();
+    let seccomp = || remedy::seccomp(context.facts, &allowed);
     let (on, errno) = match denial {
         Denial::Killed { call: at, signal: libc::SIGSYS } => {
             let why = match at.as_str() {
@@ -132,7 +140,14 @@ pub(super) fn explain(denial: &Denial, call: Call, context: &Context<'_>) -> Cau
         libc::ENOMEM => {
             denied(Reason::Other, format!("{on}: the kernel has no memory for it"), Vec::new())
         }
-        libc::EINVAL | libc::ENOSYS | libc::ENOPROTOOPT | libc::ENODEV if new == Some(false) => {
+        libc::EINVAL
+        | libc::ENOSYS
+        | libc::ENOPROTOOPT
+        | libc::ENODEV
+        | libc::EOPNOTSUPP
+        | libc::ENOENT
+            if new == Some(false) =>
+        {
             too_old()
         }
         _ if filtered => denied(Reason::Seccomp, by_filter(), seccomp()),

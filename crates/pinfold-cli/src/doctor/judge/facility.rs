@@ -2,9 +2,9 @@
 
 use super::{
     super::{
-        child::Tried,
+        child::{Denial, Tried},
         report::{Facility, Reason, Remedy, Status, Use},
-        trial::Trials,
+        trial::{Trials, calls::Huge},
     },
     denial::{self, Call, Cause, Context},
     reach::{self, Which},
@@ -29,17 +29,18 @@ const CREDENTIALS: Call = Call { names: &["getsockopt"], since: (3, 17) };
 const PASSING: Call = Call { names: &["sendmsg", "recvmsg"], since: (3, 17) };
 const EVENTS: Call =
     Call { names: &["epoll_create1", "epoll_ctl", "epoll_wait", "eventfd2"], since: (3, 17) };
-const FAULTS: Call = Call { names: &["userfaultfd"], since: (4, 3) };
+const COLLAPSE: Call = Call { names: &["madvise"], since: (6, 1) };
+const FAULTS: Call = Call { names: &["userfaultfd", "ioctl"], since: (5, 18) };
 const RINGS: Call =
-    Call { names: &["io_uring_setup", "io_uring_enter", "io_uring_register"], since: (5, 1) };
+    Call { names: &["io_uring_setup", "io_uring_enter", "io_uring_register"], since: (5, 19) };
 
 const INET: Call = Call {
-    names: &["socket", "bind", "listen", "getsockname", "connect", "accept4"],
+    names: &["socket", "bind", "listen", "getsockname", "connect", "accept4", "setsockopt"],
     since: (3, 17),
 };
 const ZEROCOPY: Call = Call { names: &["setsockopt"], since: (4, 14) };
 const SEND_ZC: Call =
-    Call { names: &["io_uring_setup", "io_uring_enter", "io_uring_register"], since: (6, 0) };
+    Call { names: &["io_uring_setup", "io_uring_enter", "io_uring_register"], since: (6, 2) };
 
 /// Who may connect over it.
 const KEY_RULES: &str = "over the loopback without a key; beyond this host both sides need one key file, of 32 \
@@ -76,7 +77,12 @@ pub(super) fn all(trials: &Trials, context: &Context<'_>) -> Vec<Facility> {
         io_uring(trials, context),
         made("tcp", Use::Hosts, Some(KEY_RULES.into()), cause_of(&calls.tcp, INET, context)),
         plain("msg_zerocopy", Use::Hosts, &calls.msg_zerocopy, ZEROCOPY),
-        made("send_zc", Use::Hosts, None, ring_cause(&calls.send_zc, SEND_ZC, context)),
+        made(
+            "send_zc",
+            Use::Hosts,
+            Some(unless_filtered(context, "over a loopback the kernel copies all the same")),
+            ring_cause(&calls.send_zc, SEND_ZC, context),
+        ),
     ]
 }
 
@@ -116,59 +122,67 @@ fn noexec(trials: &Trials, context: &Context<'_>) -> Facility {
     made("memfd_noexec_seal", Use::Safer, detail, cause)
 }
 
-/// A page of the usual size; anything larger was asked for.
-const PAGE: u64 = 64 << 10;
-
 fn huge(trials: &Trials, context: &Context<'_>) -> Facility {
     let name = "huge_shared_pages";
-    let facts = context.facts;
-    let setting = facts.settings.shmem_enabled.as_deref();
+    let tried = &trials.calls.huge_shmem;
+    let Ok(held) = tried else {
+        return made(name, Use::Arenas, None, cause_of(tried, MAPPING, context));
+    };
+    let setting = context.facts.settings.shmem_enabled.as_deref();
+    if held.bytes_huge == 0 {
+        return made(name, Use::Arenas, None, Some(no_huge(held, context)));
+    }
+    let part = format!("{} of {} MiB of an arena", held.bytes_huge >> 20, held.bytes >> 20);
+    // Only `deny` matters to how arenas ask.
+    let detail = setting.map_or(part.clone(), |set| format!("{part}; shmem_enabled is {set}"));
+    made(name, Use::Arenas, Some(detail), None)
+}
+
+/// Why an arena has no huge pages.
+fn no_huge(held: &Huge, context: &Context<'_>) -> Cause {
+    let Context { facts, .. } = context;
+    let settings = &facts.settings;
+    let errno = held.refused.as_ref().and_then(Denial::errno);
+    let cause = |reason, why: &str, remedies| Cause {
+        status: Status::Denied,
+        errno: errno.map(denial::errno_name),
+        reason: Some(reason),
+        why: format!("an arena has no huge pages: {why}"),
+        remedies,
+    };
     let file = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-    let set = setting.map(|choice| format!("shmem_enabled is {choice}"));
-    match &trials.calls.huge_shmem {
-        Ok(bytes) if *bytes >= PAGE => {
-            let detail = format!("{} KiB at once", bytes / 1024);
-            let detail = set.map_or(detail.clone(), |set| format!("{detail}; {set}"));
-            made(name, Use::Arenas, Some(detail), None)
-        }
-        Ok(bytes) => {
-            let known = set.unwrap_or_else(|| "the system does not say why".into());
-            let why = format!("memory that asked for huge pages got {} KiB: {known}", bytes / 1024);
-            let off = matches!(setting, Some("never" | "deny"));
-            let cause = Cause {
-                status: Status::Denied,
-                errno: None,
-                reason: Some(if off { Reason::Sysctl } else { Reason::Other }),
-                why,
-                remedies: if off { remedy::tell_kernel(facts, file, "advise") } else { Vec::new() },
-            };
-            made(name, Use::Arenas, None, Some(cause))
-        }
-        Err(_) => {
-            made(name, Use::Arenas, None, cause_of(&trials.calls.huge_shmem, ADVICE, context))
-        }
+    match (&held.refused, errno) {
+        // The one choice that binds who asks by MADV_COLLAPSE.
+        _ if settings.shmem_enabled.as_deref() == Some("deny") => cause(
+            Reason::Sysctl,
+            "shmem_enabled is deny",
+            remedy::tell_kernel(facts, file, "advise"),
+        ),
+        _ if settings.thp_enabled == Some(false) => cause(
+            Reason::Other,
+            "they are switched off for this process (PR_SET_THP_DISABLE), by itself or by what \
+             started it",
+            Vec::new(),
+        ),
+        (None, _) | (_, Some(libc::ENOMEM | libc::EAGAIN | libc::EBUSY)) => cause(
+            Reason::Other,
+            "no 2 MiB were free in one piece",
+            remedy::sysctl(facts, "vm.compact_memory", 1),
+        ),
+        (Some(denial), _) => denial::explain(denial, COLLAPSE, context),
     }
 }
 
-/// `UFFD_FEATURE_*` that are worth a word, by their bits.
-const FAULT_FEATURES: [(u64, &str); 8] = [
-    (0, "wp"),
-    (2, "event-remap"),
-    (3, "event-remove"),
-    (6, "event-unmap"),
-    (5, "missing-shmem"),
-    (10, "minor-shmem"),
-    (12, "wp-hugetlbfs-shmem"),
-    (16, "move"),
-];
-
 fn userfaultfd(trials: &Trials, context: &Context<'_>) -> Facility {
     let tried = &trials.calls.userfaultfd;
-    let detail = tried.as_ref().ok().map(|(features, user_only)| {
-        let has = |&(bit, name): &(u64, &'static str)| (features >> bit & 1 == 1).then_some(name);
-        let names: Vec<&str> = FAULT_FEATURES.iter().filter_map(has).collect();
-        let how = if *user_only { "faults of user mode" } else { "all faults" };
-        format!("{how}; {}", names.join(" "))
+    let detail = tried.as_ref().ok().map(|found| {
+        let watched = match (found.any, found.shared) {
+            (true, _) => "watches any memory",
+            (false, true) => "watches private and shared memory",
+            (false, false) => "watches private memory",
+        };
+        let moves = if found.moves { "moves pages" } else { "moves no pages (Linux 6.8 does)" };
+        format!("{watched}; {moves}")
     });
     let mut cause = cause_of(tried, FAULTS, context);
     if let Some(cause) = &mut cause
@@ -184,14 +198,36 @@ fn userfaultfd(trials: &Trials, context: &Context<'_>) -> Facility {
 
 fn io_uring(trials: &Trials, context: &Context<'_>) -> Facility {
     let tried = &trials.calls.io_uring;
-    let detail = tried.as_ref().ok().map(|features| format!("features {features:#x}"));
+    let detail = tried
+        .as_ref()
+        .ok()
+        .map(|features| unless_filtered(context, &format!("pins memory; features {features:#x}")));
     made("io_uring", Use::Hosts, detail, ring_cause(tried, RINGS, context))
+}
+
+/// `detail`, and that a filter keeps endpoints from asking for rings by themselves: some filters kill who does.
+fn unless_filtered(context: &Context<'_>, detail: &str) -> String {
+    match context.filtered {
+        Some(true) => format!(
+            "{detail}; calls are filtered, so an endpoint uses it only where Builder::io_uring says \
+             so"
+        ),
+        _ => detail.to_owned(),
+    }
 }
 
 /// Why there is no io_uring, or none with what is called.
 fn ring_cause<T>(tried: &Tried<T>, call: Call, context: &Context<'_>) -> Option<Cause> {
     let settings = &context.facts.settings;
     let mut cause = cause_of(tried, call, context);
+    let errno = tried.as_ref().err().and_then(Denial::errno);
+    if let (Some(cause), Some(libc::ENOMEM | libc::ENOBUFS), (Some(limit), _)) =
+        (&mut cause, errno, context.rlimit("memlock"))
+    {
+        cause.reason = Some(Reason::Rlimit);
+        cause.why = format!("at most {limit} bytes may be locked, by all rings of this user");
+        cause.remedies = context.raise(remedy::LOCKED);
+    }
     let disabled = settings.io_uring_disabled.filter(|&value| value > 0);
     if let (Some(cause), Some(value)) = (&mut cause, disabled)
         && cause.errno.as_deref() == Some("EPERM")

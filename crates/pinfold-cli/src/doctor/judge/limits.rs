@@ -11,6 +11,9 @@ use super::{
 
 const MIB: u64 = 1 << 20;
 
+/// Bytes of locked memory: an endpoint pins half of what it may, and this much for one send.
+const LOCKED_LOW: u64 = MIB;
+
 /// More than this part of a limit is near to it.
 const NEAR: f64 = 0.7;
 
@@ -76,12 +79,14 @@ fn process(context: &Context<'_>) -> Vec<Limit> {
             found.judged(|| context.raise(which))
         })
         .collect();
-    // Nothing is locked yet.
+    // What the user's other processes have pinned counts, and cannot be told from here; who may lock all
+    // memory is not counted.
     let (limit, hard) = context.rlimit("memlock");
+    let is_free = context.facts.user.may_lock_all();
+    let (used, low) = if is_free { (Some(0), 0) } else { (None, LOCKED_LOW) };
     let scope = "process";
-    let locked =
-        Found { name: "locked_memory", scope, used: Some(0), limit, hard, unit: "bytes", low: 0 };
-    all.push(locked.judged(Vec::new));
+    let locked = Found { name: "locked_memory", scope, used, limit, hard, unit: "bytes", low };
+    all.push(locked.judged(|| context.raise(remedy::LOCKED)));
     all
 }
 

@@ -39,6 +39,8 @@ pub(super) const ADDRESSES: Rlimit =
     Rlimit { flag: "v", name: "as", unit: "LimitAS", enough: None };
 pub(super) const FILE_SIZE: Rlimit =
     Rlimit { flag: "f", name: "fsize", unit: "LimitFSIZE", enough: None };
+pub(super) const LOCKED: Rlimit =
+    Rlimit { flag: "l", name: "memlock", unit: "LimitMEMLOCK", enough: None };
 pub(super) const PROCESSES: Rlimit =
     Rlimit { flag: "u", name: "nproc", unit: "LimitNPROC", enough: Some(4096) };
 
@@ -152,7 +154,7 @@ pub(super) fn rlimit(
     };
     if raises(within) {
         let note = "in the shell that starts the program";
-        // The shell counts address space and file sizes in KiB.
+        // The shell counts address space, locked memory and file sizes in KiB.
         let value = within.map(|value| if enough.is_none() { value / 1024 } else { value });
         all.push(run_with(format!("ulimit -S{flag} {}", word(value)), note));
         if hard.is_none_or(|hard| enough.is_some_and(|enough| hard >= enough))

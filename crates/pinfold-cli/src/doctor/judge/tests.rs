@@ -1,12 +1,15 @@
 //! Whole reports, of machines that are made up.
 
+mod huge;
+mod rings;
+
 use super::*;
 use crate::doctor::{
     facts::{cgroup::Group, container::Container},
-    report::{Reason, Status},
+    report::{Reason, Room, Status},
     text,
     trial::{
-        calls::Calls,
+        calls::{Calls, Faults, Huge},
         meeting::{Attempt, Failure, Meeting, Names as FoundNames},
         reach::{Both, Reach},
     },
@@ -45,7 +48,7 @@ fn well() -> (Trials, Facts) {
             future_write_seal: YES,
             populate_write: YES,
             remove: YES,
-            huge_shmem: Ok(2 << 20),
+            huge_shmem: Ok(Huge { bytes: 8 << 20, bytes_huge: 8 << 20, refused: None }),
             barrier_global: YES,
             barrier_private: YES,
             pidfd_open: YES,
@@ -54,7 +57,7 @@ fn well() -> (Trials, Facts) {
             unix_sockets: YES,
             descriptors: YES,
             events: YES,
-            userfaultfd: Ok((0x1ffff, true)),
+            userfaultfd: Ok(Faults { shared: true, any: true, moves: true }),
             io_uring: Ok(0x3fff),
             tcp: YES,
             msg_zerocopy: YES,
@@ -188,8 +191,9 @@ fn settings_explain_what_is_not_needed_yet() {
     let (mut trials, mut facts) = well();
     trials.calls.io_uring = errno("io_uring_setup", libc::EPERM);
     facts.settings.io_uring_disabled = Some(2);
-    trials.calls.huge_shmem = Ok(4096);
-    facts.settings.shmem_enabled = Some("never".into());
+    let refused = Some(Denial::Errno { call: "madvise".into(), errno: libc::EINVAL });
+    trials.calls.huge_shmem = Ok(Huge { bytes: 8 << 20, bytes_huge: 0, refused });
+    facts.settings.shmem_enabled = Some("deny".into());
     let report = report(&trials, &facts);
     let one = |name| report.facilities.iter().find(|one| one.name == name).unwrap();
     assert_eq!(one("io_uring").reason, Some(Reason::Sysctl));

@@ -1,0 +1,141 @@
+//! Every call that the doctor or the library makes, taken away: by each answer, and by death.
+
+use serde_json::Value;
+
+use super::{
+    ENOSYS, EPERM,
+    harness::{Found, is_open, under},
+};
+
+/// All that can be taken away from a program that is still to be started.
+const CALLS: [&str; 36] = [
+    "accept4",
+    "bind",
+    "chmod",
+    "connect",
+    "epoll_create1",
+    "epoll_ctl",
+    "epoll_wait",
+    "eventfd2",
+    "fallocate",
+    "fcntl",
+    "fstatfs",
+    "ftruncate",
+    "getrusage",
+    "getsockname",
+    "getsockopt",
+    "io_uring_enter",
+    "io_uring_register",
+    "io_uring_setup",
+    "listen",
+    "madvise",
+    "membarrier",
+    "memfd_create",
+    "mkdir",
+    "pidfd_open",
+    "process_vm_readv",
+    "process_vm_writev",
+    "recvmsg",
+    "sched_setaffinity",
+    "sendmsg",
+    "setsockopt",
+    "socket",
+    "socketpair",
+    "statfs",
+    "unlink",
+    "unlinkat",
+    "userfaultfd",
+];
+
+/// What is said of a machine where `call` is taken away: no other one is blamed for it.
+fn blames(found: &Found, call: &str) {
+    let mut all: Vec<&Value> = found.report["facilities"].as_object().unwrap().values().collect();
+    all.extend(found.report["problems"].as_array().unwrap());
+    for one in all {
+        let reason = one["reason"].as_str().unwrap_or_default();
+        if !reason.starts_with("seccomp") {
+            continue;
+        }
+        // Which of its calls kills a process is known where it is tried alone.
+        let why = one["why"].as_str().unwrap();
+        let is_unnamed = why.contains("for one of its system calls");
+        assert!(why.contains(call) || is_unnamed, "{call}: {one:#}");
+        let remedies = one["remedies"].to_string();
+        assert!(remedies.contains(call) || is_unnamed, "{call}: {one:#}");
+    }
+}
+
+#[test]
+fn each_call_denied_names_itself() {
+    if !is_open() {
+        return;
+    }
+    for call in CALLS {
+        for (errno, _) in [EPERM, ENOSYS] {
+            let found = under(&format!("deny {errno} {call}"));
+            blames(&found, call);
+        }
+    }
+}
+
+#[test]
+fn each_call_that_kills_names_itself() {
+    if !is_open() {
+        return;
+    }
+    for call in CALLS {
+        blames(&under(&format!("kill {call}")), call);
+    }
+}
+
+/// Where the call is denied, the device does; where that is hidden, too, nothing does.
+#[test]
+fn a_userfaultfd_comes_by_the_device_as_well() {
+    if !is_open() {
+        return;
+    }
+    let open = under("deny 1");
+    if open.facility("userfaultfd")["status"] != "works" {
+        return pinfold_tests::skip::skip("there is no userfaultfd");
+    }
+    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd");
+    for (errno, name) in [EPERM, ENOSYS] {
+        let found = under(&format!("deny {errno} userfaultfd"));
+        assert_eq!(found.exit, 0);
+        if device.is_ok() {
+            assert_eq!(found.facility("userfaultfd")["status"], "works");
+        } else {
+            found.is_denied("userfaultfd", "denied", "seccomp", Some(name));
+        }
+        // Nobody else may hide it, or open it.
+        if rustix::process::geteuid().is_root() {
+            let found = under(&format!("hide /dev;deny {errno} userfaultfd"));
+            found.is_denied("userfaultfd", "denied", "seccomp", Some(name));
+        }
+    }
+}
+
+/// `MADV_COLLAPSE`: an arena does without, and the filter is named.
+#[test]
+fn huge_pages_that_a_filter_denies() {
+    if !is_open() {
+        return;
+    }
+    if under("deny 1").facility("huge_shared_pages")["status"] != "works" {
+        return pinfold_tests::skip::skip("there are no huge pages");
+    }
+    let found = under("deny-if 1 madvise 2 4294967295 25");
+    assert_eq!((found.exit, found.denied()), (0, vec![]));
+    found.is_denied("huge_shared_pages", "denied", "seccomp", Some("EPERM"));
+}
+
+/// A filter that denies what asks whether there is a barrier is one that denies the barrier.
+#[test]
+fn a_barrier_that_nobody_may_ask_for() {
+    if !is_open() {
+        return;
+    }
+    let found = under("deny-if 1 membarrier 0 4294967295 0");
+    assert_eq!((found.exit, found.denied()), (1, vec!["membarrier_global", "membarrier_private"]));
+    found.problem("memory fence");
+}
