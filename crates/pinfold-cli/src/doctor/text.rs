@@ -112,7 +112,7 @@ fn here(page: &mut Page, report: &Report) {
         let s = if usable.len() == 1 { "" } else { "s" };
         parts.push(format!("{}{of} processor{s} usable", usable.len()));
     }
-    parts.extend(processors.quota.map(|quota| format!("time for {quota:.2}")));
+    parts.extend(processors.quota.map(|quota| format!("time for {}", units::number(quota))));
     match (processors.same_core, processors.shared_cache) {
         (Some(true), _) => parts.push("hardware threads of one core".into()),
         (_, Some(true)) => parts.push("one cache".into()),
@@ -277,8 +277,7 @@ fn limits(page: &mut Page, all: &[Limit]) {
     page.title("LIMITS");
     for limit in all {
         let amount = |value: u64| match limit.unit {
-            "bytes" if value >= 1 << 30 => units::gibibytes(value),
-            "bytes" => format!("{} MiB", value >> 20),
+            "bytes" => units::gibibytes(value),
             _ => value.to_string(),
         };
         // As good as none.

@@ -2,12 +2,15 @@
 
 use std::fs;
 
+use super::units;
+
 /// The machine, in words.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) processors: usize,
     pub(crate) kernel: String,
+    /// 0 if that is not known.
     pub(crate) memory_bytes: u64,
     /// The processors that the two processes were bound to.
     pub(crate) cores: [Option<usize>; 2],
@@ -28,7 +31,10 @@ impl Machine {
                 .filter(|l| l.starts_with("processor"))
                 .count()
                 .max(processors),
-            kernel: format!("Linux {}", kernel.trim()),
+            kernel: match kernel.trim() {
+                "" => "unknown kernel".into(),
+                kernel => format!("Linux {kernel}"),
+            },
             memory_bytes: field(&meminfo, "MemTotal").map_or(0, kib),
             cores,
         }
@@ -51,9 +57,13 @@ impl Machine {
     /// The same without where the processes ran.
     pub(crate) fn alone(&self) -> String {
         let Machine { processor, processors, kernel, memory_bytes, .. } = self;
-        let gib = *memory_bytes as f64 / (1u64 << 30) as f64;
+        let memory = match memory_bytes {
+            0 => "unknown memory".into(),
+            bytes if *bytes < 1 << 30 => units::gibibytes(*bytes),
+            bytes => format!("{:.0} GiB", *bytes as f64 / (1u64 << 30) as f64),
+        };
         let s = if *processors == 1 { "" } else { "s" };
-        format!("{processor}, {processors} processor{s}, {gib:.0} GiB, {kernel}")
+        format!("{processor}, {processors} processor{s}, {memory}, {kernel}")
     }
 }
 
@@ -82,6 +92,14 @@ mod tests {
         assert_eq!(field("a: b", "x"), None);
         assert_eq!(kib("16 kB"), 16384);
         assert_eq!(kib("?"), 0);
+    }
+
+    #[test]
+    fn nothing_is_made_up() {
+        let of = |memory_bytes| Machine { memory_bytes, ..Machine::look([None; 2]) }.alone();
+        assert!(of(0).contains(", unknown memory, "), "{}", of(0));
+        assert!(of(400 << 20).contains(", 400 MiB, "), "{}", of(400 << 20));
+        assert!(of(24 << 30).contains(", 24 GiB, "), "{}", of(24 << 30));
     }
 
     #[test]

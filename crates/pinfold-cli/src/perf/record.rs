@@ -102,7 +102,12 @@ fn value(what: What, size: usize, ps: u64) -> f64 {
     }
 }
 
+/// Rounded to so many parts of one; a small value to three digits that count, as none is nothing.
 fn rounded(value: f64, parts: f64) -> f64 {
+    let mut parts = parts;
+    while value > 0.0 && value * parts < 100.0 && parts < 1e15 {
+        parts *= 10.0;
+    }
     (value * parts).round() / parts
 }
 
@@ -213,6 +218,9 @@ mod tests {
         assert!(near(both.median, 20971.5));
         assert!(near(one(cell(What::Rate, 8), pipe, &[10_000]).median, 100.0));
         assert_eq!(one(cell(What::Rate, 8), pipe, &[10_000]).path, None);
+        // However slow, it is something.
+        let slow = one(cell(What::Bandwidth, 8), pipe, &[2_640_000_000]);
+        assert!(near(slow.median, 0.00303), "{}", slow.median);
         // The worst of a rate is a low one.
         let rates: Vec<u64> = (1..=100).map(|ns| ns * 1000).collect();
         let rate = one(cell(What::Rate, 8), pipe, &rates);

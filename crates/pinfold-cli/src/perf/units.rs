@@ -12,18 +12,28 @@ pub(crate) fn bytes(size: usize) -> String {
     format!("{size} B")
 }
 
-/// A great size: `3.91 GiB`.
+/// A great size: `3.91 GiB`. A lesser one in a lesser unit.
 pub(crate) fn gibibytes(bytes: u64) -> String {
-    format!("{} GiB", number(bytes as f64 / (1u64 << 30) as f64))
+    for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
+        if bytes >= 1 << shift {
+            return format!("{} {unit}", number(bytes as f64 / (1u64 << shift) as f64));
+        }
+    }
+    format!("{bytes} B")
 }
 
-/// A number with three digits that count, thousands set apart.
+/// A number with three digits that count, thousands set apart; what is below 0.1 with two. Nothing that is there is
+/// shown as 0.00.
 pub(crate) fn number(value: f64) -> String {
     match value {
         v if !v.is_finite() => "?".into(),
         v if v >= 99.95 => grouped(v.round() as u64),
         v if v >= 9.995 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
+        v if v >= 0.0995 => format!("{v:.2}"),
+        v if v >= 0.00995 => format!("{v:.3}"),
+        v if v >= 0.000_995 => format!("{v:.4}"),
+        v if v > 0.0 => "<0.001".into(),
+        _ => "0".into(),
     }
 }
 
@@ -40,6 +50,9 @@ pub(crate) fn time(ns: f64) -> String {
 /// How long something took, for a person: `0.4 seconds`, `1 second`, `24 seconds`.
 pub(crate) fn seconds(time: Duration) -> String {
     let seconds = time.as_secs_f64();
+    if seconds < 0.05 {
+        return "less than 0.1 seconds".into();
+    }
     if seconds < 0.95 {
         return format!("{seconds:.1} seconds");
     }
@@ -87,6 +100,19 @@ mod tests {
     }
 
     #[test]
+    fn great_sizes() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (64 << 10, "64.0 KiB"),
+            (400 << 20, "400 MiB"),
+            (4_198_000_000, "3.91 GiB"),
+        ] {
+            assert_eq!(gibibytes(bytes), text);
+        }
+    }
+
+    #[test]
     fn quantities() {
         assert_eq!(time(80.0), "80.0 ns");
         assert_eq!(time(999.9), "1.00 µs");
@@ -99,7 +125,9 @@ mod tests {
     #[test]
     fn durations() {
         for (ms, text) in [
-            (0, "0.0 seconds"),
+            (0, "less than 0.1 seconds"),
+            (49, "less than 0.1 seconds"),
+            (50, "0.1 seconds"),
             (420, "0.4 seconds"),
             (960, "1 second"),
             (1_499, "1 second"),
@@ -113,6 +141,14 @@ mod tests {
     #[test]
     fn numbers() {
         for (value, text) in [
+            (0.0, "0"),
+            (1e-9, "<0.001"),
+            (0.000_994, "<0.001"),
+            (0.000_996, "0.0010"),
+            (0.003_03, "0.0030"),
+            (0.009_96, "0.010"),
+            (0.0994, "0.099"),
+            (0.0996, "0.10"),
             (0.5, "0.50"),
             (9.99, "9.99"),
             (9.996, "10.0"),

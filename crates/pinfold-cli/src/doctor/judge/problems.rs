@@ -11,6 +11,7 @@ use super::{
     denial::{self, Call, Context},
     remedy::{self, Of},
 };
+use crate::perf::units;
 
 /// All of them, worst first.
 pub(super) fn all(
@@ -220,7 +221,8 @@ fn slower(trials: &Trials, facilities: &[Facility], context: &Context<'_>) -> Ve
         .min_by(|a, b| a.cpus.unwrap_or(0.0).total_cmp(&b.cpus.unwrap_or(0.0)));
     if let Some(group) = tightest {
         let cpus = group.cpus.unwrap_or_default();
-        let why = format!("{} allows {cpus:.2} processors' worth", group.directory.display());
+        let cpus = units::number(cpus);
+        let why = format!("{} allows {cpus} processors' worth", group.directory.display());
         let what = "processes are held up when their share of processor time is spent";
         add(what, Some(Reason::Cgroup), Some(why), remedy::group(facts, group, Of::Cpus));
     }
