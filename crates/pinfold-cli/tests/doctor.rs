@@ -1,6 +1,8 @@
 //! `pinfold doctor` where things are taken away, one by one: its report says which, who did it, and
 //! what would bring it back; and it never fails itself. No times.
 
+#[path = "doctor/busy.rs"]
+mod busy;
 #[path = "doctor/calls.rs"]
 mod calls;
 #[path = "doctor/harness.rs"]
@@ -18,7 +20,7 @@ use std::{
 use pinfold_tests::skip::{is_root_or_skip, skip};
 use serde_json::Value;
 
-use harness::{Found, PLAN, PROGRAM, is_open, take_away, under, under_with};
+use harness::{Found, MEASURES, PLAN, PROGRAM, is_open, take_away, under, under_with};
 
 /// Where confined runs begin: takes away what the plan says, and becomes the doctor. Does nothing
 /// in the test run itself.
@@ -28,9 +30,12 @@ fn confined() {
     for step in plan.split(';') {
         take_away(&step.split(' ').collect::<Vec<_>>());
     }
-    let why =
-        Command::new(PROGRAM).args(["doctor", "--json", "--no-measure"]).env_remove(PLAN).exec();
-    panic!("{why}");
+    let mut doctor = Command::new(PROGRAM);
+    doctor.args(["doctor", "--json"]).env_remove(PLAN);
+    if env::var_os(MEASURES).is_none() {
+        doctor.arg("--no-measure");
+    }
+    panic!("{}", doctor.env_remove(MEASURES).exec());
 }
 
 const EPERM: (i32, &str) = (libc::EPERM, "EPERM");
@@ -97,27 +102,7 @@ fn what_is_reported() {
         ["process_vm_readv", "process_vm_writev"].map(|name| facilities[name]["status"] == "works");
     assert_eq!(report["paths"]["cma"]["works"], cma[0] || cma[1]);
     assert!(Path::new(report["names"]["directory"].as_str().unwrap()).is_dir());
-    costs(report);
-}
-
-fn costs(report: &Value) {
-    let costs = &report["costs"];
-    assert!(["near", "far", "mixed"].contains(&costs["class"].as_str().unwrap()));
-    assert!(costs["hop_ns"].as_f64().unwrap() > 0.0);
-    let rows = costs["rows"].as_array().unwrap();
-    let row =
-        |size: u64, path: &str| rows.iter().find(|row| row["size"] == size && row["path"] == path);
-    for (size, path) in [(8, "inline"), (1024, "eager"), (4096, "eager"), (8, "auto")] {
-        let row = row(size, path).unwrap_or_else(|| panic!("{size} {path}: {costs:#}"));
-        let some = row["latency_ns"].as_f64().or(row["bandwidth_mb_s"].as_f64()).unwrap();
-        assert!(some > 0.0, "{row}");
-        assert_eq!(row["taken"].is_string(), path == "auto", "{row}");
-    }
-    assert_eq!(row(8, "auto").unwrap()["taken"], "inline");
-    assert!(row(1024, "inline").is_none());
-    if report["paths"]["cma"]["works"] == true {
-        assert!(row(65536, "cma").is_some() && row(1 << 20, "cma").is_some(), "{costs:#}");
-    }
+    busy::costs(report);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 ///
 /// Tries everything that Pinfold uses, between processes of this user, and says of what is denied
 /// by whom and which command would allow it. Then measures, in about three seconds, what each path
-/// costs. Changes no setting.
+/// costs; on a busy machine it withholds the figures. Changes no setting.
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct DoctorArgs {
@@ -57,9 +57,11 @@ Fields of --json (a field that nothing is known about is null):
   facilities       by name: status (works, denied, killed or unknown), use (required, faster,
                    safer, arenas, hosts or memory), detail, errno, reason, why, remedies
   names            directory, path, safe, free_bytes, free_files, why
-  costs            null without a measurement; else class (near, far or mixed), hop_ns, cores,
+  costs            null without a measurement; else withheld (why no figure is given, such as that
+                   the machine was busy, or null), class (near, far or mixed), hop_ns, cores,
                    notes, and rows: size, path (inline, eager, cma, or auto: the library chooses),
-                   latency_ns, bandwidth_mb_s, class, taken (what auto chose)
+                   latency_ns, bandwidth_mb_s, withheld (why one of them is null), class, taken
+                   (what auto chose)
   limits           name, scope, used, limit, hard, unit, status (ok, near, low or unknown), remedies
   problems         what, severity (fatal, slower or warning), reason, why, remedies
   remedies         run (a command), note: one of the two may be null; they are alternatives

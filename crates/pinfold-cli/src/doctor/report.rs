@@ -168,9 +168,11 @@ pub(crate) struct Names {
 /// What messages cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Costs {
-    pub(crate) class: &'static str,
+    /// Why none of the figures is given.
+    pub(crate) withheld: Option<String>,
+    pub(crate) class: Option<&'static str>,
     /// A cache line from core to core.
-    pub(crate) hop_ns: f64,
+    pub(crate) hop_ns: Option<f64>,
     pub(crate) cores: [Option<usize>; 2],
     pub(crate) rows: Vec<Cost>,
     pub(crate) notes: Vec<String>,
@@ -183,6 +185,8 @@ pub(crate) struct Cost {
     pub(crate) path: &'static str,
     pub(crate) latency_ns: Option<f64>,
     pub(crate) bandwidth_mb_s: Option<f64>,
+    /// Why one of the figures is not given.
+    pub(crate) withheld: Option<String>,
     pub(crate) class: &'static str,
     /// What the library chose, where it had the choice.
     pub(crate) taken: Option<String>,

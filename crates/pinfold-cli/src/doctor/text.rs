@@ -221,11 +221,22 @@ fn costs(page: &mut Page, costs: &Costs) {
         [Some(one), Some(two)] => format!(" between processors {one} and {two}"),
         _ => String::new(),
     };
-    let (hop, class) = (units::time(costs.hop_ns), costs.class);
+    if let Some(why) = &costs.withheld {
+        page.said("  ", &format!("Withheld: {why}. Run it again when nothing else runs."));
+        return;
+    }
+    let hop = costs.hop_ns.map_or("?".into(), units::time);
+    let class = costs.class.unwrap_or("?");
     let what = format!("A cache line takes {hop}{where_} ({class}). Medians; - is not possible.");
     page.said("  ", &what);
     table(page, costs, "one way", |cost| cost.latency_ns.map(units::time));
     table(page, costs, "stream", |cost| cost.bandwidth_mb_s.map(units::bandwidth));
+    for row in &costs.rows {
+        if let Some(why) = &row.withheld {
+            let size = units::bytes(row.size);
+            page.said("  Withheld: ", &format!("{size}, {}, {why}.", row.path));
+        }
+    }
     for note in &costs.notes {
         page.said("  Note: ", &format!("{note}."));
     }
@@ -253,14 +264,20 @@ fn table(page: &mut Page, costs: &Costs, title: &str, value: impl Fn(&Cost) -> O
     sizes.dedup();
     for size in sizes {
         let find = |path: &str| costs.rows.iter().find(|row| row.size == size && row.path == path);
-        let show = |path: &str| find(path).and_then(&value).unwrap_or_else(|| "-".into());
+        let show = |path: &str| {
+            let row = find(path);
+            // What is not possible has no reason to be withheld.
+            let is_withheld = row.is_some_and(|row| row.withheld.is_some());
+            let without = if is_withheld { "withheld" } else { "-" };
+            row.and_then(&value).unwrap_or_else(|| without.into())
+        };
         let mut line = format!("  {:first$}", units::bytes(size));
         for path in &paths {
             let _ = write!(line, " {:>each$}", show(path));
         }
         let auto = find("auto");
         let taken = auto.and_then(|row| row.taken.as_deref()).unwrap_or("");
-        let class = auto.map(|row| row.class).filter(|class| *class != costs.class);
+        let class = auto.map(|row| row.class).filter(|class| Some(*class) != costs.class);
         let class = class.map_or(String::new(), |class| format!(" ({class})"));
         let auto = show("auto");
         if wide {

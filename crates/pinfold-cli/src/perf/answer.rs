@@ -3,6 +3,7 @@
 use super::{
     bench,
     fail::{Fail, Result},
+    load::Meter,
     pair::{Order, Pair},
     stage::Stage,
     subject::Bench,
@@ -37,9 +38,10 @@ fn obey(pair: &mut Pair, stage: &mut Stage) -> Result<()> {
                 };
                 stage.label = id.to_string().into();
                 let busy = watchdog::busy(&format!("{} of {id}", spec.what.name()));
+                let meter = Meter::start();
                 let outcome = bench.run(stage, &spec)?;
                 drop(busy);
-                pair.done(outcome.cpu_ns)?;
+                pair.done(outcome.cpu_ns, meter.read())?;
             }
             Order::Quit => return Ok(()),
         }

@@ -15,6 +15,7 @@ use super::{
     control::Control,
     fail::{Fail, Result},
     findings::Ledger,
+    load::Conditions,
     pair::Pair,
     plan::Wish,
     run,
@@ -32,21 +33,28 @@ pub(crate) struct BriefRow {
     /// Nanoseconds, or megabytes a second.
     pub(crate) median: f64,
     pub(crate) samples: u64,
+    /// What each round came to.
+    pub(crate) rounds: Vec<f64>,
     /// The path that the library chose, where it had the choice.
     pub(crate) taken: Option<String>,
 }
 
 /// What came out.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Brief {
     pub(crate) rows: Vec<BriefRow>,
     /// A cache line from core to core, nanoseconds: the median.
     pub(crate) hop_ns: f64,
+    /// What else ran meanwhile.
+    pub(crate) conditions: Conditions,
     /// The processors of the two processes, where they were bound to one.
     pub(crate) cores: [Option<usize>; 2],
     /// Sentences the reader must see.
     pub(crate) notes: Vec<String>,
 }
+
+/// How often each is measured, in turns with all others: one that is measured once may be anything.
+const ROUNDS: u32 = 3;
 
 /// Two ends of a socket for the two processes.
 ///
@@ -71,7 +79,7 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
         // One row for each path: what is chosen is shown for ordinary memory.
         but: Id::all().filter(is_no_path).collect(),
         memories: Memory::ALL.to_vec(),
-        rounds: 1,
+        rounds: ROUNDS,
         touched: false,
         quick: true,
     };
@@ -93,15 +101,16 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
             class: record.class,
             median: record.median,
             samples: record.n,
+            rounds: found.collected.rounds(&record),
             taken: taken.filter(|_| record.id() == Id::pinfold(Route::Auto)).map(str::to_owned),
         })
     });
-    let mut hops = found.hops_ns;
-    hops.sort_by(f64::total_cmp);
-    let hop_ns = hops.get(hops.len() / 2).copied().unwrap_or_default();
+    let rows = rows.collect();
+    let hop_ns = found.usual_hop_ns().ok_or("nothing was measured")?;
     // Nobody gave any.
     let notes = found.notes.iter().map(|note| note.replace(", or --seconds allows too few", ""));
-    Ok(Brief { rows: rows.collect(), hop_ns, cores, notes: notes.collect() })
+    let (conditions, notes) = (found.conditions, notes.collect());
+    Ok(Brief { rows, hop_ns, conditions, cores, notes })
 }
 
 /// What is measured beside the paths that messages take.

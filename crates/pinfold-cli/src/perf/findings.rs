@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{class::Class, machine::Machine, record::Collected};
+use super::{busy, class::Class, load::Conditions, machine::Machine, record::Collected};
 
 /// Everything that is known so far, and at the end.
 pub(crate) struct Findings {
@@ -13,6 +13,8 @@ pub(crate) struct Findings {
     pub(crate) collected: Collected,
     /// Cache-line hops, nanoseconds, one before each run.
     pub(crate) hops_ns: Vec<f64>,
+    /// What else ran during these runs.
+    pub(crate) conditions: Conditions,
     /// Sentences the reader must see.
     pub(crate) notes: Vec<String>,
     pub(crate) touched: bool,
@@ -43,6 +45,19 @@ impl Findings {
         }
     }
 
+    /// The usual hop, nanoseconds.
+    pub(crate) fn usual_hop_ns(&self) -> Option<f64> {
+        let mut hops = self.hops_ns.clone();
+        hops.sort_by(f64::total_cmp);
+        hops.get(hops.len() / 2).copied()
+    }
+
+    /// A sentence for readers where others ran on the machine meanwhile.
+    pub(crate) fn doubt(&self) -> Option<String> {
+        let why = busy::conditions(&self.conditions, self.usual_hop_ns())?;
+        Some(format!("{why}: figures tell of that, too; measure again when nothing else runs"))
+    }
+
     /// The usual hop of a class, nanoseconds.
     pub(crate) fn hop_ns(&self, class: Class) -> Option<f64> {
         let of_class = |&hop: &f64| Class::of(hop, hop) == class;
@@ -69,6 +84,7 @@ impl Ledger {
             machine: Machine::look([None; 2]),
             collected: Collected::default(),
             hops_ns: Vec::new(),
+            conditions: Conditions::default(),
             notes: Vec::new(),
             touched,
             took: Duration::ZERO,

@@ -13,6 +13,7 @@
 //! - [`modes`]: `pinfold perf send-modes`, what it costs to send datagrams.
 //! - [`tcp`]: `pinfold perf tcp`, between hosts.
 //! - [`brief`]: a short measurement for other commands.
+//! - [`load`], [`busy`]: what else ran meanwhile, and whether that spoils what was measured.
 //! - [`fail`], [`watchdog`]: how a run ends when it cannot go on.
 
 mod answer;
@@ -20,6 +21,7 @@ mod args;
 mod bench;
 mod bounds;
 pub(crate) mod brief;
+pub(crate) mod busy;
 mod compare;
 mod control;
 mod copy;
@@ -28,6 +30,7 @@ mod exposed;
 mod fail;
 mod findings;
 mod html;
+pub(crate) mod load;
 mod machine;
 mod meet;
 mod modes;
@@ -123,13 +126,14 @@ fn act(args: &PerfArgs) -> Result<()> {
         Role::Connect(address) => Pair::with_listener(meet::connect_to(&address)?, cores)?,
     };
     let done = run::measure(&mut pair, &mut stage, &wish, time, &ledger);
-    let Some(findings) = ledger.take() else {
+    let Some(mut findings) = ledger.take() else {
         // The watchdog has it, and is about to end the process.
         loop {
             std::thread::park();
         }
     };
     done?;
+    findings.notes.extend(findings.doubt());
     show(&findings, &output)
 }
 

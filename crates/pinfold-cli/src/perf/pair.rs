@@ -15,6 +15,7 @@ use super::{
     control::{ANSWER, Control},
     cores,
     fail::{Fail, Result},
+    load::Load,
     meet::Met,
     shared::Shared,
     stage::Stage,
@@ -38,8 +39,8 @@ enum Talk {
     Outcome(Option<String>),
     /// First: do this run.
     Run(Spec),
-    /// Second: it is done, with this much processor time.
-    Done { cpu_ns: u64 },
+    /// Second: it is done, with this much processor time, and under this load.
+    Done { cpu_ns: u64, load: Load },
     /// Second: I give up.
     Failed(String),
     /// First: that was all.
@@ -305,10 +306,10 @@ impl Pair {
         self.control.send(&Talk::Run(spec.clone()))
     }
 
-    /// First: waits until the second process has done a run, and gets its processor time.
-    pub(crate) fn wait_done(&self) -> Result<u64> {
+    /// First: waits until the second process has done a run, and gets its processor time and load.
+    pub(crate) fn wait_done(&self) -> Result<(u64, Load)> {
         match self.control.recv(Some(ANSWER))? {
-            Talk::Done { cpu_ns } => Ok(cpu_ns),
+            Talk::Done { cpu_ns, load } => Ok((cpu_ns, load)),
             Talk::Failed(why) => Err(Fail::Peer { pid: self.peer_pid, why }),
             other => Err(unexpected(&other)),
         }
@@ -325,8 +326,8 @@ impl Pair {
     }
 
     /// Second: a run is done.
-    pub(crate) fn done(&self, cpu_ns: u64) -> Result<()> {
-        self.control.send(&Talk::Done { cpu_ns })
+    pub(crate) fn done(&self, cpu_ns: u64, load: Load) -> Result<()> {
+        self.control.send(&Talk::Done { cpu_ns, load })
     }
 
     /// Second: tells the first process why it will get no more answers.

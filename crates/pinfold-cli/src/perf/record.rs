@@ -115,6 +115,8 @@ fn rounded(value: f64, parts: f64) -> f64 {
 #[derive(Default)]
 pub(crate) struct Collected {
     times: BTreeMap<(Cell, Id, Class), Times>,
+    /// The middle sample of each run.
+    rounds: BTreeMap<(Cell, Id, Class), Vec<u64>>,
     /// The path that Pinfold took when it had the choice.
     taken: BTreeMap<(Cell, Id), &'static str>,
     runs: [u64; Class::ALL.len()],
@@ -125,6 +127,11 @@ impl Collected {
     pub(crate) fn add(&mut self, cell: Cell, id: Id, class: Class, samples: &[u64]) {
         let times = self.times.entry((cell, id, class)).or_insert_with(Times::new);
         samples.iter().for_each(|&ps| times.add(ps));
+        let mut sorted = samples.to_vec();
+        sorted.sort_unstable();
+        if let Some(&median) = sorted.get(sorted.len() / 2) {
+            self.rounds.entry((cell, id, class)).or_default().push(median);
+        }
         self.runs[class as usize] += 1;
     }
 
@@ -136,6 +143,13 @@ impl Collected {
     /// The path a subject took, where it had a choice.
     pub(crate) fn path_taken(&self, cell: Cell, id: Id) -> Option<&'static str> {
         self.taken.get(&(cell, id)).copied()
+    }
+
+    /// What each run of a record came to, in its unit.
+    pub(crate) fn rounds(&self, record: &Record) -> Vec<f64> {
+        let Record { what, size, touched, class, .. } = *record;
+        let rounds = self.rounds.get(&(Cell { what, size, touched }, record.id(), class));
+        rounds.into_iter().flatten().map(|&ps| value(what, size, ps)).collect()
     }
 
     /// How many timed runs were of this class.
@@ -238,6 +252,8 @@ mod tests {
         assert_eq!(records.len(), 2);
         assert_eq!((records[0].class, records[0].n), (Class::Near, 2));
         assert_eq!((records[1].class, records[1].n), (Class::Far, 1));
+        assert_eq!(collected.rounds(&records[0]), [45.0, 45.0]);
+        assert_eq!(collected.rounds(&records[1]), [165.0]);
         assert_eq!(collected.runs(Class::Near), 2);
         assert_eq!(collected.runs(Class::Mixed), 0);
     }

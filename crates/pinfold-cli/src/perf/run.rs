@@ -10,6 +10,7 @@ use super::{
     class::Class,
     fail::{Fail, Result},
     findings::Ledger,
+    load::{self, Meter},
     machine::{self, Machine},
     pace,
     pair::Pair,
@@ -75,8 +76,12 @@ pub(crate) fn measure(
 impl Runner<'_> {
     fn all(&mut self, wish: &Wish, budget: Budget) -> Result<()> {
         let cores = self.pair.cores();
-        self.ledger.add(|findings| findings.machine = Machine::look(cores));
-        if super::cores::only_one(cores) {
+        let one_core = super::cores::only_one(cores);
+        self.ledger.add(|findings| {
+            findings.machine = Machine::look(cores);
+            findings.conditions.one_core = one_core;
+        });
+        if one_core {
             self.note(
                 "both processes share one core: every message waits for a switch between them, \
                  and these figures say little about a machine with two"
@@ -85,6 +90,7 @@ impl Runner<'_> {
         }
         let wish = &self.within_memory(wish)?;
         self.set_up(wish)?;
+        let (stolen_before, began) = (load::stolen_ns(cores), Instant::now());
         let steps = plan::steps(wish, &self.subjects.iter().map(|(id, _)| *id).collect::<Vec<_>>());
         let bar = progress::steps(steps.len() as u64);
         let (mut skipped, mut ready_bytes) = (0, 0);
@@ -121,6 +127,10 @@ impl Runner<'_> {
             bar.inc(1);
         }
         bar.finish_and_clear();
+        let stolen = load::stolen_ns(cores).zip(stolen_before);
+        let stolen = stolen.map(|(after, before)| after.saturating_sub(before));
+        let took_ns = began.elapsed().as_nanos() as u64;
+        self.ledger.add(|findings| findings.conditions.stolen = stolen.map(|ns| (ns, took_ns)));
         if skipped == steps.len() {
             return Err(Fail::Said(
                 "there is no time to measure anything: allow more --seconds or ask for smaller \
@@ -248,9 +258,14 @@ impl Runner<'_> {
         self.stage.allow(allowance);
         let busy = watchdog::busy(&self.doing);
         self.pair.order(spec)?;
+        let (began, meter) = (Instant::now(), Meter::start());
         let mut outcome = bench.run(self.stage, spec)?;
-        let theirs = self.pair.wait_done()?;
+        let (wall, load) = (began.elapsed(), meter.read());
+        let (theirs, their_load) = self.pair.wait_done()?;
         drop(busy);
+        self.ledger.add(|findings| {
+            findings.conditions.add(wall.as_nanos() as u64, [load, their_load]);
+        });
         let times = match spec.what {
             What::Cpu => vec![(outcome.cpu_ns + theirs) * 1000 / outcome.messages.max(1)],
             _ => std::mem::take(&mut outcome.times),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     class::Class,
     findings::Findings,
+    load::Conditions,
     machine::Machine,
     record::Collected,
     terms::{Cell, Id, Kind, Memory, Route, What},
@@ -76,6 +77,7 @@ pub(crate) fn findings() -> Findings {
         machine,
         collected,
         hops_ns: vec![50.0, 50.0, 165.0],
+        conditions: Conditions::default(),
         notes: vec!["tcp cannot be measured here: no <network>".into()],
         touched: false,
         took: Duration::from_secs(25),

@@ -52,7 +52,7 @@ Fields of --json (a field that nothing is known about is null):
   measuring        null with --show; else seconds, cases, measured (of the cases, in that time; the others
                    go with their neighbours), other_core (whether a second processor read what was
                    copied), gain (times as fast as libc, geometric mean where one side is uncached or the
-                   reader is another core)
+                   reader is another core; null where others ran meanwhile), withheld (why)
   probe            works, why (it does not), threshold_ticks, cost_cached_ns, cost_uncached_ns,
                    accuracy (of 1), accuracy_partly (where parts of blocks are cached)
   ignored          what should be in force and is not, and why

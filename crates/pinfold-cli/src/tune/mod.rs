@@ -17,6 +17,10 @@ use crate::{
     exit,
     fold::width_of_stdout,
     output::{Lost, put},
+    perf::{
+        busy,
+        load::{Conditions, Load, Meter},
+    },
     progress::{say, steps},
 };
 
@@ -56,7 +60,10 @@ fn measure(args: &TuneArgs) -> Result<(), End> {
     let bar = steps(STEPS);
     // Of the distances between cores that are not seen this time, an earlier time may know.
     let before = file.as_deref().and_then(|file| tuned::load(file, &machine).ok());
+    let (mut meter, mut load) = (None, Load::NONE);
     let found = blockmem::tune(args.budget(), before.as_ref(), |done| {
+        // It is the thread that measures which calls this.
+        load = meter.get_or_insert_with(Meter::start).read();
         bar.set_position((f64::from(done) * STEPS as f64) as u64);
     });
     bar.finish_and_clear();
@@ -68,17 +75,26 @@ fn measure(args: &TuneArgs) -> Result<(), End> {
         }),
         _ => Ok(()),
     };
+    let took = start.elapsed();
+    let conditions = Conditions {
+        wall_ns: took.as_nanos() as u64,
+        sides: [load, Load::NONE],
+        one_core: !has_other_core,
+        ..Conditions::default()
+    };
+    let withheld = busy::conditions(&conditions, None);
     let report = Report {
         origin: "measured",
         kept: stored.is_ok() && !args.dry_run,
         measured_s: Some(tuned.measured_s),
         seen: Some(tuned.seen),
         measuring: Some(Measuring {
-            seconds: start.elapsed().as_secs_f64(),
+            seconds: took.as_secs_f64(),
             cases,
             measured,
             other_core: has_other_core,
-            gain,
+            gain: withheld.is_none().then_some(gain),
+            withheld,
         }),
         ..Report::new(machine, file.as_deref(), tuned.table)
     };

@@ -37,7 +37,9 @@ pub(super) struct Measuring {
     pub(super) cases: usize,
     pub(super) measured: usize,
     pub(super) other_core: bool,
-    pub(super) gain: f64,
+    pub(super) gain: Option<f64>,
+    /// Why there is no gain: the machine was busy.
+    pub(super) withheld: Option<String>,
 }
 
 /// Whether the clock can tell what is cached.

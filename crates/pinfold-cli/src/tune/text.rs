@@ -58,14 +58,16 @@ fn ago(measured_s: Option<u64>) -> String {
 }
 
 fn how(it: &Measuring) -> String {
-    let mut parts = format!(
-        "{} of {} cases in {}; where one side is uncached or another core reads, {} times as fast as \
-         libc",
-        it.measured,
-        it.cases,
-        units::seconds(Duration::from_secs_f64(it.seconds)),
-        units::number(it.gain),
-    );
+    let took = units::seconds(Duration::from_secs_f64(it.seconds));
+    let mut parts = format!("{} of {} cases in {took}", it.measured, it.cases);
+    if let Some(gain) = it.gain {
+        let gain = units::number(gain);
+        parts += "; where one side is uncached or another core reads, ";
+        parts += &format!("{gain} times as fast as libc");
+    }
+    if let Some(why) = &it.withheld {
+        parts += &format!("; how much faster than libc is withheld: {why}");
+    }
     if it.measured < it.cases {
         parts += "; the others go with their neighbours, more --seconds measure them, too";
     }

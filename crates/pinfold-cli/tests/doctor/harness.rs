@@ -15,6 +15,8 @@ use serde_json::Value;
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_pinfold");
 /// What to take away, for [`confined`].
 pub const PLAN: &str = "PINFOLD_DOCTOR_PLAN";
+/// Set where a confined run measures as well.
+pub const MEASURES: &str = "PINFOLD_DOCTOR_MEASURES";
 
 pub fn take_away(step: &[&str]) {
     let calls = |names: &[&str]| names.iter().map(|name| number(name)).collect::<Vec<_>>();

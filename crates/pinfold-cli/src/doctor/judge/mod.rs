@@ -2,9 +2,11 @@
 //!
 //! - [`denial`]: why a call was denied; [`reach`]: the same for other processes' memory.
 //! - [`facility`], [`limits`]: each thing that was tried, and each limit.
+//! - [`costs`]: what was measured, as far as it means anything.
 //! - [`remedy`]: which command allows more.
 //! - [`problems`]: what should be changed; the verdict rests on these.
 
+mod costs;
 mod denial;
 mod facility;
 mod limits;
@@ -26,14 +28,10 @@ use super::{
         user::{SYS_ADMIN, SYS_PTRACE},
     },
     report::{
-        Cost, Costs, FORMAT, Facility, Machine, Names, PathReport, Problem, Processors, Report,
-        Severity, User, Verdict,
+        FORMAT, Facility, Machine, Names, PathReport, Problem, Processors, Report, Severity, User,
+        Verdict,
     },
     trial::{Trials, meeting::Side},
-};
-use crate::perf::{
-    brief::{Brief, Route, What},
-    class::Class,
 };
 
 /// Everything there is to say.
@@ -45,7 +43,9 @@ pub(super) fn report(trials: &Trials, facts: &Facts) -> Report {
         Context { facts, filtered: mode.map(|mode| mode > 0), user: name.as_deref(), rlimits };
     let facilities = facility::all(trials, &context);
     let limits = limits::all(&context);
-    let problems = problems::all(trials, &facilities, &limits, &context);
+    let costs = trials.costs.as_ref().and_then(|costs| costs.as_ref().ok()).map(costs::all);
+    let withheld = costs.as_ref().and_then(|costs| costs.withheld.as_deref());
+    let problems = problems::all(trials, &facilities, &limits, withheld, &context);
     Report {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION"),
@@ -55,7 +55,7 @@ pub(super) fn report(trials: &Trials, facts: &Facts) -> Report {
         processors: processors(trials, facts),
         paths: paths(trials, &facilities),
         names: names(trials, &problems),
-        costs: trials.costs.as_ref().and_then(|costs| costs.as_ref().ok()).map(costs),
+        costs,
         facilities,
         limits,
         problems,
@@ -196,41 +196,5 @@ fn names(trials: &Trials, problems: &[Problem]) -> Names {
         free_bytes: found.as_ref().and_then(|names| names.free_bytes),
         free_files: found.as_ref().and_then(|names| names.free_files),
         directory: found.and_then(|names| Some(names.directory?.display().to_string())),
-    }
-}
-
-/// One line for each size and path, of the class it was measured in most.
-fn costs(brief: &Brief) -> Costs {
-    let mut cells: BTreeMap<(usize, Route), Cost> = BTreeMap::new();
-    let mut samples: BTreeMap<(usize, Route, What), u64> = BTreeMap::new();
-    for row in &brief.rows {
-        let most = samples.entry((row.size, row.route, row.what)).or_default();
-        if row.samples < *most {
-            continue;
-        }
-        *most = row.samples;
-        let cell = cells.entry((row.size, row.route)).or_insert_with(|| Cost {
-            size: row.size,
-            path: row.route.name(),
-            latency_ns: None,
-            bandwidth_mb_s: None,
-            class: row.class.name(),
-            taken: None,
-        });
-        match row.what {
-            What::Latency => {
-                cell.latency_ns = Some(row.median);
-                cell.class = row.class.name();
-                cell.taken.clone_from(&row.taken);
-            }
-            _ => cell.bandwidth_mb_s = Some(row.median),
-        }
-    }
-    Costs {
-        class: Class::of(brief.hop_ns, brief.hop_ns).name(),
-        hop_ns: (brief.hop_ns * 10.0).round() / 10.0,
-        cores: brief.cores,
-        rows: cells.into_values().collect(),
-        notes: brief.notes.clone(),
     }
 }

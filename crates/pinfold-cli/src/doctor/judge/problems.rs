@@ -18,6 +18,7 @@ pub(super) fn all(
     trials: &Trials,
     facilities: &[Facility],
     limits: &[Limit],
+    withheld: Option<&str>,
     context: &Context<'_>,
 ) -> Vec<Problem> {
     let mut all = Vec::new();
@@ -38,6 +39,13 @@ pub(super) fn all(
             remedies: Vec::new(),
         });
     }
+    all.extend(withheld.map(|why| Problem {
+        what: "what messages cost is withheld".into(),
+        severity: Severity::Warning,
+        reason: None,
+        why: Some(why.into()),
+        remedies: vec![remedy::run_with("pinfold doctor", "again, when nothing else runs")],
+    }));
     all.sort_by_key(|problem| problem.severity);
     all
 }

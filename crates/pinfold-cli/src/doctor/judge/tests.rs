@@ -1,5 +1,6 @@
 //! Whole reports, of machines that are made up.
 
+mod costs;
 mod huge;
 mod rings;
 
@@ -285,44 +286,4 @@ fn a_killed_side_tells_more_than_the_other() {
     let fatal = &report.problems[0];
     assert_eq!(fatal.reason, Some(Reason::SeccompKills));
     assert_eq!(fatal.why.as_deref(), Some("a seccomp filter kills whoever calls membarrier"));
-}
-
-#[test]
-fn costs_are_those_of_the_usual_class() {
-    use crate::perf::brief::BriefRow;
-    let row = |what, route, class, median, samples| BriefRow {
-        what,
-        size: 8,
-        route,
-        class,
-        median,
-        samples,
-        taken: (route == Route::Auto).then(|| "inline".into()),
-    };
-    let brief = Brief {
-        rows: vec![
-            row(What::Latency, Route::Inline, Class::Near, 80.0, 100),
-            row(What::Latency, Route::Inline, Class::Far, 200.0, 10),
-            row(What::Bandwidth, Route::Inline, Class::Far, 90.0, 10),
-            row(What::Latency, Route::Auto, Class::Near, 81.0, 100),
-        ],
-        hop_ns: 48.123,
-        cores: [Some(0), Some(1)],
-        notes: vec!["it was busy".into()],
-    };
-    let (mut trials, facts) = well();
-    trials.costs = Some(Ok(brief));
-    let report = report(&trials, &facts);
-    let costs = report.costs.as_ref().unwrap();
-    assert_eq!((costs.class, costs.hop_ns, costs.rows.len()), ("near", 48.1, 2));
-    let of = |path: &str| costs.rows.iter().find(|row| row.path == path).unwrap();
-    let inline = of("inline");
-    assert_eq!((inline.latency_ns, inline.bandwidth_mb_s), (Some(80.0), Some(90.0)));
-    assert_eq!(of("auto").taken.as_deref(), Some("inline"));
-    let text = shown(&report);
-    assert!(text.contains("80.0 ns") && text.contains("Note: it was busy."), "{text}");
-    trials.costs = Some(Err(Denial::Untried("the other process is gone".into())));
-    let failed = super::report(&trials, &facts);
-    assert_eq!((failed.verdict.exit, failed.costs.is_none()), (0, true));
-    assert!(failed.problems[0].why.as_ref().unwrap().contains("gone"));
 }

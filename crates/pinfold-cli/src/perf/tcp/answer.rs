@@ -8,6 +8,7 @@ use super::{cell::Contestant, contestant};
 use crate::perf::{
     control::Control,
     fail::{Fail, Result},
+    load::Load,
     pair::Pair,
     stage::Stage,
     subject::Bench,
@@ -54,7 +55,7 @@ fn obey(pair: &mut Pair, stage: &mut Stage) -> Result<()> {
                 };
                 stage.label = who.name().into();
                 bench.run(stage, &spec)?;
-                pair.done(0)?;
+                pair.done(0, Load::NONE)?;
             }
             Order::Hop => {
                 stage.sync.hop_ns()?;

@@ -1,0 +1,114 @@
+//! What else ran on the machine during a measurement. Facts; [`busy`](super::busy) judges them.
+
+use pinfold_sys::scheduled::{self, Scheduled};
+use serde::{Deserialize, Serialize};
+
+/// What became of the threads of one process that measured, while they did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Load {
+    /// How long it ran, nanoseconds.
+    pub(crate) ran_ns: u64,
+    /// How long it could have run and had no processor, nanoseconds; `None` if that is not known.
+    pub(crate) waited_ns: Option<u64>,
+    /// How often another one took its processor; `None` if that is not known.
+    pub(crate) preempted: Option<u64>,
+}
+
+impl Load {
+    /// Of no time at all.
+    pub(crate) const NONE: Load = Load { ran_ns: 0, waited_ns: Some(0), preempted: Some(0) };
+
+    /// Both, one after the other.
+    pub(crate) fn and(self, other: Load) -> Load {
+        let sum = |one: Option<u64>, two: Option<u64>| Some(one?.saturating_add(two?));
+        Load {
+            ran_ns: self.ran_ns.saturating_add(other.ran_ns),
+            waited_ns: sum(self.waited_ns, other.waited_ns),
+            preempted: sum(self.preempted, other.preempted),
+        }
+    }
+}
+
+/// Measures the load of the calling thread from when it is made.
+pub(crate) struct Meter(Scheduled);
+
+impl Meter {
+    /// Begins.
+    pub(crate) fn start() -> Meter {
+        Meter(Scheduled::own())
+    }
+
+    /// The load since then.
+    pub(crate) fn read(&self) -> Load {
+        let (before, now) = (self.0, Scheduled::own());
+        let since = |one: Option<u64>, two: Option<u64>| Some(two?.saturating_sub(one?));
+        Load {
+            ran_ns: now.ran_ns.saturating_sub(before.ran_ns),
+            waited_ns: since(before.waited_ns, now.waited_ns),
+            preempted: since(before.preempted, now.preempted),
+        }
+    }
+}
+
+/// Under which conditions something was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Conditions {
+    /// How long was measured, nanoseconds, without what was set up in between.
+    pub(crate) wall_ns: u64,
+    /// The load of either process meanwhile.
+    pub(crate) sides: [Load; 2],
+    /// How long the host let their processors wait, nanoseconds, and of how long; `None` if that is not known.
+    pub(crate) stolen: Option<(u64, u64)>,
+    /// Whether both processes share one processor.
+    pub(crate) one_core: bool,
+}
+
+impl Default for Conditions {
+    fn default() -> Conditions {
+        Conditions { wall_ns: 0, sides: [Load::NONE; 2], stolen: None, one_core: false }
+    }
+}
+
+impl Conditions {
+    /// Adds a run of so many nanoseconds.
+    pub(crate) fn add(&mut self, wall_ns: u64, sides: [Load; 2]) {
+        self.wall_ns = self.wall_ns.saturating_add(wall_ns);
+        self.sides = [self.sides[0].and(sides[0]), self.sides[1].and(sides[1])];
+    }
+}
+
+/// How long the host has let the processors of both processes wait, nanoseconds.
+pub(crate) fn stolen_ns(cores: [Option<usize>; 2]) -> Option<u64> {
+    let mut cpus: Vec<usize> = cores.into_iter().collect::<Option<_>>()?;
+    cpus.dedup();
+    scheduled::stolen_ns(&cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_stays_so() {
+        let one = Load { ran_ns: 5, waited_ns: Some(7), preempted: None };
+        let two = Load { ran_ns: 6, waited_ns: Some(8), preempted: Some(9) };
+        let both = Load { ran_ns: 11, waited_ns: Some(15), preempted: None };
+        assert_eq!(one.and(two), both);
+        let mut conditions = Conditions::default();
+        conditions.add(20, [one, two]);
+        conditions.add(30, [two, two]);
+        assert_eq!((conditions.wall_ns, conditions.sides[0]), (50, both));
+        assert_eq!(conditions.sides[1].preempted, Some(18));
+    }
+
+    #[test]
+    fn a_meter_reads_what_has_passed() {
+        let meter = Meter::start();
+        let before = meter.read();
+        let mut sum = 0u64;
+        while meter.read().ran_ns < before.ran_ns + 1_000_000 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(meter.read().waited_ns >= before.waited_ns);
+    }
+}
