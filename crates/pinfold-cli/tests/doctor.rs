@@ -230,8 +230,8 @@ fn what_only_helps() {
     let found = under("deny-if 22 membarrier 0 4294967295 16");
     assert_eq!((found.exit, found.denied()), (1, vec!["membarrier_private"]));
     found.problem("take a lock");
-    // MADV_POPULATE_WRITE and MADV_REMOVE; F_SEAL_FUTURE_WRITE with F_SEAL_SEAL, as arenas put it on;
-    // MFD_NOEXEC_SEAL.
+    // MADV_POPULATE_WRITE and MADV_REMOVE; F_SEAL_FUTURE_WRITE with F_SEAL_SEAL, as arenas put it
+    // on; MFD_NOEXEC_SEAL.
     for (plan, facility, problem) in [
         ("deny-if 22 madvise 2 4294967295 23", "populate_write", Some("want of memory")),
         ("deny-if 1 madvise 2 4294967295 9", "madvise_remove", Some("not given back")),
@@ -360,18 +360,6 @@ fn limits_that_are_short() {
     assert!(
         found.report["limits"].as_array().unwrap().iter().all(|one| one["name"] != "open_files")
     );
-}
-
-#[test]
-fn one_processor() {
-    let found = under("cpu");
-    assert_eq!(found.report["processors"]["usable"].as_array().unwrap().len(), 1);
-    assert!(found.exit == 1 || found.exit == 3);
-    let problem = found.problem("share one processor");
-    if found.report["processors"]["online"].as_u64() > Some(1) {
-        let remedies = problem["remedies"].to_string();
-        assert!(remedies.contains("taskset") || remedies.contains("cpuset"), "{remedies}");
-    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub fn create_sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
 /// Makes an empty file without seals, which the others begin with.
 ///
 /// # Errors
-/// What `memfd_create` said; see [`create_sealed`].
+/// Those of `memfd_create`; see [`create_sealed`].
 pub fn create_empty(name: &str) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     Ok(match fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {

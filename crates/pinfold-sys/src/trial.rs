@@ -76,16 +76,16 @@ pub fn io_uring() -> io::Result<u32> {
     Ok(params[5])
 }
 
-/// How long the kernel may look at what was sent over a loopback, whose other end is in this process.
+/// How long the kernel may look at what was sent over a loopback, whose other end is in this
+/// process.
 const LANDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Sends `bytes`, some KiB at most, over a connection twice by an io_uring, as a connection does that does not
-/// copy: once with their pages pinned for the send, once with pages that are registered. Waits until the
-/// kernel is done with them.
+/// Sends `bytes`, some KiB at most, over a connection twice by an io_uring, as a connection does
+/// that does not copy: once with their pages pinned for the send, once with pages that are
+/// registered. Waits until the kernel is done with them.
 ///
-/// # Errors
-/// The call that failed, and why: `ENOSYS` before Linux 6.1, `ENOMEM` at `RLIMIT_MEMLOCK`, or as for
-/// [`Registered::new`].
+/// # Errors The call that failed, and why: `ENOSYS` before Linux 6.1, `ENOMEM` at `RLIMIT_MEMLOCK`,
+/// or as for [`Registered::new`].
 pub fn send_zc(socket: impl AsFd, bytes: &[u8]) -> Result<(), Error> {
     const ENTER: &str = "io_uring_enter";
     let registered = Arc::new(Registered::new(1)?);
@@ -95,8 +95,8 @@ pub fn send_zc(socket: impl AsFd, bytes: &[u8]) -> Result<(), Error> {
     for way in [Way::Pinned, Way::Registered(slot.id())] {
         let parts = [Segment { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }];
         let mut launched = Vec::new();
-        // SAFETY: the bytes can be read. Should the kernel read them after this returns, it may: whoever has
-        // them may change them, and the other end takes nothing from them.
+        // SAFETY: the bytes can be read. Should the kernel read them after this returns, it may:
+        // whoever has them may change them, and the other end takes nothing from them.
         let sent = unsafe { ring.send(&socket, &[Order { parts: &parts, way }], &mut launched) };
         sent.map_err(|errno| Error::new(ENTER, errno))?;
         let until = Instant::now() + LANDS_WITHIN;
@@ -180,7 +180,7 @@ mod tests {
         seccomp_mode().map_or_else(said, |mode| assert!((0..=2).contains(&mode)));
     }
 
-    /// What is sent arrives, both times.
+    /// All that is sent arrives, both times.
     #[test]
     fn bytes_are_sent_by_a_ring() {
         use std::{

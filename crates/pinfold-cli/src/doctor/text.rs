@@ -266,7 +266,7 @@ fn table(page: &mut Page, costs: &Costs, title: &str, value: impl Fn(&Cost) -> O
         let find = |path: &str| costs.rows.iter().find(|row| row.size == size && row.path == path);
         let show = |path: &str| {
             let row = find(path);
-            // What is not possible has no reason to be withheld.
+            // A path that is not possible has no reason to be withheld.
             let is_withheld = row.is_some_and(|row| row.withheld.is_some());
             let without = if is_withheld { "withheld" } else { "-" };
             row.and_then(&value).unwrap_or_else(|| without.into())

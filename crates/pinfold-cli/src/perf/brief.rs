@@ -33,7 +33,7 @@ pub(crate) struct BriefRow {
     /// Nanoseconds, or megabytes a second.
     pub(crate) median: f64,
     pub(crate) samples: u64,
-    /// What each round came to.
+    /// The median of each round.
     pub(crate) rounds: Vec<f64>,
     /// The path that the library chose, where it had the choice.
     pub(crate) taken: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct Brief {
     pub(crate) rows: Vec<BriefRow>,
     /// A cache line from core to core, nanoseconds: the median.
     pub(crate) hop_ns: f64,
-    /// What else ran meanwhile.
+    /// The load of other programs meanwhile.
     pub(crate) conditions: Conditions,
     /// The processors of the two processes, where they were bound to one.
     pub(crate) cores: [Option<usize>; 2],

@@ -1,14 +1,15 @@
-//! Whether the machine was too busy for what was measured on it to mean anything. No I/O.
+//! Figures mean nothing where the machine was too busy. No I/O.
 //!
-//! A figure is worth nothing if others ran where it was measured: it then tells of their time slices. Whoever
-//! shows figures withholds these, and says why.
+//! A figure is worth nothing if others ran where it was measured: it then tells of their time
+//! slices. Whoever shows figures withholds these, and says why.
 
 use super::{
     load::{Conditions, Load},
     units,
 };
 
-/// The part of the time that a process may have waited for a processor, or its processor for the host.
+/// The part of the time that a process may have waited for a processor, or its processor for the
+/// host.
 const WAITED_MAX: f64 = 0.1;
 /// Where that is not known: how often a second others may have taken its processor.
 const PREEMPTED_PER_S_MAX: f64 = 25.0;
@@ -40,7 +41,7 @@ pub(crate) fn conditions(it: &Conditions, hop_ns: Option<f64>) -> Option<String>
     }
 }
 
-/// What the load of one of the processes says.
+/// The reason that the load of one of the processes gives.
 fn waited(it: &Conditions, side: usize) -> Option<String> {
     let (own, other): (Load, Load) = (it.sides[side], it.sides[1 - side]);
     let which = ["first", "second"][side];
@@ -58,8 +59,8 @@ fn waited(it: &Conditions, side: usize) -> Option<String> {
     (per_s > PREEMPTED_PER_S_MAX).then(why)
 }
 
-/// Why a figure is worth nothing, by what each round of it came to, if so. All rounds that there were are `of`: those
-/// of another class are not compared.
+/// Why a figure is worth nothing, by what each round of it came to, if so. All rounds that there
+/// were are `of`: those of another class are not compared.
 pub(crate) fn rounds(rounds: &[f64], of: usize) -> Option<String> {
     let sound = |value: &&f64| value.is_finite() && **value > 0.0;
     if rounds.is_empty() || !rounds.iter().all(|value| sound(&value)) {

@@ -13,7 +13,7 @@ pub(crate) struct Findings {
     pub(crate) collected: Collected,
     /// Cache-line hops, nanoseconds, one before each run.
     pub(crate) hops_ns: Vec<f64>,
-    /// What else ran during these runs.
+    /// The load of other programs during these runs.
     pub(crate) conditions: Conditions,
     /// Sentences the reader must see.
     pub(crate) notes: Vec<String>,

@@ -1,9 +1,9 @@
-//! What else ran on the machine during a measurement. Facts; [`busy`](super::busy) judges them.
+//! The load of other programs during a measurement. Facts; [`busy`](super::busy) judges them.
 
 use pinfold_sys::scheduled::{self, Scheduled};
 use serde::{Deserialize, Serialize};
 
-/// What became of the threads of one process that measured, while they did.
+/// The time of the threads of one process that measured, while they did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Load {
     /// How long it ran, nanoseconds.
@@ -57,9 +57,10 @@ pub(crate) struct Conditions {
     pub(crate) wall_ns: u64,
     /// The load of either process meanwhile.
     pub(crate) sides: [Load; 2],
-    /// How long the host let their processors wait, nanoseconds, and of how long; `None` if that is not known.
+    /// How long the host let their processors wait, nanoseconds, and of how long; `None` if that is
+    /// not known.
     pub(crate) stolen: Option<(u64, u64)>,
-    /// Whether both processes share one processor.
+    /// Both processes share one processor.
     pub(crate) one_core: bool,
 }
 

@@ -145,7 +145,7 @@ impl Collected {
         self.taken.get(&(cell, id)).copied()
     }
 
-    /// What each run of a record came to, in its unit.
+    /// The median of each run of a record, in its unit.
     pub(crate) fn rounds(&self, record: &Record) -> Vec<f64> {
         let Record { what, size, touched, class, .. } = *record;
         let rounds = self.rounds.get(&(Cell { what, size, touched }, record.id(), class));

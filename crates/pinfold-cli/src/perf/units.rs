@@ -22,8 +22,8 @@ pub(crate) fn gibibytes(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// A number with three digits that count, thousands set apart; what is below 0.1 with two. Nothing that is there is
-/// shown as 0.00.
+/// A number with three digits that count, thousands set apart; what is below 0.1 with two. Nothing
+/// that is there is shown as 0.00.
 pub(crate) fn number(value: f64) -> String {
     match value {
         v if !v.is_finite() => "?".into(),

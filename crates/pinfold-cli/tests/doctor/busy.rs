@@ -1,4 +1,4 @@
-//! What messages cost: figures with a sense, or a reason why there are none.
+//! Costs of messages: figures with a sense, or a reason why there are none.
 
 use std::{
     process::Command,
@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::harness::{Found, MEASURES, PROGRAM, under_with};
+use super::harness::{Found, MEASURES, PROGRAM, under, under_with};
 
 /// Checks costs as they are reported: on a machine that may be busy.
 pub fn costs(report: &Value) {
@@ -109,7 +109,7 @@ fn beside_programs_that_burn_all_processors() {
         if costs["withheld"].is_string() {
             let why = costs["withheld"].as_str().unwrap();
             assert!(why.starts_with("the machine was busy ("), "{why}");
-            let problem = found.problem("costs is withheld");
+            let problem = found.problem("cost is withheld");
             assert_eq!(
                 (&problem["severity"], problem["why"].as_str()),
                 (&"warning".into(), Some(why))
@@ -131,7 +131,8 @@ fn beside_programs_that_burn_all_processors() {
     assert_eq!(costs.split_whitespace().find(nothing), None, "{costs}");
 }
 
-/// Two processes that share a processor wait for each other: that alone is no reason to withhold anything.
+/// Two processes that share a processor wait for each other: that alone is no reason to withhold
+/// anything.
 #[test]
 fn on_one_processor() {
     let place = tempfile::tempdir().unwrap();
@@ -143,5 +144,17 @@ fn on_one_processor() {
     }
     for row in found.report["costs"]["rows"].as_array().unwrap() {
         figures(row, &found.report["costs"]["withheld"]);
+    }
+}
+
+#[test]
+fn one_processor() {
+    let found = under("cpu");
+    assert_eq!(found.report["processors"]["usable"].as_array().unwrap().len(), 1);
+    assert!(found.exit == 1 || found.exit == 3);
+    let problem = found.problem("share one processor");
+    if found.report["processors"]["online"].as_u64() > Some(1) {
+        let remedies = problem["remedies"].to_string();
+        assert!(remedies.contains("taskset") || remedies.contains("cpuset"), "{remedies}");
     }
 }

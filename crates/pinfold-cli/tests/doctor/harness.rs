@@ -94,7 +94,6 @@ pub fn number(name: &str) -> libc::c_long {
         "fallocate" => libc::SYS_fallocate,
         "fstatfs" => libc::SYS_fstatfs,
         "ftruncate" => libc::SYS_ftruncate,
-        "getrusage" => libc::SYS_getrusage,
         "getsockname" => libc::SYS_getsockname,
         "io_uring_enter" => libc::SYS_io_uring_enter,
         "io_uring_register" => libc::SYS_io_uring_register,

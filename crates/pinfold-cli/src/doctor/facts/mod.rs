@@ -57,7 +57,7 @@ pub(crate) struct Settings {
     pub(crate) io_uring_group: Option<i64>,
     /// The choice in force: `never`, `advise`, ...
     pub(crate) shmem_enabled: Option<String>,
-    /// Whether this process may have huge pages at all (`PR_SET_THP_DISABLE`).
+    /// This process may have huge pages at all: not so after `PR_SET_THP_DISABLE`.
     pub(crate) thp_enabled: Option<bool>,
     pub(crate) somaxconn: Option<u64>,
     pub(crate) file_max: Option<u64>,

@@ -52,7 +52,7 @@ impl User {
             && self.capabilities.is_none_or(|all| all & SYS_ADMIN != 0)
     }
 
-    /// Whether it may lock any amount of memory: `CAP_IPC_LOCK`, and not only in a namespace.
+    /// It may lock any amount of memory: `CAP_IPC_LOCK`, and not only in a namespace.
     pub(crate) fn may_lock_all(&self) -> bool {
         self.initial_namespace != Some(false)
             && self.capabilities.map_or(self.uid == 0, |all| all & IPC_LOCK != 0)

@@ -1,4 +1,4 @@
-//! What messages cost, of what was measured. Figures that others had a part in are withheld.
+//! The costs of messages. Figures that other programs had a part in are withheld.
 
 use std::collections::BTreeMap;
 

@@ -71,7 +71,7 @@ pub(super) fn explain(denial: &Denial, call: Call, context: &Context<'_>) -> Cau
         why,
         remedies,
     };
-    // What was denied is to be allowed, and what goes with it.
+    // The call that was denied is to be allowed, and those that go with it.
     let failed = match denial {
         Denial::Errno { call, .. } | Denial::Killed { call, .. } => call.as_str(),
         _ => "",

@@ -13,7 +13,7 @@ use super::{
 
 const MEMFD: Call = Call { names: &["memfd_create"], since: (3, 17) };
 const NOEXEC: Call = Call { names: &["memfd_create"], since: (6, 3) };
-const SEALS: Call = Call { names: &["fcntl"], since: (3, 17) };
+const SEALS: Call = Call { names: &["fcntl", "fstatfs"], since: (3, 17) };
 const MAPPING: Call = Call { names: &["mmap", "madvise"], since: (3, 17) };
 const FUTURE: Call = Call { names: &["fcntl"], since: (5, 1) };
 const ADVICE: Call = Call { names: &["madvise"], since: (3, 5) };
@@ -205,7 +205,8 @@ fn io_uring(trials: &Trials, context: &Context<'_>) -> Facility {
     made("io_uring", Use::Hosts, detail, ring_cause(tried, RINGS, context))
 }
 
-/// `detail`, and that a filter keeps endpoints from asking for rings by themselves: some filters kill who does.
+/// `detail`, and that a filter keeps endpoints from asking for rings by themselves: some filters
+/// kill who does.
 fn unless_filtered(context: &Context<'_>, detail: &str) -> String {
     match context.filtered {
         Some(true) => format!(

@@ -79,8 +79,8 @@ fn process(context: &Context<'_>) -> Vec<Limit> {
             found.judged(|| context.raise(which))
         })
         .collect();
-    // What the user's other processes have pinned counts, and cannot be told from here; who may lock all
-    // memory is not counted.
+    // Memory that the user's other processes have pinned counts, and cannot be told from here; who
+    // may lock all memory is not counted.
     let (limit, hard) = context.rlimit("memlock");
     let is_free = context.facts.user.may_lock_all();
     let (used, low) = if is_free { (Some(0), 0) } else { (None, LOCKED_LOW) };

@@ -1,40 +1,42 @@
 //! Single facilities of the kernel, each tried in a process of its own, by the library's own calls.
 
-use std::{
-    net::{Ipv4Addr, SocketAddrV4},
-    os::fd::{AsFd, OwnedFd},
-    time::Duration,
-};
+use std::os::fd::{AsFd, OwnedFd};
 
 use pinfold::Arena;
 use pinfold_sys::{
     barrier,
     mapping::SharedMapping,
-    memfd,
+    memfd::{self, SealError},
     pin::{self, Pin, Registered},
     poll::{Epoll, EventFd, Interest},
-    process, socket,
-    stream::{self, zerocopy::ZeroCopy},
+    process,
+    stream::zerocopy::ZeroCopy,
     trial,
     userfault::{self, Mover, Pages, Watch},
 };
 use rustix::{
     fs::{SealFlags, fcntl_add_seals, fstat, ftruncate},
     io::Errno,
-    net::{self, AddressFamily, SocketType},
 };
 use serde::{Deserialize, Serialize};
 
-use super::super::child::{Denial, FORK, PIPE, Tried, attempt};
+use super::{
+    super::child::{Denial, FORK, PIPE, Tried, attempt},
+    sockets::{connection, descriptors, peer_credentials, peer_pidfd, tcp, unix_sockets},
+};
 
 /// Bytes of memory that is shared for a trial.
 const BYTES: usize = 1 << 20;
+
 /// A page as large as the kernel makes them of shared memory, on x86-64.
 const HUGE: usize = 2 << 20;
+
 /// Bytes of an arena's buffer: a few huge pages.
 const ARENA_BYTES: usize = 4 * HUGE;
+
 /// Bytes that are pinned at a time where each send pins its own.
 const PINNED_BYTES: usize = 512 << 10;
+
 /// Bytes that are sent without copying: little, as they have to fit into the other end's memory.
 const SENT_BYTES: usize = 8 << 10;
 
@@ -44,11 +46,11 @@ pub(crate) struct Huge {
     pub(crate) bytes: u64,
     /// Of these in huge pages.
     pub(crate) bytes_huge: u64,
-    /// What the kernel says of a single one where there are none.
+    /// The kernel's answer about a single one where there are none.
     pub(crate) refused: Option<Denial>,
 }
 
-/// What a userfaultfd is good for.
+/// The uses of a userfaultfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Faults {
     /// Files in shared memory can be watched, too.
@@ -89,17 +91,20 @@ pub(crate) struct Calls {
 impl Calls {
     /// Makes them all.
     pub(crate) fn make() -> Calls {
-        let memfd = attempt("memfd_create", || file(BYTES).map(drop));
+        let memfd = attempt("memfd_create", || empty().map(drop))
+            .and_then(|()| attempt("ftruncate", || file(BYTES).map(drop)));
+        let memfd_seals = after(&memfd, seals);
         // What takes shared memory says nothing where there is none.
         let mapping = after(&memfd, || attempt(MMAP, mapped));
         let (unix_sockets, tcp) = (unix_sockets(), tcp());
+        // A ring keeps its memory from children, which takes the same advice.
+        let io_uring = after(&mapping, rings);
         Calls {
-            memfd_seals: after(&memfd, || attempt("fcntl", seals)),
             noexec_seal: attempt("memfd_create", noexec),
-            future_write_seal: after(&mapping, || attempt("fcntl", future_write)),
+            future_write_seal: both(&mapping, &memfd_seals, || attempt("fcntl", future_write)),
             populate_write: after(&mapping, || attempt("madvise", populate)),
             remove: after(&mapping, || attempt("madvise", remove)),
-            huge_shmem: after(&mapping, || attempt("madvise", huge)),
+            huge_shmem: both(&mapping, &memfd_seals, || attempt("madvise", huge)),
             barrier_global: attempt("membarrier", || {
                 fences(trial::BARRIER_GLOBAL, barrier::global_available)
             }),
@@ -110,17 +115,22 @@ impl Calls {
             peer_credentials: after(&unix_sockets, || attempt("getsockopt", peer_credentials)),
             peer_pidfd: after(&unix_sockets, || attempt("getsockopt", peer_pidfd)),
             descriptors: after(&unix_sockets, || attempt("sendmsg", descriptors)),
-            events: attempt("epoll_create1", epoll).and_then(|()| attempt("eventfd2", events)),
-            userfaultfd: attempt("userfaultfd", userfaultfd),
-            io_uring: attempt("io_uring_setup", rings),
+            events: events(),
+            userfaultfd: after(&mapping, || attempt("userfaultfd", userfaultfd)),
             msg_zerocopy: after(&tcp, || {
                 attempt("setsockopt", || {
                     let (one, _two) = connection()?;
                     ZeroCopy::new(&one).map(drop).map_err(Denial::of("setsockopt"))
                 })
             }),
-            send_zc: after(&tcp, || attempt("io_uring_setup", send_zc)),
+            // Without a ring, why there is none is why nothing is sent by one.
+            send_zc: io_uring
+                .as_ref()
+                .map_err(Denial::clone)
+                .and_then(|_| after(&tcp, || attempt("io_uring_enter", send_zc))),
+            io_uring,
             memfd,
+            memfd_seals,
             mapping,
             unix_sockets,
             tcp,
@@ -145,13 +155,22 @@ fn after<T>(first: &Tried<()>, then: impl FnOnce() -> Tried<T>) -> Tried<T> {
     }
 }
 
-fn wrong<T>(what: &str) -> Tried<T> {
+/// Tries something that takes two others.
+fn both<T>(one: &Tried<()>, two: &Tried<()>, then: impl FnOnce() -> Tried<T>) -> Tried<T> {
+    after(one, || after(two, then))
+}
+
+pub(super) fn wrong<T>(what: &str) -> Tried<T> {
     Err(Denial::Wrong(what.to_owned()))
+}
+
+fn empty() -> Tried<OwnedFd> {
+    memfd::create_empty("pinfold-doctor").map_err(Denial::of("memfd_create"))
 }
 
 /// A file without seals.
 fn file(len: usize) -> Tried<OwnedFd> {
-    let file = memfd::create_empty("pinfold-doctor").map_err(Denial::of("memfd_create"))?;
+    let file = empty()?;
     ftruncate(&file, len as u64).map_err(Denial::of("ftruncate"))?;
     Ok(file)
 }
@@ -175,17 +194,24 @@ fn mapped() -> Tried<()> {
 }
 
 fn seals() -> Tried<()> {
-    let file = file(BYTES)?;
-    let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    fcntl_add_seals(&file, all).map_err(Denial::of("fcntl"))?;
-    if ftruncate(&file, 0).is_ok() || ftruncate(&file, 2 * BYTES as u64).is_ok() {
-        return wrong("a file sealed against it changes its size");
-    }
-    let file = memfd::create_sealed("pinfold-doctor", BYTES).map_err(Denial::of("memfd_create"))?;
-    match memfd::check_sealed(file.as_fd(), BYTES) {
-        Ok(()) => Ok(()),
-        Err(why) => wrong(&format!("a file that was just sealed is {why}")),
-    }
+    attempt("fcntl", || {
+        let file = file(BYTES)?;
+        let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        fcntl_add_seals(&file, all).map_err(Denial::of("fcntl"))?;
+        if ftruncate(&file, 0).is_ok() || ftruncate(&file, 2 * BYTES as u64).is_ok() {
+            return wrong("a file sealed against it changes its size");
+        }
+        memfd::create_sealed("pinfold-doctor", BYTES).map(drop).map_err(Denial::of("fcntl"))
+    })?;
+    // As a peer looks at what it is given.
+    attempt("fstatfs", || {
+        let file = memfd::create_sealed("pinfold-doctor", BYTES).map_err(Denial::of("fcntl"))?;
+        match memfd::check_sealed(file.as_fd(), BYTES) {
+            Ok(()) => Ok(()),
+            Err(SealError::Os(error)) => Err(Denial::of("fstatfs")(error)),
+            Err(why) => wrong(&format!("a file that was just sealed is {why}")),
+        }
+    })
 }
 
 /// As an arena's file is sealed before a peer gets it.
@@ -265,86 +291,16 @@ fn pidfd_open() -> Tried<()> {
     if process::pidfd_alive(&own) { Ok(()) } else { wrong("a living process is taken for dead") }
 }
 
-fn peer_pidfd() -> Tried<()> {
-    let (one, _two) = socket::pair().map_err(Denial::of("socketpair"))?;
-    let peer = socket::peer_pidfd(&one).map_err(Denial::of("getsockopt"))?;
-    if process::pidfd_alive(&peer) { Ok(()) } else { wrong("a living process is taken for dead") }
-}
-
-fn unix_sockets() -> Tried<()> {
-    attempt("socket", || socket::unconnected().map(drop).map_err(Denial::of("socket")))?;
-    attempt("socketpair", || socket::pair().map(drop).map_err(Denial::of("socketpair")))?;
-    attempt("sendmsg", || sent().map(drop))?;
-    attempt("recvmsg", || {
-        let (one, two) = sent()?;
-        let mut bytes = [0; 8];
-        let got = socket::recv(&two, &mut bytes, 0).map_err(Denial::of("recvmsg"))?;
-        drop(one);
-        match &bytes[..got.len] {
-            b"ping" => Ok(()),
-            _ => wrong("a message did not arrive as it was sent"),
-        }
-    })
-}
-
-fn inet() -> Tried<OwnedFd> {
-    net::socket(AddressFamily::INET, SocketType::STREAM, None).map_err(Denial::of("socket"))
-}
-
-/// A socket that listens on the loopback, and one that connects to it, with the options that connections have.
-fn tcp() -> Tried<()> {
-    attempt("socket", || inet().map(drop))?;
-    attempt("connect", || connection().map(drop))?;
-    attempt("setsockopt", || {
-        let (one, _two) = connection()?;
-        stream::tune(&one, Duration::from_secs(10)).map_err(Denial::of("setsockopt"))
-    })
-}
-
-fn connection() -> Tried<(OwnedFd, OwnedFd)> {
-    let (listener, one) = (inet()?, inet()?);
-    let here = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
-    net::bind(&listener, &here).map_err(Denial::of("bind"))?;
-    net::listen(&listener, 1).map_err(Denial::of("listen"))?;
-    let here = net::getsockname(&listener).map_err(Denial::of("getsockname"))?;
-    net::connect(&one, &here).map_err(Denial::of("connect"))?;
-    let flags = net::SocketFlags::CLOEXEC;
-    let two = net::accept_with(&listener, flags).map_err(Denial::of("accept4"))?;
-    Ok((one, two))
-}
-
-/// Two ends, with a message on the way to the second.
-fn sent() -> Tried<(OwnedFd, OwnedFd)> {
-    let (one, two) = socket::pair().map_err(Denial::of("socketpair"))?;
-    socket::send(&one, b"ping", &[]).map_err(Denial::of("sendmsg"))?;
-    Ok((one, two))
-}
-
-fn peer_credentials() -> Tried<()> {
-    let (one, _two) = socket::pair().map_err(Denial::of("socketpair"))?;
-    let who = socket::peer_credentials(&one).map_err(Denial::of("getsockopt"))?;
-    if who.uid != pinfold_sys::user::uid() {
-        return wrong("the kernel names another user at the other end of this user's socket");
-    }
-    Ok(())
-}
-
-fn descriptors() -> Tried<()> {
-    let (one, two) = socket::pair().map_err(Denial::of("socketpair"))?;
-    socket::send(&one, b"x", &[one.as_fd()]).map_err(Denial::of("sendmsg"))?;
-    let got = socket::recv(&two, &mut [0; 8], 1).map_err(Denial::of("recvmsg"))?;
-    if got.fds.len() == 1 { Ok(()) } else { wrong("a descriptor that was passed did not arrive") }
-}
-
-fn epoll() -> Tried<()> {
-    Epoll::new().map(drop).map_err(Denial::of("epoll_create1"))
-}
-
 fn events() -> Tried<()> {
-    let epoll = Epoll::new().map_err(Denial::of("epoll_create1"))?;
-    let event = EventFd::new().map_err(Denial::of("eventfd2"))?;
-    epoll.add(&event, 1, Interest::Read).map_err(Denial::of("epoll_ctl"))?;
-    event.signal().map_err(Denial::of("write"))
+    let epoll = || Epoll::new().map_err(Denial::of("epoll_create1"));
+    let event = || EventFd::new().map_err(Denial::of("eventfd2"));
+    attempt("epoll_create1", || epoll().map(drop))?;
+    attempt("eventfd2", || event().map(drop))?;
+    attempt("epoll_ctl", || {
+        let (epoll, event) = (epoll()?, event()?);
+        epoll.add(&event, 1, Interest::Read).map_err(Denial::of("epoll_ctl"))?;
+        event.signal().map_err(Denial::of("write"))
+    })
 }
 
 /// Watches memory and moves pages, as an endpoint does.
@@ -360,7 +316,7 @@ fn userfaultfd() -> Tried<Faults> {
     Ok(Faults { shared: found.watch_shared, any: found.watch_any, moves })
 }
 
-/// Whether a page comes to lie elsewhere.
+/// Moves a page; `true` if it came to lie elsewhere.
 fn moves() -> std::io::Result<bool> {
     let mover = Mover::new()?;
     let mut from = Pages::new(BYTES, false)?;
@@ -373,13 +329,16 @@ fn moves() -> std::io::Result<bool> {
 
 /// A ring's features, if it also pins memory.
 fn rings() -> Tried<u32> {
-    let features = trial::io_uring().map_err(Denial::of("io_uring_setup"))?;
-    let said = |error: pin::Error| denied(error.call(), error.errno());
-    let memory = vec![1u8; PINNED_BYTES];
-    let at = memory.as_ptr().expose_provenance();
-    let ring = Registered::new(1).map_err(said)?;
-    let slot = ring.pin(at..at + memory.len()).map_err(said)?;
-    ring.unpin(slot).map_err(said)?;
+    let features =
+        attempt("io_uring_setup", || trial::io_uring().map_err(Denial::of("io_uring_setup")))?;
+    attempt("io_uring_register", || {
+        let said = |error: pin::Error| denied(error.call(), error.errno());
+        let memory = vec![1u8; PINNED_BYTES];
+        let at = memory.as_ptr().expose_provenance();
+        let ring = Registered::new(1).map_err(said)?;
+        let slot = ring.pin(at..at + memory.len()).map_err(said)?;
+        ring.unpin(slot).map_err(said)
+    })?;
     Ok(features)
 }
 

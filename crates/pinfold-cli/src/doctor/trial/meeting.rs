@@ -189,13 +189,17 @@ fn meet(place: Option<&PathBuf>) -> Attempt {
     };
     let mut word = vec![0; 8192];
     let word = match rustix::io::read(&ready, &mut word) {
-        Ok(len) => serde_json::from_slice::<Names>(&word[..len]).ok(),
+        Ok(len) => serde_json::from_slice::<Option<PathBuf>>(&word[..len]).ok(),
         Err(_) => None,
     };
-    let Some(names) = word else {
+    let Some(directory) = word else {
         let listener = Some(listener.finish(PATIENCE));
         return Attempt { listener, ..Attempt::default() };
     };
+    // Not what the two do, so not by them.
+    let free = directory.as_ref().map(|place| attempt("statfs", || free_in(place)));
+    let (free_bytes, free_files) = free.and_then(Result::ok).unwrap_or_default();
+    let names = Names { directory, free_bytes, free_files };
     let caller = child::attempt("", move || {
         child::look_for_names_in(place);
         Ok(call(&name).map_err(|error| Failure::of(&error)))
@@ -248,7 +252,7 @@ fn check(message: &[u8], len: usize) -> pinfold::Result<()> {
 }
 
 /// Where the library put the name that this process listens at: looked for where names may be.
-fn find_names(address: &str) -> Names {
+fn find_names(address: &str) -> Option<PathBuf> {
     let name = address.strip_prefix("local:").unwrap_or(address);
     let uid = pinfold_sys::user::uid();
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -257,12 +261,17 @@ fn find_names(address: &str) -> Names {
         set("XDG_RUNTIME_DIR").map(|path| path.join("pinfold")),
         Some(PathBuf::from(format!("/tmp/pinfold-{uid}"))),
     ];
-    let directory =
-        candidates.into_iter().flatten().find(|place| place.join(name).symlink_metadata().is_ok());
-    let space = directory.as_ref().and_then(|place| statvfs(place).ok());
-    Names {
-        free_bytes: space.as_ref().map(|space| space.f_bavail.saturating_mul(space.f_frsize)),
-        free_files: space.filter(|space| space.f_files > 0).map(|space| space.f_favail),
-        directory: directory.map(|place| std::path::absolute(&place).unwrap_or(place)),
-    }
+    let directory = candidates
+        .into_iter()
+        .flatten()
+        .find(|place| place.join(name).symlink_metadata().is_ok())?;
+    Some(std::path::absolute(&directory).unwrap_or(directory))
+}
+
+/// Bytes and files that there is room for; files only where the file system has a fixed number of
+/// them.
+fn free_in(place: &PathBuf) -> Tried<(Option<u64>, Option<u64>)> {
+    let space = statvfs(place).map_err(Denial::of("statfs"))?;
+    let bytes = space.f_bavail.saturating_mul(space.f_frsize);
+    Ok((Some(bytes), (space.f_files > 0).then_some(space.f_favail)))
 }

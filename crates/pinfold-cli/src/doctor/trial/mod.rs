@@ -1,6 +1,6 @@
 //! What is found out by doing it. Nothing here reads a setting or draws a conclusion.
 //!
-//! - [`calls`]: single facilities of the kernel.
+//! - [`calls`]: single facilities of the kernel; [`sockets`]: those of them that are sockets.
 //! - [`reach`]: other processes' memory.
 //! - [`meeting`]: two processes that connect and exchange messages through the library.
 //! - [`costs`]: how long that takes.
@@ -9,6 +9,7 @@ pub(crate) mod calls;
 pub(crate) mod costs;
 pub(crate) mod meeting;
 pub(crate) mod reach;
+mod sockets;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 

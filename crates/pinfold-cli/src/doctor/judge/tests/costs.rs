@@ -100,7 +100,7 @@ fn a_busy_machine_has_none() {
     assert!(!problem.remedies.is_empty());
 }
 
-/// What was once printed: the processes could never run together.
+/// Figures that were once printed: the processes could never run together.
 #[test]
 fn milliseconds_are_no_latency() {
     let rows = vec![

@@ -1,4 +1,4 @@
-//! What pins memory and sends without copying.
+//! Facilities that pin memory and send without copying.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn a_little_locked_memory_is_low() {
     let low = limit(0);
     assert_eq!((low.status, low.used), (Room::Low, None));
     assert!(low.remedies[0].run.as_ref().unwrap().contains("memlock unlimited"), "{low:?}");
-    // Who may lock all memory is not counted.
+    // A process that may lock all memory is not counted.
     assert_eq!(limit(!0).status, Room::Ok);
 }
 

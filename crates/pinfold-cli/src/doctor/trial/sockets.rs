@@ -1,0 +1,147 @@
+//! Sockets: those by which endpoints of this host meet, and connections over the loopback.
+
+use std::{
+    net::{Ipv4Addr, SocketAddrV4},
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
+
+use pinfold_sys::{process, socket, stream};
+use rustix::net::{self, AddressFamily, SocketType};
+
+use super::{
+    super::child::{Denial, Tried, attempt},
+    calls::wrong,
+};
+
+pub(super) fn peer_pidfd() -> Tried<()> {
+    let (one, _two) = pair()?;
+    let peer = socket::peer_pidfd(&one).map_err(Denial::of("getsockopt"))?;
+    if process::pidfd_alive(&peer) { Ok(()) } else { wrong("a living process is taken for dead") }
+}
+
+pub(super) fn unix_sockets() -> Tried<()> {
+    attempt("socket", || socket::unconnected().map(drop).map_err(Denial::of("socket")))?;
+    (1..=STEPS.len())
+        .try_for_each(|steps| attempt(STEPS[steps - 1], || meeting(steps).map(drop)))?;
+    attempt("sendmsg", || sent().map(drop))?;
+    attempt("recvmsg", || {
+        let (one, two) = sent()?;
+        let mut bytes = [0; 8];
+        let got = socket::recv(&two, &mut bytes, 0).map_err(Denial::of("recvmsg"))?;
+        drop(one);
+        match &bytes[..got.len] {
+            b"ping" => Ok(()),
+            _ => wrong("a message did not arrive as it was sent"),
+        }
+    })
+}
+
+/// The steps of a [`meeting`].
+const STEPS: [&str; 4] = ["bind", "listen", "connect", "accept4"];
+
+/// The first `steps` of a meeting, with both ends of it after all of them. The name is none of the
+/// file system: what that allows is another question.
+fn meeting(steps: usize) -> Tried<Option<(OwnedFd, OwnedFd)>> {
+    let name = format!("pinfold-doctor-{}", std::process::id());
+    let name = net::SocketAddrUnix::new_abstract_name(name.as_bytes());
+    let name = name.map_err(Denial::of("bind"))?;
+    let unix = || socket::unconnected().map_err(Denial::of("socket"));
+    let (listener, caller) = (unix()?, unix()?);
+    net::bind(&listener, &name).map_err(Denial::of("bind"))?;
+    if steps > 1 {
+        net::listen(&listener, 1).map_err(Denial::of("listen"))?;
+    }
+    if steps > 2 {
+        net::connect(&caller, &name).map_err(Denial::of("connect"))?;
+    }
+    if steps < STEPS.len() {
+        return Ok(None);
+    }
+    match socket::accept(&listener).map_err(Denial::of("accept4"))? {
+        Some(met) => Ok(Some((caller, met))),
+        None => wrong("who connected did not arrive"),
+    }
+}
+
+/// Two ends of a connection, as between two endpoints.
+fn pair() -> Tried<(OwnedFd, OwnedFd)> {
+    match meeting(STEPS.len())? {
+        Some(ends) => Ok(ends),
+        None => wrong("who connected did not arrive"),
+    }
+}
+
+fn inet() -> Tried<OwnedFd> {
+    net::socket(AddressFamily::INET, SocketType::STREAM, None).map_err(Denial::of("socket"))
+}
+
+/// A socket that listens on the loopback, and one that connects to it, with the options that
+/// connections have.
+pub(super) fn tcp() -> Tried<()> {
+    attempt("socket", || inet().map(drop))?;
+    attempt("bind", || bound().map(drop))?;
+    attempt("listen", || listening().map(drop))?;
+    attempt("getsockname", || address(&listening()?).map(drop))?;
+    attempt("connect", || connected().map(drop))?;
+    attempt("accept4", || connection().map(drop))?;
+    attempt("setsockopt", || {
+        let (one, _two) = connection()?;
+        stream::tune(&one, Duration::from_secs(10)).map_err(Denial::of("setsockopt"))
+    })
+}
+
+fn bound() -> Tried<OwnedFd> {
+    let socket = inet()?;
+    let here = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+    net::bind(&socket, &here).map_err(Denial::of("bind"))?;
+    Ok(socket)
+}
+
+fn listening() -> Tried<OwnedFd> {
+    let listener = bound()?;
+    net::listen(&listener, 1).map_err(Denial::of("listen"))?;
+    Ok(listener)
+}
+
+fn address(listener: &OwnedFd) -> Tried<net::SocketAddrAny> {
+    net::getsockname(listener).map_err(Denial::of("getsockname"))
+}
+
+/// What listens, and what has connected to it.
+fn connected() -> Tried<(OwnedFd, OwnedFd)> {
+    let (listener, one) = (listening()?, inet()?);
+    net::connect(&one, &address(&listener)?).map_err(Denial::of("connect"))?;
+    Ok((listener, one))
+}
+
+/// Both ends of a connection.
+pub(super) fn connection() -> Tried<(OwnedFd, OwnedFd)> {
+    let (listener, one) = connected()?;
+    let flags = net::SocketFlags::CLOEXEC;
+    let two = net::accept_with(&listener, flags).map_err(Denial::of("accept4"))?;
+    Ok((one, two))
+}
+
+/// Two ends, with a message on the way to the second.
+fn sent() -> Tried<(OwnedFd, OwnedFd)> {
+    let (one, two) = pair()?;
+    socket::send(&one, b"ping", &[]).map_err(Denial::of("sendmsg"))?;
+    Ok((one, two))
+}
+
+pub(super) fn peer_credentials() -> Tried<()> {
+    let (one, _two) = pair()?;
+    let who = socket::peer_credentials(&one).map_err(Denial::of("getsockopt"))?;
+    if who.uid != pinfold_sys::user::uid() {
+        return wrong("the kernel names another user at the other end of this user's socket");
+    }
+    Ok(())
+}
+
+pub(super) fn descriptors() -> Tried<()> {
+    let (one, two) = pair()?;
+    socket::send(&one, b"x", &[one.as_fd()]).map_err(Denial::of("sendmsg"))?;
+    let got = socket::recv(&two, &mut [0; 8], 1).map_err(Denial::of("recvmsg"))?;
+    if got.fds.len() == 1 { Ok(()) } else { wrong("a descriptor that was passed did not arrive") }
+}
