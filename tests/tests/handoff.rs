@@ -269,8 +269,9 @@ fn what_came_back_before_is_back() {
     }
 }
 
+/// Of who closes first the one that looks has no more views; the one that gave takes nothing back.
 #[test]
-fn a_view_is_void_once_the_connection_is_closed() {
+fn a_view_is_void_once_its_own_side_has_closed() {
     for theirs in [true, false] {
         let (a, to_b, b, from_a) = pair("void", builder(), builder());
         let arena = Arena::new().unwrap();
@@ -279,14 +280,18 @@ fn a_view_is_void_once_the_connection_is_closed() {
         check(&view, 1);
         if theirs {
             a.close();
+            assert!(b.recv(from_a, 1).unwrap_err().is_peer_gone());
+            check(&view, 1);
+            assert_eq!(arena.stats().buffers, 1, "it is looked at");
         } else {
             b.disconnect(from_a);
             assert!(a.recv(to_b, 1).unwrap_err().is_peer_gone());
+            assert_eq!(arena.stats().buffers, 0, "it is its owner's again");
+            assert!(matches!(view.read(0, &mut [0]), Err(Error::Withdrawn)));
+            assert!(matches!(view.to_vec(), Err(Error::Withdrawn)));
         }
-        assert_eq!(arena.stats().buffers, 0, "it is its owner's again");
-        assert!(matches!(view.read(0, &mut [0]), Err(Error::Withdrawn)));
-        assert!(matches!(view.to_vec(), Err(Error::Withdrawn)));
         drop(view);
+        assert_eq!(arena.stats().buffers, 0);
     }
 }
 
@@ -380,10 +385,13 @@ fn keeper(_: &Args) {
     say("holds");
     hear();
     assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());
-    // What was looked at is still there, what was not is not.
+    // What was looked at is still there, and what was not is to be had.
     check(&view, 1);
+    let other = endpoint.recv_view(peer, 2).unwrap();
+    assert_eq!(other.receipt().path, Path::Handoff);
+    check(&other, 2);
     assert!(endpoint.recv_view(peer, 2).unwrap_err().is_peer_gone());
-    drop(view);
+    drop((view, other));
     drop(endpoint);
     before.returns(PATIENCE);
 }

@@ -264,11 +264,22 @@ pub enum Error {
     /// Memory that can only be read was to be written.
     #[error("this memory can only be read; its owner gives memory to write out of a SharedArena")]
     ReadOnly,
-    /// Memory that a peer gave is its own again, because the connection has ended.
+    /// Memory that a peer gave is its own again, because this side has ended the connection, or the peer has cut it.
     #[error(
-        "the memory that was given is no longer held: the connection with its owner has ended; copy what is needed before that"
+        "the memory that was given is no longer held: the connection with its owner was ended here, or cut; copy what is needed before that"
     )]
     Withdrawn,
+    /// Not all that was posted had been delivered when the time was up.
+    #[error(
+        "not delivered within {patience:?}: {}; have them receive, give them more time, or close all the same",
+        listed(left)
+    )]
+    Undelivered {
+        /// How long was waited.
+        patience: Duration,
+        /// What is left, by peer.
+        left: Vec<crate::Outstanding>,
+    },
     /// An active message was not seen to, or a request not answered.
     #[error("handler {id} of {peer} did not do it: {why}")]
     NotHandled {
@@ -340,6 +351,10 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+fn listed(left: &[crate::Outstanding]) -> String {
+    left.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Whether `len` bytes at `offset` lie inside `size` bytes.

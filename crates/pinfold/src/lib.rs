@@ -58,9 +58,10 @@ pub use self::{
     arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},
     endpoint::{
         Active, Answer, AtomicWord, Builder, Endpoint, Envelope, Exposed, Gift, Handoff,
-        HandoffVectored, Message, MessageRequest, OwnedBuf, OwnedBufMut, PeerInfo, Progress,
-        Received, RecvRequest, Region, RegionKey, RegionRequest, RemoteRegion, RemoteSpace, Reply,
-        Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source, TagMatch, View, ViewRequest,
+        HandoffVectored, Message, MessageRequest, NotGiven, Outstanding, OwnedBuf, OwnedBufMut,
+        PeerInfo, Progress, Received, RecvRequest, Region, RegionKey, RegionRequest, RemoteRegion,
+        RemoteSpace, Reply, Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source, TagMatch,
+        View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Result},
     link::local::{Access, Who},

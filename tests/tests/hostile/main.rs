@@ -19,6 +19,7 @@ use pinfold_tests::{
 };
 
 mod attackers;
+mod cancels;
 mod gifts;
 mod holes;
 mod parts;
@@ -31,6 +32,7 @@ use self::{
         CONTROL, LINE, RINGS, SLOT, SLOTS, attacker, consumed, is_cut_off, newest, newest_in,
         odd_number, sockets, spin, stranger,
     },
+    cancels::{bored, canceller},
     gifts::{flooded, flooder},
     holes::{beggar, poor},
     parts::{lists, picks},
@@ -60,6 +62,8 @@ pinfold_tests::roles!(
     exploiter,
     picks,
     lists,
+    bored,
+    canceller,
 );
 
 /// The tags of attackers have this bit; what the honest peer says is never matched with theirs.

@@ -54,14 +54,16 @@ Fields of --json. Every object has kind and time_ms (since 1970).
             doorbells_sent, one_sided (done by it on memory of peers: writes, written_bytes, reads,
             read_bytes, atomics; of the writes and reads by_kernel and by_agent, what was not done
             through a mapping), called (calls and requests it made), handled (that a handler has
-            seen to), handlers_panicked, unhandled (dropped), sleeps, peers_joined, peers_gone, lane_bytes, lane_bytes_max,
-            granted_bytes, unexpected_bytes_max, mapped_bytes (arenas of peers), mapped_bytes_max,
-            arena_files, arena_bytes (of its process), rates
+            seen to), handlers_panicked, unhandled (dropped), undelivered (that nobody had waited for),
+            given_stalls (waits until something given was back), replaced (by newer ones), sleeps, peers_joined,
+            peers_gone, lane_bytes, lane_bytes_max, granted_bytes, unexpected_bytes_max, mapped_bytes
+            (arenas of peers), mapped_bytes_max, arena_files, arena_bytes (of its process), rates
   peer      of (id of the endpoint whose peer it is), of_pid, peer (which of its peers), id (of the
             peer's endpoint), pid (0 if it is not known here), uid, label, address (null if it was
             the peer that connected), paths, refused (by path: why), sent, received, unexpected,
             credit_stalls, room_stalls, doorbells_sent, one_sided (on its memory), called (to
-            it), handled (of it), queued, answers, waiting and waiting_max
+            it), handled (of it), given_stalls, replaced, given_bytes (given to it and not back),
+            queued, answers, waiting and waiting_max
             (announced to it), credit_used and credit_max, owed and granted (credit of the peer
             in use here), announced and announced_max (by it), arriving, lane_bytes, blocked,
             leaving, encrypted, rates

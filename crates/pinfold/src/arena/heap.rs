@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use super::{
     committed::{BLOCK_BYTES, BLOCK_CHUNKS, CHUNK_BYTES, Piece},
     extent::Extent,
+    left,
     registry::{self, ArenaRef},
     room,
     state::{Block, EXTENT_BYTES_LIMIT, Placed, State, Trim, Want},
@@ -112,6 +113,7 @@ impl Heap {
 
     #[cold]
     fn alloc_slowly(&self, want: &Want, placed: Option<Placed>) -> Result<(Block, NonNull<u8>)> {
+        left::sweep();
         let mut growth = lock(&self.growth);
         // Somebody else may have made room while this thread waited.
         let placed = match placed.or_else(|| lock(&self.state).place(want)) {
@@ -158,11 +160,16 @@ impl Heap {
         if self.mark.is_child() {
             return 0;
         }
+        left::sweep();
         self.release(&mut lock(&self.growth), Trim::All)
     }
 
     pub(crate) fn stats(&self) -> ArenaStats {
-        if self.mark.is_child() { ArenaStats::default() } else { lock(&self.state).stats() }
+        if self.mark.is_child() {
+            return ArenaStats::default();
+        }
+        left::sweep();
+        lock(&self.state).stats()
     }
 
     /// A place where there was none.

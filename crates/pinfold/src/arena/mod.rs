@@ -11,6 +11,7 @@
 //! - `extent`: one memfd and its mapping.
 //! - `registry`: from an address to the extent it is in.
 //! - `remote`: extents of peers, mapped here.
+//! - `left`: what closed endpoints had given away and is still looked at.
 //!
 //! # Why an arena is several files
 //!
@@ -46,6 +47,7 @@ mod demand;
 mod extent;
 mod handle;
 mod heap;
+pub(crate) mod left;
 mod recent;
 mod registry;
 mod remote;

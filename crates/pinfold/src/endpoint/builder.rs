@@ -187,6 +187,25 @@ impl Builder {
         self
     }
 
+    /// Bytes of memory that is given to one peer ([`Endpoint::give`], [`Endpoint::handoff`]) and is not back, with 1 KiB
+    /// for each message; one message may be longer. At the limit [`Endpoint::give`] waits until the receiver has
+    /// dropped views of what it has, and [`Endpoint::try_give`] gives nothing; what is handed off is queued, and so is
+    /// what is sent to that peer after it. A receiver that has to have more than this at the same time waits for ever.
+    /// Default: 512 MiB.
+    pub fn given_bytes_max(mut self, bytes: usize) -> Builder {
+        self.config.given_bytes_max = bytes as u64;
+        self
+    }
+
+    /// How many messages of one tag that were given by [`Endpoint::give_latest`] a peer has at most, looked at or not;
+    /// the newest of those after them waits here. 1: the receiver never gets one that is older than the last one
+    /// given before it was done with the one before, and waits for each. Default: 2, one to look at and one to take
+    /// next.
+    pub fn frames_in_flight(mut self, frames: u32) -> Builder {
+        self.config.frames_max = frames;
+        self
+    }
+
     /// Has `handler` see to the active messages of number `id`, from the first one on; as
     /// [`Endpoint::handle`], which comes later.
     pub fn handle(

@@ -49,6 +49,10 @@ pub(crate) struct Config {
     pub peers_max: usize,
     /// Address space for arenas of peers.
     pub mapped_bytes_max: usize,
+    /// Memory that is given to one peer and not back, at most.
+    pub given_bytes_max: u64,
+    /// Messages of one tag, of which the newest counts, that one peer has at most.
+    pub frames_max: u32,
     /// Memory for active messages that were fetched for their handlers.
     pub active_bytes_max: usize,
     pub handlers: Handlers,
@@ -79,6 +83,8 @@ impl Default for Config {
             unexpected_bytes_max: 128 << 20,
             peers_max: 1 << 20,
             mapped_bytes_max: 1 << 40,
+            given_bytes_max: 512 << 20,
+            frames_max: 2,
             active_bytes_max: 256 << 20,
             handlers: Handlers::default(),
             sending: Settings::default(),
@@ -100,6 +106,9 @@ impl Config {
                 crate::wire::descriptor::INLINE_MAX as u64,
                 "allow eager, which always works, or cma",
             );
+        }
+        if self.frames_max == 0 {
+            return limit("the number of frames in flight", u32::MAX.into(), "allow 1 at least");
         }
         Ok(())
     }

@@ -193,8 +193,13 @@ impl Endpoint {
         self.shared().enter().map(|engine| engine.core.copies()).unwrap_or_default()
     }
 
-    /// Closes the endpoint now; all that waits on it ends with [`Error::Closed`]. In a forked
+    /// Closes the endpoint; all that waits on it ends with [`Error::Closed`]. In a forked
     /// child it does nothing: the endpoint is the parent's.
+    ///
+    /// What is in the rings of peers on this host, and memory that was given to them, they can receive later. What else
+    /// was sent without anybody waiting for it, and what goes to other hosts, is waited for: up to a second or two. What
+    /// was not delivered then is lost, logged and counted
+    /// ([`Counters::undelivered`](crate::Counters::undelivered)): call [`Endpoint::drain`] before to hear of it.
     pub fn close(&self) {
         let _ = self.shared().close();
     }

@@ -59,7 +59,7 @@ impl Gift {
     }
 
     /// The buffer again, to be written anew. `None`: there are clones of this, which others may be
-    /// looking at; or it is of a [`SharedArena`](crate::SharedArena).
+    /// looking at, as receivers may be after the endpoint has closed; or it is of a [`SharedArena`](crate::SharedArena).
     pub fn into_arena_buf(self) -> Option<ArenaBuf> {
         match Arc::into_inner(self.0)?.memory {
             Memory::Arena(buf) => Some(buf),
@@ -120,36 +120,6 @@ impl fmt::Debug for Gift {
     }
 }
 
-/// Gives memory away for good.
-///
-/// # Errors
-/// As for any send, as far as that is known at once.
-#[inline]
-pub(super) fn give(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> Result<()> {
-    // It is tried once, by whichever way in there is.
-    let rest = match shared.quick() {
-        Some(mut engine) => engine.give_at_once(peer, tag, gift),
-        None => shared.enter()?.give_at_once(peer, tag, gift),
-    };
-    match rest {
-        None => Ok(()),
-        Some(gift) => shared.enter()?.post_away(peer, tag, gift),
-    }
-}
-
-/// The same with memory in several parts, as one message.
-///
-/// # Errors
-/// As for [`give`].
-pub(super) fn give_vectored(
-    shared: &Arc<Shared>,
-    peer: PeerId,
-    tag: u64,
-    gifts: Vec<Gift>,
-) -> Result<()> {
-    shared.enter()?.give_parts(peer, tag, gifts)
-}
-
 /// Waits for a message that may stay where it is.
 ///
 /// # Errors
@@ -179,21 +149,22 @@ fn wait_for_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<Vi
 
 /// Lets it go its way.
 fn go_on(engine: &mut Engine, key: OpKey, gift: Gift) {
-    engine.let_go(key, Keeps::Gift { _gift: gift });
+    engine.let_go(key, Keeps::Gift { gift });
 }
 
 /// Memory on its way to a receiver, or looked at by it; a future of the receipt and the memory, once
 /// the receiver looks at it no more.
 ///
-/// It can be dropped: the memory goes on to the receiver, and back to its arena in the end.
+/// It can be dropped: the memory goes on to the receiver, and back to its arena in the end. Who drops one after the
+/// other without a look whether they have ended is held up by nothing: for that there is
+/// [`Endpoint::give`](crate::Endpoint::give), which waits for a receiver that is slow.
 pub struct Handoff {
     inner: Request<Gift>,
 }
 
 impl Handoff {
     pub(crate) fn post(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> Handoff {
-        let (memory, shelf) = (gift.part(), gift.shelf());
-        let post = |mut engine: Inside<'_>| engine.hand_off(peer, tag, memory, shelf);
+        let post = |mut engine: Inside<'_>| engine.hand_off(peer, tag, &gift);
         let posted = shared.enter().and_then(post);
         let inner = Request::of(shared, posted, gift);
         Handoff { inner: inner.abandoned_by(go_on) }
@@ -237,9 +208,8 @@ impl HandoffVectored {
         let posted = shared.enter().and_then(post);
         let inner = Request::of(shared, posted, gifts);
         HandoffVectored {
-            inner: inner.abandoned_by(|engine, key, gifts| {
-                engine.let_go(key, Keeps::Gifts { _gifts: gifts })
-            }),
+            inner: inner
+                .abandoned_by(|engine, key, gifts| engine.let_go(key, Keeps::Gifts { gifts })),
         }
     }
 

@@ -143,6 +143,15 @@ impl Shared {
         Ok(())
     }
 
+    /// Waits as long until nothing would be lost of what nobody waits for.
+    fn linger(self: &Arc<Shared>) -> Result<()> {
+        if self.enter()?.has_unsent(None) {
+            let end = Instant::now() + FLUSH;
+            self.wait_for(Some(end), |engine| (!engine.has_unsent(None)).then_some(()))?;
+        }
+        Ok(())
+    }
+
     /// Starts the thread that drives the endpoint, if it does not run yet.
     pub(crate) fn start_driver(self: &Arc<Shared>) -> Result<()> {
         if self.driver.get().is_some() {
@@ -185,12 +194,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Closes the endpoint; all that waits on it ends with an error. Answers that found no room yet
-    /// go out first, as long as their receivers make room.
+    /// Closes the endpoint; all that waits on it ends with an error. Answers that found no room yet, and
+    /// messages that nobody waits for, go out first, as long as their receivers take them.
     ///
     /// # Errors
     /// [`Error::Forked`]: it is the parent's to close.
     pub(crate) fn close(self: &Arc<Shared>) -> Result<()> {
+        self.linger()?;
         self.flush()?;
         self.stop.store(true, Ordering::Release);
         let mut engine = self.enter()?;

@@ -3,7 +3,7 @@
 //!
 //! **Invariant.** The loan is given back when the view is dropped, not before, and the view keeps or
 //! borrows its endpoint; so the mapping is there, and the view's range lies inside it. A process that gave memory away can still write it, so no safe function forms a reference to the
-//! bytes; what is copied out counts only if the connection still stood afterwards, for only then
+//! bytes; what is copied out counts only if the connection had not been cut afterwards, for only then
 //! had the memory not gone back to its owner.
 
 use std::{
@@ -34,7 +34,7 @@ use crate::{
 
 /// A received message, in the sender's memory if the sender gave that away
 /// ([`Endpoint::handoff`](crate::Endpoint::handoff)), else in memory of the library's. Dropping it
-/// gives the memory back.
+/// gives the memory back. It stays good when the sender closes or dies, as long as this endpoint is open.
 ///
 /// The sender must not write memory that it gave, and a sender of this library does not. But
 /// another might, at any time, so the bytes are copied out ([`View::read`]) or, by those who trust
@@ -165,8 +165,8 @@ impl<'a> View<'a> {
     /// Copies the bytes at `offset` out.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::Withdrawn`] if either side has closed the connection: what
-    /// was copied means nothing then; [`Error::Os`] if the sender has no memory behind its file;
+    /// [`Error::OutOfBounds`]; [`Error::Withdrawn`] if this side has closed the connection, or the sender has cut it:
+    /// what was copied means nothing then; [`Error::Os`] if the sender has no memory behind its file;
     /// [`Error::Forked`].
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         let at = self.range(offset, into.len())?;
@@ -226,7 +226,7 @@ impl<'a> View<'a> {
     ///
     /// # Safety
     /// Nobody writes them while the slice is used: the sender is trusted not to, the memory is not
-    /// written by [`View::write`] either, and neither side closes the connection meanwhile.
+    /// written by [`View::write`] either, and this side does not close the connection meanwhile.
     pub unsafe fn as_slice(&self) -> Result<&[u8]> {
         let at = self.range(0, self.len())?;
         self.confirm()?;

@@ -122,6 +122,15 @@ pub struct Counters {
     /// Active messages that were dropped: there was no handler of their number, they were too long,
     /// or their sender went before they were whole.
     pub unhandled: u64,
+    /// Messages whose memory was to be given and that waited until their receiver had given some back
+    /// ([`Builder::given_bytes_max`](crate::Builder::given_bytes_max)).
+    pub given_stalls: u64,
+    /// Messages that a newer one took the place of before they were sent
+    /// ([`Endpoint::give_latest`](crate::Endpoint::give_latest)).
+    pub replaced: u64,
+    /// Messages that were sent without anybody waiting for them, as memory that is given, and were not delivered
+    /// before the endpoint closed or their peer went.
+    pub undelivered: u64,
 }
 
 /// Counts of what was exchanged with one peer.
@@ -146,6 +155,10 @@ pub struct PeerCounters {
     pub called: u64,
     /// Calls and requests of it that a handler has seen to, panics included.
     pub handled: u64,
+    /// Messages to it whose memory was to be given and that waited until it had given some back.
+    pub given_stalls: u64,
+    /// Messages to it that a newer one took the place of before they were sent.
+    pub replaced: u64,
 }
 
 impl PeerCounters {
@@ -167,6 +180,8 @@ impl PeerCounters {
             one_sided: OneSidedCount::of(record),
             called: record.called,
             handled: record.handled,
+            given_stalls: record.given_stalls,
+            replaced: record.replaced,
         }
     }
 }
@@ -190,6 +205,7 @@ impl Counters {
             peers_gone: header.peers_gone,
             handlers_panicked: header.handlers_panicked,
             unhandled: header.unhandled,
+            undelivered: header.undelivered,
             ..Counters::default()
         };
         for record in records {
@@ -205,6 +221,8 @@ impl Counters {
             add(&mut all.doorbells_sent, record.doorbells_sent);
             add(&mut all.called, record.called);
             add(&mut all.handled, record.handled);
+            add(&mut all.given_stalls, record.given_stalls);
+            add(&mut all.replaced, record.replaced);
             all.one_sided += record.one_sided;
         }
         // Inline messages are copied once here as they are sent; that is added now, not for each.

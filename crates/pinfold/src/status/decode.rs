@@ -151,6 +151,7 @@ fn peer(record: &Record<u64>) -> PeerStatus {
         announced_max: record.announced_max >> 32,
         arriving: record.arriving,
         lane_bytes: record.lane_bytes,
+        given_bytes: record.given_bytes,
         blocked: record.flags & super::flags::BLOCKED != 0,
         leaving: record.flags & super::flags::LEAVING != 0,
         encrypted: record.flags & super::flags::ENCRYPTED != 0,

@@ -185,7 +185,9 @@ pub(crate) struct Header<W> {
     /// others.
     pub(super) aside_by_maker: BulkWords<W>,
     pub(super) aside_by_others: BulkWords<W>,
-    pub(super) spare: [W; 7],
+    /// Messages that nobody waited for, and that were not delivered before their peer went.
+    pub undelivered: W,
+    pub(super) spare: [W; 6],
 
     // Put down now and then.
     /// Copies for which an algorithm was chosen, by its number, and by size.
@@ -232,7 +234,11 @@ pub(crate) struct Record<W> {
     pub called: W,
     /// Calls and requests of it that a handler has seen to.
     pub handled: W,
-    pub(super) room: [W; 3],
+    /// Messages to it whose memory was to be given and that waited until it gave some back.
+    pub given_stalls: W,
+    /// Of those of which the newest counts, the ones that a newer one took the place of.
+    pub replaced: W,
+    pub(super) room: [W; 1],
     /// As `by_maker`, by all other threads: on a line of its own, which they share.
     pub(super) by_others: OneSidedWords<W>,
     pub(super) more_room: [W; 1],
@@ -278,7 +284,9 @@ pub(crate) struct Record<W> {
     pub(super) announced_max: W,
     pub(super) label: Text<W, LABEL_WORDS>,
     pub(super) address: Text<W, ADDRESS_WORDS>,
-    pub(super) spare: [W; 5],
+    /// A gauge: what is given to it and not back, bytes.
+    pub given_bytes: W,
+    pub(super) spare: [W; 4],
 }
 
 /// What [`Record::flags`] says.

@@ -154,6 +154,8 @@ pub struct PeerStatus {
     pub arriving: u64,
     /// Memory of the lane to it, bytes.
     pub lane_bytes: u64,
+    /// Memory that is given to it and is not back, bytes, with 1 KiB for each message.
+    pub given_bytes: u64,
     /// Whether something for it finds no room.
     pub blocked: bool,
     /// Whether it is being let go.

@@ -84,7 +84,8 @@ impl Direction {
         }
     }
 
-    /// Offset of the line the consumer writes: descriptors consumed, credit released, speed.
+    /// Offset of the line the consumer writes: descriptors consumed, credit released, speed, what was given
+    /// back, whether all was let go of.
     pub(crate) const fn cursor_at(self) -> usize {
         self.index() * DIRECTION_CONTROL
     }
@@ -99,7 +100,7 @@ impl Direction {
         self.cursor_at() + 2 * LINE
     }
 
-    /// Offset of the word by which the producer says that it closes the lane in good order.
+    /// Offset of the word by which the producer says that it closes the lane, and whether it leaves what it gave.
     pub(crate) const fn closed_at(self) -> usize {
         self.space_bell_at() + LINE / 2
     }

@@ -121,7 +121,7 @@ impl Engine {
     ) -> Result<OpKey> {
         let receipt = Receipt::new(Path::Eager, memory.len());
         let send = SendOp::new(id, label.tag(), memory, receipt);
-        let key = self.post(SendOp { verb: label.verb, ..send })?;
+        let key = self.post(SendOp { verb: label.verb, ..send }, None)?;
         self.core.status.record_of(id).called.add(u64::from(!label.verb.is_answer()));
         Ok(key)
     }

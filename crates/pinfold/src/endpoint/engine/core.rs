@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{
+    left::Left,
     line::Line,
     maps::Maps,
     op::{Bytes, Done, OpKey, OpTable, RecvStage, Wakes},
@@ -34,6 +35,8 @@ pub(crate) enum Unexpected {
     Arriving { sid: u32, len: u64 },
     /// It is in its sender's memory; there in these parts, if it was given away in several.
     Waiting { sid: u32, rts: Rts, list: Option<List> },
+    /// Its sender is gone, and it is in the memory that the sender gave.
+    Left { len: u64, memory: Left },
     /// Its sender went before it was complete.
     Lost,
 }
@@ -56,6 +59,8 @@ pub(crate) struct Core {
     pub maps: Maps,
     /// Gifts whose return is counted and that are still out.
     pub gifts_out: usize,
+    /// Threads that wait for what was given to come back.
+    pub awaits_returns: usize,
     /// Receives whose memory is not there yet.
     pub ready: Ready,
     /// What peers can ask for.

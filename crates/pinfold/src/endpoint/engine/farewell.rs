@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Error, Gone, PeerId,
-    endpoint::matching::Source,
+    endpoint::matching::{Source, TagMatch},
     failpoint::{self, Point},
     link::{local::Limits, shm::ring::Violation, tcp::bridge::Ended},
     status::Tally,
@@ -49,8 +49,12 @@ impl Engine {
         // process has none.
         let stopped = matches!(how, Gone::Closed | Gone::Died | Gone::Lost(_));
         let how = *peer.leaving.get_or_insert(how);
-        // What it had written whole before it went is still good.
+        // What it had written whole before it went is still good, and what it gave, unless it took that back.
+        let stays_given = how == Gone::Died || how == Gone::Closed && peer.rx.has_left();
         if first && stopped {
+            if stays_given {
+                self.core.take_last_parcels(peer);
+            }
             while let Some(header) = peer.rx.head() {
                 if let Err(violation) = self.core.receive(peer, header) {
                     peer.leaving = Some(Gone::Misbehaved(violation.0));
@@ -59,12 +63,25 @@ impl Engine {
             }
         }
         let how = peer.leaving.unwrap_or(how);
-        // A dead process needs no word, and what it gave stays as it is.
-        if how != Gone::Died {
-            peer.tx.say_closed();
-            if let Some(bridge) = peer.line.wire() {
-                bridge.say_goodbye();
+        if first && stays_given {
+            self.core.take_over(peer);
+            // With it the last that is had of what it gave is let go of.
+            drop(peer.rx.tie());
+        }
+        // Who is gone needs no word, which would be the end of what it gave as well.
+        if first && !stays_given {
+            match how {
+                Gone::Disconnected if !peer.line.is_wire() => {
+                    self.core.let_frames_go(peer);
+                    self.core.leave_gifts(peer);
+                }
+                _ => peer.tx.say_closed(),
             }
+        }
+        if how != Gone::Died
+            && let Some(bridge) = peer.line.wire()
+        {
+            bridge.say_goodbye();
         }
         // What was sent before it went has been sent; of the rest the memory goes back to its owners.
         self.core.end_sent(peer);
@@ -93,7 +110,7 @@ impl Engine {
         // Messages that are whole stay; one that is not stays as a mark, so that nobody takes a
         // later one for it.
         self.core.matcher.each_unexpected_of(id, |unexpected| {
-            if !matches!(unexpected, Unexpected::Whole { .. }) {
+            if !matches!(unexpected, Unexpected::Whole { .. } | Unexpected::Left { .. }) {
                 *unexpected = Unexpected::Lost;
             }
         });
@@ -115,6 +132,16 @@ impl Engine {
             })
             .map(|(key, _)| key)
             .collect();
+        let lost = theirs.iter().filter(|key| self.core.is_lost(**key, how)).count() as u64
+            + self.core.ops.given.close(id);
+        if lost > 0 {
+            tracing::warn!(
+                peer = name,
+                messages = lost,
+                "not delivered: nobody had waited for them"
+            );
+            self.core.status.undelivered.add(lost);
+        }
         for key in theirs {
             self.core.finish(key, Err(error()));
         }
@@ -211,6 +238,12 @@ impl Engine {
                 Engine::publish(&mut self.core, peer);
             }
             self.remove_peer(id, Gone::Disconnected);
+        }
+        // Nothing can be received any more.
+        while let Some((.., unexpected)) = self.core.matcher.take(Source::Any, TagMatch::any()) {
+            if let Unexpected::Left { memory, .. } = unexpected {
+                self.core.let_go_of(memory);
+            }
         }
         let open: Vec<OpKey> = self.core.ops.open().map(|(key, _)| key).collect();
         for key in open {

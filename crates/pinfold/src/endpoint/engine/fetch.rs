@@ -189,7 +189,7 @@ impl Core {
     pub(super) fn end_loan(&mut self, peer: &mut Peer, loan: &Loan) {
         self.maps.give_back(loan);
         if loan.number != 0 && peer.returns.end(loan.number) {
-            peer.rx.say_returned(peer.returns.count());
+            self.say_returned(peer);
         } else {
             self.fin(peer, loan.sid, 0, 0, By::View);
         }
@@ -254,9 +254,17 @@ impl Core {
 
     /// A message of the peer has been copied, and its end was reported.
     #[inline]
-    pub(super) fn copied(&self, peer: &mut Peer, sid: u32) {
+    pub(super) fn copied(&mut self, peer: &mut Peer, sid: u32) {
         if peer.returns.ended(sid) {
-            peer.rx.say_returned(peer.returns.count());
+            self.say_returned(peer);
+        }
+    }
+
+    /// Tells the peer how many of its numbered gifts are back.
+    #[inline]
+    fn say_returned(&mut self, peer: &mut Peer) {
+        if peer.rx.say_returned(peer.returns.count()) {
+            self.ring_now(peer);
         }
     }
 }

@@ -7,6 +7,7 @@
 use super::{
     Engine,
     core::Core,
+    given,
     op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
     peer::Peer,
     returns,
@@ -28,7 +29,7 @@ use crate::{
 /// What became of a counted gift.
 pub(crate) enum Fate {
     /// It is on its way, or looked at.
-    Out { gift: Gift, tag: u64 },
+    Out { gift: Gift, tag: u64, is_frame: bool },
     /// It is a send.
     Op(OpKey),
 }
@@ -37,42 +38,35 @@ impl Engine {
     /// Posts a send of memory that the caller gives away, at `shelf`. It ends when the receiver has
     /// looked at it, or has copied it.
     #[inline]
-    pub(crate) fn hand_off(
-        &mut self,
-        id: PeerId,
-        tag: u64,
-        memory: Part,
-        shelf: Shelf,
-    ) -> Result<OpKey> {
-        if let Some((peer, core)) = self.open_way(id, shelf) {
-            let send = gift_send(id, tag, memory, shelf);
-            let key = core.ops.insert(Op::new(OpKind::Send(send)));
+    pub(crate) fn hand_off(&mut self, id: PeerId, tag: u64, gift: &Gift) -> Result<OpKey> {
+        let (memory, shelf) = (gift.part(), gift.shelf());
+        if let Some((peer, core)) = self.open_way(id, shelf, memory.len()) {
+            let send = OpKind::Send(core.charged(gift_send(id, tag, memory, shelf)));
+            let keeps = Some(Keeps::Gift { gift: gift.clone() });
+            let key = core.ops.insert(Op { keeps, ..Op::new(send) });
             core.announce_gift(peer, key.index, rts(tag, memory, shelf, 0));
             return Ok(key);
         }
-        self.post_gift(id, tag, memory)
-    }
-
-    /// Posts memory that is given away for good, where something stands in its way.
-    ///
-    /// # Errors
-    /// As for any send, as far as that is known at once.
-    pub(crate) fn post_away(&mut self, id: PeerId, tag: u64, gift: Gift) -> Result<()> {
-        let key = self.post_gift(id, tag, gift.part())?;
-        self.let_go(key, Keeps::Gift { _gift: gift });
-        Ok(())
+        self.post_gift(id, tag, gift)
     }
 
     /// Gives memory away for good, if nothing stands in its way; if something does, it comes back.
-    /// Wants nobody woken.
+    /// Wants nobody woken. `is_frame`: the newest of its kind counts.
     #[inline]
-    pub(crate) fn give_at_once(&mut self, id: PeerId, tag: u64, gift: Gift) -> Option<Gift> {
+    pub(crate) fn give_at_once(
+        &mut self,
+        id: PeerId,
+        tag: u64,
+        gift: Gift,
+        is_frame: bool,
+    ) -> Option<Gift> {
         let (memory, shelf) = (gift.part(), gift.shelf());
-        let Some((peer, core)) = self.open_way(id, shelf) else { return Some(gift) };
+        let Some((peer, core)) = self.open_way(id, shelf, memory.len()) else { return Some(gift) };
         // The receiver goes to work on it while this side keeps its accounts.
         let number = peer.given.next();
+        core.ops.given.charge(id, given::cost(memory.len()));
         core.announce_gift(peer, returns::stream(number), rts(tag, memory, shelf, number));
-        peer.given.add(Fate::Out { gift, tag });
+        peer.given.add(Fate::Out { gift, tag, is_frame });
         core.gifts_out += 1;
         if peer.given.is_long() {
             core.collect_gifts(peer);
@@ -80,22 +74,24 @@ impl Engine {
         None
     }
 
-    fn post_gift(&mut self, id: PeerId, tag: u64, memory: Part) -> Result<OpKey> {
-        let receipt = Receipt::new(Path::Handoff, memory.len());
-        self.post(SendOp { given: true, ..SendOp::new(id, tag, memory.into(), receipt) })
+    fn post_gift(&mut self, id: PeerId, tag: u64, gift: &Gift) -> Result<OpKey> {
+        let send = self.charge_early(fresh(id, tag, gift));
+        self.post(send, Some(Keeps::Gift { gift: gift.clone() }))
     }
 
     /// The peer, if it has the extent that a gift lies in and nothing stands before the gift.
     #[inline]
-    fn open_way(&mut self, id: PeerId, shelf: Shelf) -> Option<(&mut Peer, &mut Core)> {
+    fn open_way(&mut self, id: PeerId, shelf: Shelf, len: u64) -> Option<(&mut Peer, &mut Core)> {
         if !self.is_usable() {
             return None;
         }
         let (peer, core) = (self.peers.get_mut(id)?, &mut self.core);
-        if peer.waiting >= peer.waiting_max {
+        let cost = given::cost(len);
+        if peer.waiting >= peer.waiting_max || !core.ops.given.admits(id, cost) {
             core.collect_gifts(peer);
         }
         let goes = peer.is_clear()
+            && core.ops.given.admits(id, cost)
             && peer.permissions.may(Path::Handoff)
             && peer.exports.has(shelf.extent)
             && peer.waiting < peer.waiting_max
@@ -106,6 +102,13 @@ impl Engine {
 }
 
 impl Core {
+    /// Charges a send of memory that is given.
+    fn charged(&mut self, send: SendOp) -> SendOp {
+        let charge = given::cost(send.memory.len());
+        self.ops.given.charge(send.peer, charge);
+        SendOp { charge, ..send }
+    }
+
     #[inline]
     fn announce_gift(&mut self, peer: &mut Peer, sid: u32, rts: Rts) {
         failpoint::hit(Point::BeforeAnnounce);
@@ -113,6 +116,7 @@ impl Core {
         failpoint::hit(Point::AfterAnnounce);
         peer.waiting += 1;
         peer.note_waiting();
+        self.note_given(peer);
         self.ring(peer);
     }
 
@@ -126,12 +130,15 @@ impl Core {
         while let Some(fate) = peer.given.pop(count) {
             self.gifts_out -= 1;
             // One that is a send ends as such, or has.
-            let Fate::Out { gift, .. } = fate else { continue };
+            let Fate::Out { gift, tag, is_frame } = fate else { continue };
+            let frame = is_frame.then_some(tag);
+            self.ops.given.end(peer.id, given::cost(gift.len() as u64), frame);
             peer.waiting = peer.waiting.saturating_sub(1);
             peer.exports.worked();
             peer.record.count_sent(Path::Handoff, gift.len() as u64);
         }
         peer.note_waiting();
+        self.note_given(peer);
     }
 
     /// The operation that counted gift `sid` is, from now on. `None`: the count has ended it, and
@@ -148,19 +155,27 @@ impl Core {
                 false => Err(Violation("it answered a gift that it was not given")),
             };
         };
-        let (gift, tag) = match fate {
-            Fate::Out { gift, tag } => (gift.clone(), *tag),
+        let (gift, tag, is_frame) = match fate {
+            Fate::Out { gift, tag, is_frame } => (gift.clone(), *tag, *is_frame),
             Fate::Op(key) => {
                 let open = self.ops.send_mut(*key).is_some();
                 return open.then_some(Some(*key)).ok_or(Violation("it ended a gift twice"));
             }
         };
         let send = gift_send(peer.id, tag, gift.part(), gift.shelf());
-        let send = OpKind::Send(SendOp { stream: Some(sid), ..send });
-        let key = self.ops.insert(Op::kept(Some(Keeps::Gift { _gift: gift }), send));
+        let charge = given::cost(gift.len() as u64);
+        let send = OpKind::Send(SendOp { stream: Some(sid), charge, is_frame, ..send });
+        let key = self.ops.insert(Op::kept(Some(Keeps::Gift { gift }), send));
         *fate = Fate::Op(key);
         Ok(Some(key))
     }
+}
+
+/// A send of memory that is to be given away.
+pub(super) fn fresh(peer: PeerId, tag: u64, gift: &Gift) -> SendOp {
+    let memory = gift.part();
+    let receipt = Receipt::new(Path::Handoff, memory.len());
+    SendOp { given: true, ..SendOp::new(peer, tag, memory.into(), receipt) }
 }
 
 /// A send of memory that was given away and is announced.

@@ -12,6 +12,7 @@ use super::{
     parts,
     peer::{Came, Inbound, MESSAGE_COST, Peer, Sink},
     ready::READY_FROM,
+    regions::ANSWERS_MAX,
 };
 use crate::{
     Path, Receipt, Received, Refusal,
@@ -89,7 +90,7 @@ impl Core {
                 self.collect_gifts(peer);
             }
             Kind::Wrote => self.wrote(peer, header.aux(), Wrote::read(&body))?,
-            Kind::Cancel => self.taken_back(peer, header.aux()),
+            Kind::Cancel => self.taken_back(peer, header.aux())?,
             Kind::Open => self.asked(peer, header.aux(), Open::read(&body))?,
             Kind::Opened => self.opened(peer, header.aux(), Opened::read(&body))?,
             Kind::Use if peer.line.is_wire() => self.use_for(peer, header, &body)?,
@@ -361,7 +362,11 @@ impl Core {
     }
 
     /// The sender takes an announced message back.
-    fn taken_back(&mut self, peer: &mut Peer, sid: u32) {
+    fn taken_back(&mut self, peer: &mut Peer, sid: u32) -> Result<(), Violation> {
+        // Who waits for the answers takes back no more than it has announced.
+        if peer.control.len() > peer.announced_max as usize + ANSWERS_MAX {
+            return Err(Violation("it takes messages back without taking the answers"));
+        }
         // Matched meanwhile: it goes its way, and the sender hears the usual end.
         match peer.announced.remove(&sid) {
             Some(Some(key)) => {
@@ -371,10 +376,11 @@ impl Core {
                 }
             }
             Some(None) => self.active.take_back(peer.id, sid),
-            None => return,
+            None => return Ok(()),
         }
         let fin = Fin { errno: 0, took_ns: 0, cancelled: true, by: By::Kernel };
         self.answer(peer, Kind::Fin, sid, &fin.body());
+        Ok(())
     }
 
     /// Gives a stored message that is still coming in to a receive.

@@ -11,7 +11,8 @@
 //! - [`two_way`]: whether long messages go both ways at the moment.
 //! - [`uses`]: operations on regions that their owner does, for peers on other hosts.
 //! - [`links`]: sockets, greetings, ends of processes; `looks`: which connections are looked at.
-//! - `farewell`: how peers go, and how the endpoint closes.
+//! - `farewell`: how peers go, and how the endpoint closes; `left`: what was given then; `outstanding`: what is not
+//!   delivered.
 //! - `post`: sends and receives as the caller's side sees them; `quick`: short ones that nothing
 //!   stands in the way of.
 //! - `polling`: what is looked at in turn, and how often; `sleep`: how the engine stops polling without missing anything.
@@ -29,11 +30,14 @@ mod distant;
 mod exports;
 mod farewell;
 mod fetch;
+pub(crate) mod frames;
 pub(crate) mod gifts;
+mod given;
 mod greetings;
 pub(crate) mod handling;
 mod inbound;
 pub(crate) mod joining;
+mod left;
 mod line;
 pub(crate) mod links;
 mod looks;
@@ -42,6 +46,7 @@ pub(crate) mod maps;
 mod note;
 pub(crate) mod op;
 mod outbound;
+mod outstanding;
 mod parked;
 pub(crate) mod parts;
 pub(crate) mod peer;
@@ -60,6 +65,7 @@ pub(crate) mod spaces;
 mod table;
 mod two_way;
 pub(crate) mod uses;
+mod wakes;
 
 use std::{collections::VecDeque, io, sync::Arc, thread::Thread};
 
@@ -67,6 +73,7 @@ use pinfold_sys::{clock, poll::Epoll};
 
 use self::{
     core::Core,
+    given::Accounts,
     links::Links,
     looks::Looks,
     maps::Maps,
@@ -140,7 +147,7 @@ impl Engine {
         let links = Links::open(&config, epoll)?;
         let copies = Arc::default();
         let status = note::status(&config, links.endpoint_id());
-        let core = Core {
+        let mut core = Core {
             matcher: Matcher::new(u64::from_ne_bytes(random()?)),
             ops: OpTable::default(),
             pulls: VecDeque::new(),
@@ -151,6 +158,7 @@ impl Engine {
             grants: Budget::new(config.unexpected_bytes_max),
             maps: Maps::new(config.mapped_bytes_max),
             gifts_out: 0,
+            awaits_returns: 0,
             ready: Ready::new(config.prepares != Some(false)),
             regions: Regions::default(),
             spaces: Spaces::default(),
@@ -165,6 +173,7 @@ impl Engine {
             moves: config.moves,
             status,
         };
+        core.ops.given = Accounts::new(config.given_bytes_max, config.frames_max);
         Ok(Engine {
             config,
             peers: PeerTable::default(),

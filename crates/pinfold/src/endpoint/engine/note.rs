@@ -72,6 +72,7 @@ impl Core {
         record.queued.set(peer.out.len() as u64);
         record.answers.set(peer.control.len() as u64);
         peer.note_waiting();
+        self.note_given(peer);
         record.note_credit(peer.sent_cost - peer.released);
         record.owed.set(peer.owed);
         record.announced.set(peer.announced.len() as u64);

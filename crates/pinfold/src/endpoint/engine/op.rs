@@ -4,6 +4,7 @@ use std::{any::Any, sync::Arc, task::Waker};
 
 use super::{
     active::Act,
+    given::Accounts,
     maps::Loan,
     parts::{Parts, Shelves},
     regions::{Asked, Way},
@@ -24,6 +25,7 @@ use crate::{
     },
 };
 
+pub(crate) use super::wakes::Wakes;
 pub(crate) use crate::endpoint::store::Bytes;
 
 /// Names an operation until it is taken off the table; never a later one.
@@ -103,6 +105,10 @@ pub(crate) struct SendOp {
     pub offered: Option<u64>,
     /// Whether the caller has given the memory away.
     pub given: bool,
+    /// What it was charged for that, once it was.
+    pub charge: u64,
+    /// Whether it is one of messages of which the newest counts.
+    pub is_frame: bool,
     /// The stream as which it is out, if that is not the operation's index.
     pub stream: Option<u32>,
     /// What it is, if it is no message.
@@ -125,6 +131,8 @@ impl SendOp {
             required: None,
             offered: None,
             given: false,
+            charge: 0,
+            is_frame: false,
             stream: None,
             far: None,
         }
@@ -238,6 +246,8 @@ pub(crate) struct Pull {
     pub source: There,
     /// Whether the sender took it to be mapped here.
     pub offered: bool,
+    /// Whether the sender gave its memory away.
+    pub given: bool,
     /// Bytes this side has copied.
     pub copied: u64,
     pub by: Largest,
@@ -300,20 +310,20 @@ pub(crate) struct Op {
     pub waker: Option<Waker>,
     /// Nobody will ask for the result: the entry goes when it is done.
     pub abandoned: bool,
-    /// The buffer of an abandoned operation.
+    /// The buffer of an abandoned operation, or what was given away.
     pub keeps: Option<Keeps>,
     /// Whose message a handler was seeing to when it asked for this.
     pub origin: Option<PeerId>,
 }
 
-/// What has to stay until an operation has ended that nobody asks for.
+/// What has to stay until an operation has ended.
 pub(crate) enum Keeps {
     /// A buffer of the caller's, whose drop is code of the caller's.
     Buffer(Box<dyn Any + Send>),
     /// A buffer of an arena: dropped within the engine.
-    Gift { _gift: Gift },
+    Gift { gift: Gift },
     /// Several.
-    Gifts { _gifts: Vec<Gift> },
+    Gifts { gifts: Vec<Gift> },
     /// What its end means to active messages.
     Act(Act),
 }
@@ -339,6 +349,8 @@ pub(crate) struct OpTable {
     pub settled: Vec<(OpKey, Act, Result<Done>)>,
     /// The [origins](Op::origin) of requests that have ended.
     pub answered: Vec<PeerId>,
+    /// What is given to peers, by operations or without.
+    pub given: Accounts,
 }
 
 impl OpTable {
@@ -440,6 +452,12 @@ impl OpTable {
             return;
         }
         let origin = op.origin.take();
+        let charge = match &op.kind {
+            OpKind::Send(SendOp { peer, tag, charge: charge @ 1.., is_frame, .. }) => {
+                Some((*peer, *charge, is_frame.then_some(*tag)))
+            }
+            _ => None,
+        };
         // Whoever takes the result may do so much later: the sender's memory is not kept mapped for that.
         if let OpKind::Recv(recv) = &mut op.kind
             && matches!(recv.stage, RecvStage::Pulling(_))
@@ -454,10 +472,15 @@ impl OpTable {
             }
         } else {
             op.done = Some(result);
+            // Whoever gave it wants to be the last to have it.
+            op.keeps = None;
             wakes.wakers.extend(op.waker.take());
             wakes.any = true;
         }
         self.answered.extend(origin);
+        if let Some((peer, charge, frame)) = charge {
+            self.given.end(peer, charge, frame);
+        }
     }
 
     /// Every operation that has not ended.
@@ -466,24 +489,6 @@ impl OpTable {
             let op = op.as_ref().filter(|op| op.done.is_none())?;
             Some((OpKey { index: index as u32, generation: *generation }, op))
         })
-    }
-}
-
-/// What has to run once the engine is left: user code never runs inside it.
-#[derive(Default)]
-pub(crate) struct Wakes {
-    pub wakers: Vec<Waker>,
-    pub drops: Vec<Box<dyn Any + Send>>,
-    /// Something happened that a waiting thread may want to know.
-    pub any: bool,
-    /// What a sleeping leader is to be woken by may have been taken from under it.
-    pub leader: bool,
-}
-
-impl Wakes {
-    #[inline(always)]
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.any && !self.leader && self.wakers.is_empty() && self.drops.is_empty()
     }
 }
 

@@ -45,6 +45,8 @@ enum Step {
     Announced,
     /// It waits for room, or for credit.
     Stuck,
+    /// Its memory is to be given, and so much of that is with the peer already that it waits.
+    Held,
 }
 
 /// The bytes of the next piece.
@@ -142,7 +144,12 @@ impl Core {
                 peer.tx.push(control.header, &control.body[..control.words]);
                 peer.control.pop_front();
             }
-            let Some(&key) = peer.queue().front() else { return Ok(()) };
+            let Some(&key) = peer.queue().front() else {
+                match self.next_frame(peer) {
+                    true => continue,
+                    false => return Ok(()),
+                }
+            };
             // The operation is taken out while it is worked on: it and the rest of the core are
             // both needed.
             let Some(op) = self.ops.send_mut(key) else {
@@ -165,6 +172,10 @@ impl Core {
                 Step::Announced => {
                     peer.queue().pop_front();
                 }
+                Step::Held => {
+                    self.block(peer);
+                    return Ok(());
+                }
                 Step::Stuck => {
                     peer.record.room_stalls.add(1);
                     self.block(peer);
@@ -177,6 +188,9 @@ impl Core {
     /// Takes a send as far as room and credit allow.
     fn step(&mut self, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result<Step, Violation> {
         if matches!(op.stage, SendStage::Fresh) {
+            if op.given && !self.is_charged(peer, op) {
+                return Ok(Step::Held);
+            }
             if !peer.tx.has_room(&mut self.lane_budget)? {
                 return Ok(Step::Stuck);
             }

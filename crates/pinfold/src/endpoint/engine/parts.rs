@@ -111,6 +111,25 @@ impl Shelves {
         Ok(done)
     }
 
+    /// The same, to be brought into a row.
+    pub(super) fn lent(self) -> Vec<LentPart> {
+        let mut known: Vec<(Arc<Mapping>, Arc<PeerMemory>)> = Vec::new();
+        let mut parts = Vec::with_capacity(self.0.len());
+        for Shelved { mapping, file, part: Listed { shelf, len }, .. } in self.0 {
+            let is_it = |(other, _): &(Arc<Mapping>, _)| Arc::ptr_eq(other, &mapping);
+            let memory = match known.iter().rev().find(|known| is_it(known)) {
+                Some((_, memory)) => Arc::clone(memory),
+                None => {
+                    let memory = Arc::new(PeerMemory::of(Arc::clone(&mapping), file));
+                    known.push((mapping, Arc::clone(&memory)));
+                    memory
+                }
+            };
+            parts.push(LentPart { memory, offset: shelf.offset, len });
+        }
+        parts
+    }
+
     /// Whether the owner of any of them can take memory away.
     pub(crate) fn are_fickle(&self) -> bool {
         self.0.iter().any(|shelved| shelved.mapping.is_fickle())
@@ -122,17 +141,9 @@ impl Engine {
     pub(crate) fn hand_off_parts(&mut self, id: PeerId, tag: u64, gifts: &[Gift]) -> Result<OpKey> {
         let memory = Gift::gather(gifts);
         let receipt = Receipt::new(Path::Handoff, memory.len());
-        self.post(SendOp { given: true, ..SendOp::new(id, tag, memory, receipt) })
-    }
-
-    /// The same, for good.
-    ///
-    /// # Errors
-    /// As for any send, as far as that is known at once.
-    pub(crate) fn give_parts(&mut self, id: PeerId, tag: u64, gifts: Vec<Gift>) -> Result<()> {
-        let key = self.hand_off_parts(id, tag, &gifts)?;
-        self.let_go(key, Keeps::Gifts { _gifts: gifts });
-        Ok(())
+        let send = SendOp { given: true, ..SendOp::new(id, tag, memory, receipt) };
+        let send = self.charge_early(send);
+        self.post(send, Some(Keeps::Gifts { gifts: gifts.to_vec() }))
     }
 
     /// Counts a message in parts of a peer's that was brought into a row here, `copied` bytes of it by copying.
@@ -249,7 +260,7 @@ impl Core {
         if !self.ops.recv_mut(key).is_some_and(|op| op.as_view) {
             return Ok(false);
         }
-        let Some(Shelves(shelves)) = self.find_parts(peer, list, rts.len)? else {
+        let Some(shelves) = self.find_parts(peer, list, rts.len)? else {
             return Ok(false);
         };
         let (tag, len) = (rts.tag, rts.len);
@@ -260,21 +271,7 @@ impl Core {
             self.finish(key, Err(crate::Error::Cancelled));
             return Ok(true);
         }
-        let mut known: Vec<(Arc<Mapping>, Arc<PeerMemory>)> = Vec::new();
-        let mut parts = Vec::with_capacity(shelves.len());
-        for Shelved { mapping, file, part: Listed { shelf, len }, .. } in shelves {
-            let is_it = |(other, _): &(Arc<Mapping>, _)| Arc::ptr_eq(other, &mapping);
-            let memory = match known.iter().rev().find(|known| is_it(known)) {
-                Some((_, memory)) => Arc::clone(memory),
-                None => {
-                    let memory = Arc::new(PeerMemory::of(Arc::clone(&mapping), file));
-                    known.push((mapping, Arc::clone(&memory)));
-                    memory
-                }
-            };
-            parts.push(LentPart { memory, offset: shelf.offset, len });
-        }
-        let parts = Box::new(Parts { parts, sid, tie: peer.rx.tie() });
+        let parts = Box::new(Parts { parts: shelves.lent(), sid, tie: peer.rx.tie() });
         let (receipt, loan) = (Receipt::new(Path::Handoff, len), Some(Lending::Parts(parts)));
         // It is counted once it is known how it came.
         let arrived = Arrived { peer: peer.id, tag, len, receipt, bytes: None, loan };

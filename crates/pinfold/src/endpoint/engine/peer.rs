@@ -318,6 +318,11 @@ impl Peer {
         self.leaving.is_none() && self.out.is_empty() && self.control.is_empty()
     }
 
+    /// Whether it has given something back that is not known here yet.
+    pub(crate) fn has_returns(&self) -> bool {
+        self.given.is_ended_by(self.tx.returned())
+    }
+
     /// The queue whose first send is next to write.
     pub(crate) fn queue(&mut self) -> &mut VecDeque<OpKey> {
         if self.asked.is_empty() { &mut self.out } else { &mut self.asked }

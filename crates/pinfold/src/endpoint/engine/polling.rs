@@ -3,7 +3,10 @@
 use pinfold_sys::clock;
 
 use super::{Engine, core::Core, peer::Peer};
-use crate::failpoint::{self, Point};
+use crate::{
+    arena::left,
+    failpoint::{self, Point},
+};
 
 /// Descriptors taken from one lane before the next lane's turn.
 const LANE_TURN: u32 = 64;
@@ -79,6 +82,7 @@ impl Engine {
         self.tell_of_gone_arenas();
         self.collect_gifts();
         self.core.maps.settle();
+        left::sweep();
         if !self.core.regions.parked.is_empty() {
             self.core.regions.parked.look();
         }

@@ -40,15 +40,16 @@ impl Engine {
     ) -> Result<OpKey> {
         let receipt = chosen.unwrap_or(Receipt::new(Path::Eager, memory.len()));
         let send = SendOp::new(id, tag, memory, receipt);
-        self.post(SendOp { routed: chosen.is_some(), required, ..send })
+        self.post(SendOp { routed: chosen.is_some(), required, ..send }, None)
     }
 
-    pub(super) fn post(&mut self, send: SendOp) -> Result<OpKey> {
+    /// Posts a send; `keeps` is what it needs until it has ended, if its caller may not see to that.
+    pub(super) fn post(&mut self, send: SendOp, keeps: Option<Keeps>) -> Result<OpKey> {
         self.check()?;
         let id = send.peer;
         let (peer, core) = self.peer_mut(id)?;
         let is_answer = send.verb.is_answer();
-        let key = core.ops.insert(Op::new(OpKind::Send(send)));
+        let key = core.ops.insert(Op { keeps, ..Op::new(OpKind::Send(send)) });
         let queue = if is_answer { &mut peer.asked } else { &mut peer.out };
         queue.push_back(key);
         if let Err(violation) = core.pump(peer) {
@@ -147,6 +148,7 @@ impl Engine {
                     self.cut_off(id, violation);
                 }
             }
+            (Unexpected::Left { len, memory }, _) => core.hand_out(key, (id, tag, len), memory),
             (_, None) | (Unexpected::Lost, _) => {
                 let error = self.present(id).err().unwrap_or(Error::UnknownPeer { peer: id });
                 self.core.finish(key, Err(error));
@@ -163,7 +165,7 @@ impl Engine {
         };
         let len = match unexpected {
             Unexpected::Whole { bytes, .. } => bytes.len(),
-            Unexpected::Arriving { len, .. } => *len,
+            Unexpected::Arriving { len, .. } | Unexpected::Left { len, .. } => *len,
             Unexpected::Waiting { rts, .. } => rts.len,
             Unexpected::Lost => {
                 self.present(peer)?;

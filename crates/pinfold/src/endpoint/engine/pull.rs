@@ -123,6 +123,7 @@ impl Core {
             want,
             source,
             offered: rts.is_offered(),
+            given: rts.given,
             copied: 0,
             by: Largest::NONE,
             started,
@@ -278,7 +279,7 @@ impl Core {
         // The sender closed in mid-transfer: what was read may be no more what it sent. Bytes that
         // were copied here were copied before this look; of the kernel's that goes without saying.
         fence(Ordering::Acquire);
-        if peer.rx.is_closed() {
+        if peer.rx.is_closed() && !(pull.given && peer.rx.has_left()) {
             op_stage(self, key, RecvStage::Streaming { peer: peer.id });
             return Ok(());
         }

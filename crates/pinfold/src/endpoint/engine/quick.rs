@@ -242,7 +242,9 @@ impl Engine {
             return false;
         }
         peer.returns.end(loan.number);
-        peer.rx.say_returned(loan.number);
+        if peer.rx.say_returned(loan.number) {
+            self.core.ring_now(peer);
+        }
         true
     }
 

@@ -56,6 +56,11 @@ impl Reach {
         self.pidfd.as_ref().is_some_and(process::pidfd_alive)
     }
 
+    /// Whether the peer's process is known to have ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.pidfd.as_ref().is_some_and(|pidfd| !process::pidfd_alive(pidfd))
+    }
+
     /// Whether the peer is at `region` of ours, which was withdrawn.
     pub(crate) fn is_visited(&self, region: u64) -> bool {
         self.visits.is_visited(region) && self.is_alive()

@@ -49,6 +49,16 @@ impl<T> Given<T> {
         self.out.len() >= LOOK_FROM
     }
 
+    /// Those that are out.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.out.iter()
+    }
+
+    /// Whether a count of `count` ends any.
+    pub(crate) fn is_ended_by(&self, count: u64) -> bool {
+        !self.out.is_empty() && count > self.done
+    }
+
     /// How many are out.
     pub(crate) fn len(&self) -> usize {
         self.out.len()

@@ -6,8 +6,9 @@
 
 use pinfold_sys::clock;
 
-use super::Engine;
+use super::{Engine, peer::Peer};
 use crate::{
+    PeerId,
     failpoint::{self, Point},
     link::tcp::bridge::Bridge,
     status::{Tally, state},
@@ -129,20 +130,25 @@ impl Engine {
         for index in to_poll {
             self.heat(index);
         }
+        let returns =
+            if self.core.awaits_returns > 0 { self.ask_for_returns() } else { Vec::new() };
         failpoint::hit(Point::BellAsked);
         sync::heavy_fence();
         let came = self
             .hot
             .iter()
             .any(|&index| self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some()));
-        let room = self.core.blocked.iter().any(|&index| {
-            self.peers.at_mut(index).is_some_and(|peer| {
-                let released = peer.released;
-                peer.refresh_credit();
-                // A cursor gone astray is found out by the next push.
-                peer.tx.room_came().unwrap_or(true) || peer.released != released
-            })
-        });
+        let room =
+            self.core.blocked.iter().any(|&index| {
+                self.peers.at_mut(index).is_some_and(|peer| {
+                    let released = peer.released;
+                    peer.refresh_credit();
+                    // A cursor gone astray is found out by the next push.
+                    peer.tx.room_came().unwrap_or(true)
+                        || peer.released != released
+                        || peer.has_returns()
+                })
+            }) || returns.into_iter().any(|id| self.peers.get(id).is_some_and(Peer::has_returns));
         // One peer's turn takes note of what the kernel says of all.
         came_from_afar |= self.core.driver.has_news();
         if came || room || came_from_afar {
@@ -150,6 +156,16 @@ impl Engine {
             return false;
         }
         true
+    }
+
+    /// Has those ring that have been given something when they give it back. Effective after the heavy fence.
+    #[cold]
+    fn ask_for_returns(&mut self) -> Vec<PeerId> {
+        let ask = |peer: &Peer| {
+            peer.tx.ask_for_room();
+            peer.id
+        };
+        self.peers.iter().filter(|peer| !peer.given.is_empty()).map(ask).collect()
     }
 
     /// When something is due that nobody rings for, by the clock.

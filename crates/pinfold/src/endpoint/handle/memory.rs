@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::{
     Error, PeerId, Result,
     endpoint::{
-        Endpoint, Gift, Handoff, HandoffVectored, Region, RegionKey, RemoteRegion, Rights, Source,
-        TagMatch, View, ViewRequest, handoff,
+        Endpoint, Gift, Handoff, HandoffVectored, NotGiven, Region, RegionKey, RemoteRegion,
+        Rights, Source, TagMatch, View, ViewRequest, give, handoff,
     },
 };
 
@@ -16,19 +16,70 @@ impl Endpoint {
     /// receive copies it. When the receiver drops its view, or is gone, the memory goes back to its
     /// arena, or by [`Handoff::wait`] to the caller. If the pair cannot share memory, a copy goes.
     ///
-    /// When this endpoint closes or disconnects, receivers' views become void
-    /// ([`Error::Withdrawn`]), and the memory goes back at once.
+    /// When this endpoint closes, disconnects or dies, receivers keep what they have been given, also what they have
+    /// not asked for yet: it can be received, and views of it read, as long as they want. The memory goes back to its
+    /// arena when they are done with it or have ended, and is not used otherwise before; a handle to its end gives the
+    /// caller a [`Gift`] that is no buffer yet ([`Gift::into_arena_buf`]). Beyond 1 GiB in a process that is left so,
+    /// and where a peer is cut off, views become void ([`Error::Withdrawn`]), and the memory goes back at once. To
+    /// another host a copy goes, for which closing waits a second at most; [`Endpoint::drain`] waits longer, and says
+    /// what is left.
     pub fn handoff(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Handoff {
         Handoff::post(self.shared(), peer, tag, gift.into())
     }
 
-    /// As [`Endpoint::handoff`], without a handle to its end: the cheapest way to give.
+    /// As [`Endpoint::handoff`], without a handle to its end: the cheapest way to give. Waits while the peer has as
+    /// much that is not back as it may have ([`Builder::given_bytes_max`](crate::Builder::given_bytes_max)).
     ///
     /// # Errors
     /// As [`Endpoint::send`], as far as they show at once; the memory is then free again.
     #[inline]
     pub fn give(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Result<()> {
-        handoff::give(self.shared(), peer, tag, gift.into())
+        give::give(self.shared(), peer, tag, gift.into())
+    }
+
+    /// As [`Endpoint::give`], but never waits.
+    ///
+    /// # Errors
+    /// [`NotGiven`], with the memory: [`Error::LimitReached`] if the peer has as much as it may have, and as
+    /// [`Endpoint::give`].
+    pub fn try_give(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Result<(), NotGiven> {
+        give::give_until(self.shared(), peer, tag, gift.into(), Some(Duration::ZERO))
+    }
+
+    /// As [`Endpoint::give`], but waits at most `patience`.
+    ///
+    /// # Errors
+    /// As [`Endpoint::try_give`].
+    pub fn give_timeout(
+        &self,
+        peer: PeerId,
+        tag: u64,
+        gift: impl Into<Gift>,
+        patience: Duration,
+    ) -> Result<(), NotGiven> {
+        give::give_until(self.shared(), peer, tag, gift.into(), Some(patience))
+    }
+
+    /// As [`Endpoint::give`], of which the newest counts, as a picture of a camera. Never waits: while the peer has two
+    /// that were given so with this tag and are not back
+    /// ([`Builder::frames_in_flight`](crate::Builder::frames_in_flight)), or all that it
+    /// [may have](crate::Builder::given_bytes_max), the newest one waits here, and goes as soon as one is back. One
+    /// that waited until then is not sent any more: it is returned, to be filled anew
+    /// ([`Gift::into_arena_buf`]), and counted ([`Counters::replaced`](crate::Counters::replaced)).
+    ///
+    /// So the peer gets those that it gets in order, and the last one in any case. What it has been given already is
+    /// not touched. One that waits is passed by other messages, also those with the same tag that are sent
+    /// otherwise. It goes when the endpoint makes progress, and at the latest when it closes.
+    ///
+    /// # Errors
+    /// As [`Endpoint::give`].
+    pub fn give_latest(
+        &self,
+        peer: PeerId,
+        tag: u64,
+        gift: impl Into<Gift>,
+    ) -> Result<Option<Gift>> {
+        self.shared().enter()?.give_latest(peer, tag, gift.into())
     }
 
     /// As [`Endpoint::handoff`], of memory in several parts, as one message: a view of it is in a row. Where that
@@ -59,7 +110,7 @@ impl Endpoint {
         gifts: impl IntoIterator<Item = G>,
     ) -> Result<()> {
         let gifts = gifts.into_iter().map(G::into).collect();
-        handoff::give_vectored(self.shared(), peer, tag, gifts)
+        give::give_vectored(self.shared(), peer, tag, gifts)
     }
 
     /// Waits for a matching message, which may stay where it is: if its sender gave its memory

@@ -149,12 +149,14 @@ impl Endpoint {
     /// Ends the connection with a peer; operations with it end with an error. A message of ours
     /// that the peer is reading at that moment ends with an error there, too.
     ///
-    /// What was sent to a peer on another host is handed to the network first; that may wait, for at most
-    /// half a second, for a peer that takes nothing.
+    /// What was sent to a peer on another host is handed to the network first, and what nobody waits for is delivered;
+    /// that may wait, for at most half a second, for a peer that takes nothing. For what the peer has of memory that was
+    /// given to it, see [`Endpoint::handoff`].
     pub fn disconnect(&self, peer: PeerId) {
         let end = Instant::now() + HAND_ON;
         let _ = self.shared().wait_for(Some(end), |engine| {
-            engine.peers.get(peer).is_none_or(|peer| peer.line.is_quiet()).then_some(())
+            let quiet = engine.peers.get(peer).is_none_or(|peer| peer.line.is_quiet());
+            (quiet && !engine.has_unsent(Some(peer))).then_some(())
         });
         if let Ok(mut engine) = self.shared().enter() {
             engine.remove_peer(peer, Gone::Disconnected);

@@ -4,29 +4,23 @@ mod holding;
 mod rx;
 #[cfg(test)]
 mod tests;
+mod tie;
 mod tx;
 
-use std::sync::Arc;
-
-pub(crate) use self::{rx::LaneRx, tx::LaneTx};
-use super::segment::Segment;
+pub(crate) use self::{
+    rx::LaneRx,
+    tie::{Left, Tie},
+    tx::LaneTx,
+};
 
 /// Words of the cursor line after the ring cursor.
 const RELEASED_AT: usize = 8;
 const SPEED_AT: usize = 16;
 const RETURNED_AT: usize = 24;
 const OPEN_AT: usize = 32;
+const LET_GO_AT: usize = 40;
 
-/// Whether the pair is still connected, for those who look at memory of the other side.
-#[derive(Clone)]
-pub(crate) struct Tie {
-    segment: Arc<Segment>,
-}
-
-impl Tie {
-    /// Whether either side has closed or cut the connection; what the other side gave is then its
-    /// own again. A process that died has not.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.segment.is_closed()
-    }
-}
+/// The lane is closed, and memory that was given is its owner's again.
+const CLOSED: u32 = 1;
+/// The lane is closed, and memory that was given stays as it is until the consumer lets go of it.
+const LEFT: u32 = 2;

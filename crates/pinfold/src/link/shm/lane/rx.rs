@@ -9,7 +9,7 @@ use super::{
         ring::{RingRx, Violation},
         segment::{MappedRing, Segment, Word},
     },
-    OPEN_AT, RELEASED_AT, RETURNED_AT, SPEED_AT, Tie,
+    LEFT, OPEN_AT, RELEASED_AT, RETURNED_AT, SPEED_AT, Tie,
 };
 use crate::{
     blockmem::Tally,
@@ -32,6 +32,8 @@ pub(crate) struct LaneRx {
     copies: CopyOut,
     released: u64,
     released_published: u64,
+    /// Made for the first memory that the sender lends.
+    tie: Option<Tie>,
 }
 
 impl LaneRx {
@@ -52,6 +54,7 @@ impl LaneRx {
             copies: CopyOut::new(segment, way, tally),
             released: 0,
             released_published: 0,
+            tie: None,
         }
     }
 
@@ -146,10 +149,11 @@ impl LaneRx {
         }
     }
 
-    /// Says how many numbered gifts were given back, from the first on.
+    /// Says how many numbered gifts were given back, from the first on. Yes: the sender must be rung.
     #[inline]
-    pub(crate) fn say_returned(&self, count: u64) {
+    pub(crate) fn say_returned(&self, count: u64) -> bool {
         self.segment.word64(self.way.cursor_at() + RETURNED_AT).store(count, Ordering::Release);
+        bell::must_ring(&self.space_bell, self.fence)
     }
 
     /// Copies `piece.len` bytes to `to`.
@@ -186,14 +190,23 @@ impl LaneRx {
         word.store(took::answer(number, ns), Ordering::Relaxed);
     }
 
-    /// Whether the sender closed in good order.
+    /// Whether the sender closed, with or without leaving what it gave.
     pub(crate) fn is_closed(&self) -> bool {
-        self.segment.word32(self.way.closed_at()).load(Ordering::Acquire) != 0
+        self.closed() != 0
     }
 
-    /// What lasts as long as the connection.
-    pub(crate) fn tie(&self) -> Tie {
-        Tie { segment: Arc::clone(&self.segment) }
+    /// Whether the sender closed and left what it gave.
+    pub(crate) fn has_left(&self) -> bool {
+        self.closed() == LEFT
+    }
+
+    fn closed(&self) -> u32 {
+        self.segment.word32(self.way.closed_at()).load(Ordering::Acquire)
+    }
+
+    /// What is held as long as memory of the sender's is looked at.
+    pub(crate) fn tie(&mut self) -> Tie {
+        self.tie.get_or_insert_with(|| Tie::new(&self.segment, self.way)).clone()
     }
 
     /// Asks the sender to ring for new descriptors. Effective after the heavy fence.

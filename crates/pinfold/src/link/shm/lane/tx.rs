@@ -14,7 +14,7 @@ use super::{
         segment::{MappedRing, Segment, Word},
         stride::{Cut, Stride, Strides},
     },
-    OPEN_AT, RELEASED_AT, RETURNED_AT, SPEED_AT,
+    CLOSED, LEFT, Left, OPEN_AT, RELEASED_AT, RETURNED_AT, SPEED_AT,
     holding::Holding,
 };
 use crate::{
@@ -338,6 +338,11 @@ impl LaneTx {
         self.segment.word64(self.way.claim_at(claim))
     }
 
+    /// Descriptors that the consumer has not gone past, as far as is known.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.ring.produced() - self.ring.consumed()
+    }
+
     /// Whether the consumer has gone past everything that was pushed.
     fn is_drained(&mut self) -> Result<bool, Violation> {
         self.ring.refresh()?;
@@ -354,9 +359,19 @@ impl LaneTx {
         Ok(())
     }
 
-    /// Says that this side closes in good order.
+    /// Says that this side closes, and takes back what it gave.
     pub(crate) fn say_closed(&self) {
-        self.segment.word32(self.way.closed_at()).store(1, Ordering::Release);
+        self.segment.word32(self.way.closed_at()).store(CLOSED, Ordering::Release);
+    }
+
+    /// Says that this side closes, and leaves what it gave as it is.
+    pub(crate) fn say_left(&self) {
+        self.segment.word32(self.way.closed_at()).store(LEFT, Ordering::Release);
+    }
+
+    /// What tells when that can be taken back.
+    pub(crate) fn left(&self) -> Left {
+        Left { segment: Arc::clone(&self.segment), way: self.way }
     }
 
     /// Memory that it has for sure: descriptors and bulk bytes.

@@ -383,7 +383,6 @@ impl Bridge {
     }
 
     /// Whether all that was put into the lane has come to the peer.
-    #[cfg(test)]
     pub(crate) fn is_flushed(&self) -> bool {
         self.sending.is_flushed()
     }

@@ -1,0 +1,103 @@
+//! Waiting until all that was posted has been delivered, as before an end in good order.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{Endpoint, shared::Shared};
+use crate::{Error, Gone, PeerId, Result};
+
+/// What one peer has not been delivered, or has not given back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Outstanding {
+    /// Which peer.
+    pub peer: PeerId,
+    /// Its label and process id.
+    pub name: String,
+    /// Messages that are not in its memory yet: queued here, announced and not received, or on their way to
+    /// another host. Operations on its regions that it does itself and answers count as well.
+    pub sends: u64,
+    /// Messages whose memory was given to it and is not back.
+    pub given: u64,
+    /// Bytes of that memory.
+    pub given_bytes: u64,
+    /// How it went, if it did so meanwhile.
+    pub gone: Option<Gone>,
+}
+
+impl Outstanding {
+    /// Whether it is nothing.
+    pub(super) fn is_none(&self) -> bool {
+        self.sends == 0 && self.given == 0
+    }
+}
+
+impl fmt::Display for Outstanding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outstanding { name, sends, given, given_bytes, .. } = self;
+        write!(f, "{name}: {sends} sends, {given} given ({given_bytes} bytes)")?;
+        self.gone.map_or(Ok(()), |how| write!(f, ", and {how}"))
+    }
+}
+
+impl Endpoint {
+    /// Waits until all that was posted has been delivered, at most `patience`: what an endpoint does before it
+    /// closes, if nothing is to be lost.
+    ///
+    /// - A message that its sender's memory is needed for ([`Path::Cma`](crate::Path::Cma),
+    ///   [`Path::Mapped`](crate::Path::Mapped), and all that wait for room or credit) is delivered when its
+    ///   receiver has it.
+    /// - One that went into a ring (`inline`, `eager`) is delivered at once to a peer on this host, which can
+    ///   receive it after this endpoint is gone; to a peer on another host, when that has said that it came.
+    /// - Memory that was given ([`Endpoint::give`], [`Endpoint::handoff`]) is waited for until it is back: until
+    ///   the receiver has dropped its view of it. To close without waiting for that loses nothing either, on
+    ///   one host: see there.
+    /// - Answers to requests, and receives, are not waited for.
+    ///
+    /// What other threads post meanwhile is waited for, too.
+    ///
+    /// # Errors
+    /// [`Error::Undelivered`], which says what is left, by peer; a peer that went meanwhile and had not got all is
+    /// listed there as well. [`Error::Closed`], [`Error::Forked`].
+    pub fn drain(&self, patience: Duration) -> Result<()> {
+        self.shared().drain(patience)
+    }
+}
+
+impl Shared {
+    fn drain(self: &Arc<Shared>, patience: Duration) -> Result<()> {
+        let end = Instant::now().checked_add(patience);
+        let (mut last, mut lost) = (Vec::<Outstanding>::new(), Vec::new());
+        let mut engine = self.enter()?;
+        engine.core.awaits_returns += 1;
+        // Who sleeps for all asks for that as well.
+        engine.kick = true;
+        engine.core.wakes.any = true;
+        drop(engine);
+        let drained = self.wait_for(end, |engine| {
+            if let Err(error) = engine.check() {
+                return Some(Err(error));
+            }
+            let now = engine.outstanding();
+            for before in last.drain(..) {
+                if let Some(gone) = engine.how_gone(before.peer) {
+                    lost.push(Outstanding { gone: Some(gone), ..before });
+                }
+            }
+            last = now;
+            last.is_empty().then_some(Ok(()))
+        });
+        self.enter()?.core.awaits_returns -= 1;
+        if let Some(Err(closed)) = drained? {
+            return Err(closed);
+        }
+        lost.append(&mut last);
+        match lost.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Undelivered { patience, left: lost }),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What has to run once the engine is left: user code never runs inside it.
+
+use std::{any::Any, task::Waker};
+
+#[derive(Default)]
+pub(crate) struct Wakes {
+    pub wakers: Vec<Waker>,
+    pub drops: Vec<Box<dyn Any + Send>>,
+    /// Something happened that a waiting thread may want to know.
+    pub any: bool,
+    /// What a sleeping leader is to be woken by may have been taken from under it.
+    pub leader: bool,
+}
+
+impl Wakes {
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.any && !self.leader && self.wakers.is_empty() && self.drops.is_empty()
+    }
+}

@@ -1,0 +1,173 @@
+//! Memory that is given away for good, as soon as its receiver may have so much.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    engine::{
+        frames::Admission,
+        op::{Keeps, OpKey},
+        post,
+    },
+    handoff::Gift,
+    shared::Shared,
+};
+use crate::{Error, PeerId, Result};
+
+/// Memory that could not be given, and why.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct NotGiven {
+    /// Why.
+    pub error: Error,
+    /// The memory. [`Gift::into_arena_buf`] makes a buffer of it again.
+    pub gift: Gift,
+}
+
+impl fmt::Display for NotGiven {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for NotGiven {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.error)
+    }
+}
+
+impl From<NotGiven> for Error {
+    fn from(not_given: NotGiven) -> Error {
+        not_given.error
+    }
+}
+
+/// Gives memory away; waits until that may be.
+///
+/// # Errors
+/// As for any send, as far as that is known at once.
+#[inline]
+pub(super) fn give(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> Result<()> {
+    // It is tried once, by whichever way in there is.
+    let rest = match shared.quick() {
+        Some(mut engine) => engine.give_at_once(peer, tag, gift, false),
+        None => shared.enter()?.give_at_once(peer, tag, gift, false),
+    };
+    match rest {
+        None => Ok(()),
+        Some(gift) => Ok(give_until(shared, peer, tag, gift, None)?),
+    }
+}
+
+/// The same, waiting at most `patience`.
+///
+/// # Errors
+/// As for [`give`], and if it may not be given by then; with the memory.
+pub(super) fn give_until(
+    shared: &Arc<Shared>,
+    peer: PeerId,
+    tag: u64,
+    gift: Gift,
+    patience: Option<Duration>,
+) -> Result<(), NotGiven> {
+    let posted = shared.enter().and_then(|mut engine| engine.hand_off(peer, tag, &gift));
+    let given = posted.and_then(|key| {
+        let admitted = await_admission(shared, key, patience);
+        if admitted.is_ok() {
+            shared.enter()?.let_go(key, Keeps::Gift { gift: gift.clone() });
+        }
+        admitted
+    });
+    given.map_err(|error| NotGiven { error, gift })
+}
+
+/// The same with memory in several parts, as one message.
+///
+/// # Errors
+/// As for [`give`].
+pub(super) fn give_vectored(
+    shared: &Arc<Shared>,
+    peer: PeerId,
+    tag: u64,
+    gifts: Vec<Gift>,
+) -> Result<()> {
+    let key = shared.enter()?.hand_off_parts(peer, tag, &gifts)?;
+    await_admission(shared, key, None)?;
+    shared.enter()?.let_go(key, Keeps::Gifts { gifts });
+    Ok(())
+}
+
+/// Waits until a gift is on its way.
+///
+/// # Errors
+/// It will not be: its operation has ended.
+fn await_admission(shared: &Arc<Shared>, key: OpKey, patience: Option<Duration>) -> Result<()> {
+    // Nobody will look at an operation that is left behind.
+    let taken = Taken { shared, key: Some(key) };
+    let end = patience.map(|patience| Instant::now() + patience.min(Duration::from_secs(1 << 31)));
+    let held = |admission: &Admission| matches!(admission, Admission::Held);
+    let mut engine = shared.enter()?;
+    let mut admission = engine.admission(key);
+    if held(&admission) {
+        // Word of what is back may be here.
+        engine.progress();
+        admission = engine.admission(key);
+    }
+    drop(engine);
+    if held(&admission) && patience != Some(Duration::ZERO) {
+        let waited = shared.wait_for(end, |engine| {
+            let admission = engine.admission(key);
+            (!held(&admission)).then_some(admission)
+        })?;
+        admission = waited.unwrap_or(Admission::Held);
+    }
+    match admission {
+        Admission::Goes => {
+            taken.keep();
+            Ok(())
+        }
+        Admission::Held => {
+            let mut engine = shared.enter()?;
+            // Between the look and this it may have been let in.
+            if engine.cancel(key) || matches!(engine.admission(key), Admission::Ended) {
+                let error = engine.held();
+                return match engine.take_done(key) {
+                    Some(Err(Error::Cancelled)) | None => Err(error),
+                    Some(done) => post::sent(done).map(drop),
+                };
+            }
+            drop(engine);
+            taken.keep();
+            Ok(())
+        }
+        Admission::Ended => {
+            let done = shared.enter()?.take_done(key);
+            done.map_or(Ok(()), |done| post::sent(done).map(drop))
+        }
+    }
+}
+
+/// An operation that is taken back if the wait for it unwinds.
+struct Taken<'a> {
+    shared: &'a Arc<Shared>,
+    key: Option<OpKey>,
+}
+
+impl Taken<'_> {
+    fn keep(mut self) {
+        self.key = None;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key
+            && let Ok(mut engine) = self.shared.enter()
+        {
+            engine.give_up(key);
+        }
+    }
+}
