@@ -22,6 +22,12 @@ pub fn gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
+/// The supplementary groups of this process; none if the kernel does not say. See `getgroups(2)`.
+pub fn groups() -> Vec<u32> {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    groups.into_iter().map(|group| group.as_raw()).collect()
+}
+
 /// The name of a user; `None` if the system has none for the number. See `getpwuid_r(3)`.
 pub fn name_of(uid: u32) -> Option<String> {
     lookup(

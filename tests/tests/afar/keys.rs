@@ -80,7 +80,7 @@ fn a_key_file_is_private() {
     fs::write(&file, KEY).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let error = built().unwrap_err();
-    assert!(error.to_string().contains("chmod 600"), "{error}");
+    assert!(error.to_string().contains("chmod o-r"), "{error}");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     built().unwrap();
     let (done, joined) = called(inline().key_file(&file), inline().key(&KEY));

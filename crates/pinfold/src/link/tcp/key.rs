@@ -52,13 +52,11 @@ pub(crate) enum KeyError {
     #[error("the key file {file} is not a regular file but {what}; look at it: ls -ld {file}")]
     NotAFile { file: String, what: &'static str },
     /// Somebody else can change it at will.
-    #[error(
-        "the key file {file} belongs to {owner}, not to {own} or root; have root run: chown {uid} {file}"
-    )]
-    Owner { file: String, owner: String, own: String, uid: u32 },
+    #[error("the key file {file} belongs to {owner}, not to {own} or root; {}", copy_of(file))]
+    Owner { file: String, owner: String, own: String },
     /// Others may read or write it.
-    #[error("the key file {file} has mode {mode:04o}, so others may use it; run: chmod 600 {file}")]
-    Mode { file: String, mode: u32 },
+    #[error("the key file {file} has mode {mode:04o}: {trouble}; {remedy}")]
+    Mode { file: String, mode: u32, trouble: String, remedy: String },
     /// It is too short or too long.
     #[error(
         "the key in {file} has {len} bytes, not 32 to 4096; make one: (umask 077; head -c 32 /dev/urandom > {file})"
@@ -90,8 +88,10 @@ impl Key {
         Ok(key)
     }
 
-    /// The key in a file: a regular one of 32 to 4,096 bytes that belongs to this user or to root, and
-    /// that nobody else may read or write. Links are followed; what is checked is what was opened.
+    /// The key in a file: a regular one of 32 to 4,096 bytes that belongs to this user or to root, that
+    /// nobody else may write, and others may not read. Its group may read it if this process is in the group or root
+    /// owns the file, as where secrets are mounted into containers. Links are followed; what is checked is what was
+    /// opened.
     ///
     /// # Errors
     /// [`KeyError`], with the file, what is wrong with it, and the command that mends it.
@@ -127,11 +127,18 @@ impl Key {
         }
         if stat.st_uid != uid && stat.st_uid != 0 {
             let (owner, own) = (describe(stat.st_uid), describe(uid));
-            return Err(KeyError::Owner { file: file(), owner, own, uid });
+            return Err(KeyError::Owner { file: file(), owner, own });
         }
         let mode = stat.st_mode & 0o7777;
-        if mode & 0o077 != 0 {
-            return Err(KeyError::Mode { file: file(), mode });
+        let wrong = forbidden(mode, stat.st_uid == 0, || in_group(stat.st_gid));
+        if wrong != 0 {
+            let trouble = trouble(wrong, stat.st_gid);
+            let remedy = if stat.st_uid == uid {
+                format!("run: chmod {} {}", taken(wrong), file())
+            } else {
+                copy_of(&file())
+            };
+            return Err(KeyError::Mode { file: file(), mode, trouble, remedy });
         }
         let mut bytes = Zeroizing::new([0; KEY_BYTES_MAX + 1]);
         let len = read(&fd, bytes.as_mut_slice()).map_err(os("read"))?;
@@ -146,6 +153,54 @@ impl Key {
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> [u8; MAC_BYTES] {
         mac(&self.0, parts)
     }
+}
+
+/// Bits of a mode.
+const GROUP_READ: u32 = 0o040;
+const GROUP_WRITE: u32 = 0o020;
+const OTHER_READ: u32 = 0o004;
+const OTHER_WRITE: u32 = 0o002;
+
+/// The bits of a key file's mode that must not be set but are.
+fn forbidden(mode: u32, roots: bool, in_group: impl FnOnce() -> bool) -> u32 {
+    let wrong = mode & (GROUP_WRITE | OTHER_READ | OTHER_WRITE);
+    let strangers_read = mode & GROUP_READ != 0 && !roots && !in_group();
+    if strangers_read { wrong | GROUP_READ } else { wrong }
+}
+
+/// Whether this process is in a group.
+fn in_group(gid: u32) -> bool {
+    pinfold_sys::user::gid() == gid || pinfold_sys::user::groups().contains(&gid)
+}
+
+/// Who may do what by these bits.
+fn trouble(wrong: u32, gid: u32) -> String {
+    let rights = |read, write| match (wrong & read != 0, wrong & write != 0) {
+        (true, true) => Some("read and write it"),
+        (true, false) => Some("read it"),
+        (false, true) => Some("write it"),
+        (false, false) => None,
+    };
+    let group = rights(GROUP_READ, GROUP_WRITE).map(|what| format!("its group {gid} may {what}"));
+    let others = rights(OTHER_READ, OTHER_WRITE).map(|what| format!("all users may {what}"));
+    [group, others].into_iter().flatten().collect::<Vec<_>>().join(", and ")
+}
+
+/// What takes these bits away, for `chmod(1)`.
+fn taken(wrong: u32) -> String {
+    let classes = [("g", GROUP_READ, GROUP_WRITE), ("o", OTHER_READ, OTHER_WRITE)];
+    let parts = classes.iter().filter(|(_, read, write)| wrong & (read | write) != 0);
+    let part = |&(class, read, write): &(&str, u32, u32)| {
+        let read = if wrong & read != 0 { "r" } else { "" };
+        let write = if wrong & write != 0 { "w" } else { "" };
+        format!("{class}-{read}{write}")
+    };
+    parts.map(part).collect::<Vec<_>>().join(",")
+}
+
+/// What to do where the file is somebody else's to change.
+fn copy_of(file: &str) -> String {
+    format!("use a copy of your own: (umask 077; cat {file} > ~/pinfold.key)")
 }
 
 /// HMAC-SHA256 of a text in parts.
