@@ -20,6 +20,7 @@ pinfold_tests::roles!(
     holder,
     second,
     absent,
+    waiting,
     heir,
     hasty,
     patient,
@@ -124,6 +125,43 @@ fn absent(_: &Args) {
     });
     endpoint.connect_wait("local:box", PATIENCE).unwrap();
     late.join().expect("no panic").unwrap();
+}
+
+#[test]
+fn who_waits_waits_for_directories_and_rights_as_well() {
+    let stage = Stage::new(120);
+    stage.role("waiting").spawn().end_well();
+}
+
+fn waiting(_: &Args) {
+    let directory = own_directory();
+    let endpoint = Endpoint::new().unwrap();
+    let open_to = |mode| fs::set_permissions(&directory, Permissions::from_mode(mode)).unwrap();
+    // Where all users may write, nobody is looked for.
+    open_to(0o777);
+    let error = endpoint.connect("local:box").unwrap_err();
+    assert!(matches!(error, Error::NotAllowed { .. }), "{error}");
+    let error = endpoint.connect_wait("local:box", Duration::from_millis(100)).unwrap_err();
+    assert!(matches!(error, Error::NotAllowed { .. }), "{error}");
+    let listens_after = |change: &(dyn Fn() + Sync)| {
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(200));
+                change();
+                std::thread::sleep(Duration::from_millis(100));
+                let endpoint = attentive("local:box").unwrap();
+                endpoint.accept_timeout(PATIENCE).map(drop)
+            });
+            endpoint.connect_wait("local:box", PATIENCE).unwrap();
+            late.join().expect("no panic").unwrap();
+        });
+    };
+    listens_after(&|| open_to(0o700));
+    fs::remove_dir_all(&directory).unwrap();
+    listens_after(&|| {
+        fs::create_dir(&directory).unwrap();
+        open_to(0o700);
+    });
 }
 
 #[test]

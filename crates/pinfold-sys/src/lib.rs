@@ -4,6 +4,7 @@
 //!
 //! - [`user`], [`affinity`], [`clock`]: who and where this process is, and what time it is.
 //! - [`socket`]: finding a peer, learning who it is, passing descriptors, ringing its doorbell.
+//! - [`names`]: where the names of other hosts lead.
 //! - [`stream`]: connections with other hosts, and sending over them by calls that do not copy.
 //! - [`memfd`], [`mapping`]: memory that two processes share.
 //! - [`reserved`]: addresses that nothing else comes to lie at.
@@ -47,6 +48,7 @@ pub mod lots;
 pub mod mapping;
 pub mod maps;
 pub mod memfd;
+pub mod names;
 #[cfg(feature = "netns")]
 pub mod netns;
 mod pagemap;

@@ -49,8 +49,23 @@ fn family(address: &SocketAddr) -> AddressFamily {
 /// # Errors
 /// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` for a port below 1024, and whatever else `bind(2)` says.
 pub fn listen(address: SocketAddr, backlog: u32) -> io::Result<OwnedFd> {
+    listen_by(address, backlog, false)
+}
+
+/// The same, for callers of the address's own family alone (`IPV6_V6ONLY`).
+///
+/// # Errors
+/// As for [`listen`].
+pub fn listen_alone(address: SocketAddr, backlog: u32) -> io::Result<OwnedFd> {
+    listen_by(address, backlog, address.is_ipv6())
+}
+
+fn listen_by(address: SocketAddr, backlog: u32, six_only: bool) -> io::Result<OwnedFd> {
     let socket = net::socket_with(family(&address), SocketType::STREAM, FLAGS, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
+    if six_only {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
     net::bind(&socket, &address)?;
     net::listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
     Ok(socket)

@@ -14,14 +14,11 @@ use crate::{
     blockmem::Tally,
     link::{
         local::{self, Limits},
-        tcp::{self, greeting::Ticket, handshake::Here, strangers::Caller},
+        tcp::{self, dial::Dial, greeting::Ticket, handshake::Here, strangers::Caller},
     },
     wire::{
         hello,
-        tcp::{
-            greeting::Refusal,
-            offer::{HostIdentity, LocalName, ModeSet, Offer},
-        },
+        tcp::offer::{HostIdentity, LocalName, ModeSet, Offer},
     },
 };
 
@@ -37,9 +34,17 @@ pub(super) struct Greeting {
     pub resumes: Option<PeerId>,
     /// Who has called from another host.
     pub caller: Option<Caller>,
+    /// Who else can be called if this comes to nothing.
+    pub dial: Option<Box<Dial>>,
 }
 
 impl Greeting {
+    /// One that just begins.
+    pub(super) fn new(handshake: Handshake, granted: Limits) -> Greeting {
+        let (call, beside, resumes, caller, dial) = (None, false, None, None, None);
+        Greeting { handshake, granted, call, beside, resumes, caller, dial }
+    }
+
     /// Who has called, if that has not shown the key.
     pub(super) fn stranger(&self) -> Option<Caller> {
         self.caller.filter(|_| self.handshake.admitted().is_none())
@@ -53,6 +58,8 @@ impl Greeting {
 
 /// What a greeting goes over.
 pub(super) enum Handshake {
+    /// There is no connection yet.
+    Dial(Box<Dial>),
     Host(Box<local::Handshake>),
     /// The first waits for what becomes of the second, if there is one.
     Wire(Box<tcp::handshake::Handshake>, Option<Box<Beside>>),
@@ -70,6 +77,7 @@ impl Handshake {
     /// When to take the next step at the latest.
     pub(super) fn deadline_ns(&self) -> u64 {
         match self {
+            Handshake::Dial(dial) => dial.due_ns(),
             Handshake::Host(handshake) => handshake.deadline_ns(),
             Handshake::Wire(_, Some(beside)) => beside.deadline_ns(),
             Handshake::Wire(wire, None) => wire.deadline_ns(),
@@ -79,6 +87,8 @@ impl Handshake {
     /// Has the epoll tell when to take the next step.
     pub(super) fn watch(&self, epoll: &Epoll, token: u64) -> Result<()> {
         let watched = match self {
+            // Each attempt is watched as it begins.
+            Handshake::Dial(_) => Ok(()),
             Handshake::Host(handshake) => epoll.add(handshake.fd(), token, Interest::Read),
             Handshake::Wire(wire, _) => match wire.fd() {
                 Some(fd) => epoll.add(fd, token, Interest::Changes),
@@ -89,8 +99,12 @@ impl Handshake {
     }
 
     /// Ends that, of a greeting that has failed.
-    pub(super) fn unwatch(&self, epoll: &Epoll) {
+    pub(super) fn unwatch(&mut self, epoll: &Epoll) {
         let _ = match self {
+            Handshake::Dial(dial) => {
+                dial.unwatch(epoll);
+                Ok(())
+            }
             Handshake::Host(handshake) => epoll.remove(handshake.fd()),
             Handshake::Wire(wire, beside) => {
                 if let Some(beside) = beside {
@@ -105,7 +119,7 @@ impl Handshake {
     /// The endpoint that was let in over a connection and has the last word.
     pub(super) fn admitted(&self) -> Option<[u8; 16]> {
         match self {
-            Handshake::Host(_) => None,
+            Handshake::Dial(_) | Handshake::Host(_) => None,
             Handshake::Wire(wire, _) => wire.admitted(),
         }
     }
@@ -113,16 +127,8 @@ impl Handshake {
     /// The session that a peer was just let in to go on with.
     pub(super) fn take_readmitted(&mut self) -> Option<[u8; 16]> {
         match self {
-            Handshake::Host(_) => None,
+            Handshake::Dial(_) | Handshake::Host(_) => None,
             Handshake::Wire(wire, _) => wire.take_readmitted(),
-        }
-    }
-
-    /// Why a peer has refused to go on, if it has.
-    pub(super) fn refused(&self) -> Option<Refusal> {
-        match self {
-            Handshake::Host(_) => None,
-            Handshake::Wire(wire, _) => wire.refused(),
         }
     }
 
@@ -137,6 +143,7 @@ impl Handshake {
     ) -> Result<Step> {
         let joins = |joining| Step::Done(Outcome::Joins(Box::new(joining)));
         match self {
+            Handshake::Dial(_) => Ok(Step::More),
             Handshake::Host(handshake) => {
                 let established = handshake.step(now_ns)?;
                 Ok(established.map_or(Step::More, |it| joins(Joining::from(*it))))
@@ -163,13 +170,15 @@ impl Handshake {
                 };
                 let (socket, rest) = (met.socket, met.rest);
                 if let Some(received) = met.agreed.peer_received {
-                    return Ok(Step::Done(Outcome::Returns(Back { socket, rest, received })));
+                    let to = met.home.map(|home| home.to);
+                    let back = Back { socket, rest, received, to };
+                    return Ok(Step::Done(Outcome::Returns(back)));
                 }
                 let modes = met.agreed.modes;
                 let resumes = modes.contains(ModeSet::RESUMES);
                 let serves = ModeSet::ONE_SIDED.with(ModeSet::ATOMICS);
-                let home = met.address.clone().zip(met.to);
-                let session = Session { ticket: met.agreed.ticket, home, elsewhere: None };
+                let address = met.home.as_ref().map(|home| home.address.clone());
+                let session = Session { ticket: met.agreed.ticket, home: met.home, lookup: None };
                 let peer = met.agreed.peer;
                 let stranger = Stranger {
                     socket,
@@ -178,7 +187,7 @@ impl Handshake {
                     serves_regions: modes.contains(serves),
                     label: peer.label,
                     endpoint_id: peer.endpoint_id,
-                    address: met.address,
+                    address,
                     place: met.place,
                     apart: met.apart,
                     paths: peer.paths,

@@ -9,7 +9,10 @@ use crate::{
     blockmem::Tally,
     link::{
         local::{Established, Limits, Side},
-        tcp::{bridge::Bridge, connection::Connection, greeting::Ticket},
+        tcp::{
+            bridge::Bridge, connection::Connection, greeting::Ticket, handshake::Home,
+            lookup::Lookup,
+        },
     },
     route::{Path, PathSet, Refusal},
     wire::tcp::offer::Reached,
@@ -28,15 +31,17 @@ pub(crate) struct Back {
     pub rest: Vec<u8>,
     /// How much has come to the peer.
     pub received: Reached,
+    /// Where it was called.
+    pub to: Option<SocketAddr>,
 }
 
 /// With what a pair goes on if its connection breaks.
 pub(crate) struct Session {
     pub ticket: Ticket,
     /// Where this side called; `None` if it was called, and will be again.
-    pub home: Option<(String, SocketAddr)>,
-    /// Where the call goes that is under way, if that is elsewhere.
-    pub elsewhere: Option<SocketAddr>,
+    pub home: Option<Home>,
+    /// Where else that may be by now.
+    pub lookup: Option<Lookup>,
 }
 
 /// A pair that is ready to exchange messages.

@@ -5,7 +5,7 @@ mod away;
 mod beside;
 mod meeting;
 
-use std::{io, net::SocketAddr, os::fd::AsFd, sync::Arc, time::Duration};
+use std::{io, os::fd::AsFd, sync::Arc, time::Duration};
 
 use pinfold_sys::{
     alarm::Alarm,
@@ -110,12 +110,13 @@ impl Links {
         let afar = match &config.listen_afar {
             Some(address) => {
                 let listener = tcp::listener::Listener::bind(address, config.key.as_ref())?;
-                watch(&epoll, listener.fd(), token(LISTENER, AFAR, 0))?;
+                listener.watch(&epoll, token(LISTENER, AFAR, 0))?;
                 Some(listener)
             }
             None => None,
         };
         let beside = afar.as_ref().and_then(|_| beside::listen(config, &us, &epoll));
+        let lookups = Lookups::new(tcp::listener::resolve, Arc::clone(&kick));
         Ok(Links {
             epoll,
             kick,
@@ -131,7 +132,7 @@ impl Links {
             greetings: Vec::new(),
             sessions: FxHashMap::default(),
             absent: Vec::new(),
-            lookups: Lookups::new(tcp::listener::resolve),
+            lookups,
             look_ns: None,
             connected: Vec::new(),
             calls: 0,
@@ -155,7 +156,7 @@ impl Links {
     }
 
     /// Where peers on other hosts can call.
-    pub(crate) fn listens_afar(&self) -> Option<SocketAddr> {
+    pub(crate) fn listens_afar(&self) -> Option<&str> {
         self.afar.as_ref().map(tcp::listener::Listener::at)
     }
 
@@ -201,7 +202,7 @@ impl Links {
             let _ = self.epoll.remove(listener.fd());
         }
         if let Some(listener) = self.afar.take() {
-            let _ = self.epoll.remove(listener.fd());
+            listener.unwatch(&self.epoll);
         }
         if let Some(listener) = self.beside.take() {
             let _ = self.epoll.remove(listener.fd());
@@ -283,6 +284,7 @@ impl Engine {
                 (KICK, _) => {
                     let _ = self.links.kick.clear();
                     self.tell_of_gone_arenas();
+                    self.dial_by_names();
                 }
                 (GREETING, _) => self.greet(index as usize),
                 (ALARM, _) => {
@@ -340,7 +342,7 @@ impl Engine {
                 let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, 0, 0));
             }
             if let Some(listener) = &self.links.afar {
-                let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, AFAR, 0));
+                let _ = listener.watch(&self.links.epoll, token(LISTENER, AFAR, 0));
             }
             if let Some(listener) = &self.links.beside {
                 let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, BESIDE, 0));

@@ -8,7 +8,10 @@ use std::{
 use crate::{
     Error, Gone, PeerId, Result,
     endpoint::{Endpoint, PeerInfo, engine::Engine},
-    link::{local::Address, tcp},
+    link::{
+        local::Address,
+        tcp::{self, dial::Patience},
+    },
 };
 
 /// Between two looks for a name that is not there yet.
@@ -25,7 +28,12 @@ enum Called {
 impl Called {
     fn parse(address: &str) -> Result<Called> {
         Ok(if address.starts_with("tcp:") {
-            Called::Wire(tcp::address::parse(address)?)
+            let called = tcp::address::parse(address)?;
+            if called.port() == 0 {
+                let why = "port 0 is for listening, at any that is free; name the port in use";
+                return Err(Error::BadAddress { address: address.to_owned(), why });
+            }
+            Called::Wire(called)
         } else {
             Called::Host(address.parse()?)
         })
@@ -34,15 +42,27 @@ impl Called {
 
 impl Endpoint {
     /// Where endpoints on other hosts can connect, `tcp:HOST:PORT` with the port in use, if this one
-    /// [listens](crate::Builder::listen) there.
+    /// [listens](crate::Builder::listen) there. The host is an address, or the name that was given if that stands for
+    /// several, at all of which it listens.
     pub fn listens_at(&self) -> Option<String> {
         let engine = self.shared().enter().ok()?;
         engine.links.listens_afar().map(|at| format!("tcp:{at}"))
     }
 
+    /// Whether `address` is one that can be called, by its form alone.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`].
+    pub fn check_address(address: &str) -> Result<()> {
+        Called::parse(address).map(drop)
+    }
+
     /// Connects to the endpoint that listens at `address`: `local:NAME`, `local:USER/NAME` for
     /// another user's that admits this one, or `tcp:HOST:PORT` for one on another host. On one host it takes three crossings of a socket and, where allowed,
     /// the trial of the paths; some 100 µs if the other side is in a call of its endpoint.
+    ///
+    /// A host's name is looked up, and all addresses that it stands for are called as RFC 8305 has it: IPv6 and IPv4 in
+    /// turns, each 250 ms after the last or once that has failed. The first connection is taken.
     ///
     /// # Errors
     /// [`Error::NameGone`] if nobody listens there, [`Error::NotAllowed`],
@@ -52,35 +72,31 @@ impl Endpoint {
     /// also [`Error::KeyNeeded`], and [`Error::Greeting`] if one does not have the other's key, or they do
     /// not agree on something else.
     pub fn connect(&self, address: &str) -> Result<PeerId> {
-        self.dial(&Called::parse(address)?)
+        self.connect_to(&Called::parse(address)?)
     }
 
-    fn dial(&self, called: &Called) -> Result<PeerId> {
-        let address = match called {
-            Called::Host(address) => {
-                return self.dial_by(|engine, patience| engine.call(address, patience));
+    fn connect_to(&self, called: &Called) -> Result<PeerId> {
+        let call = self.begin(|engine| {
+            let connect = engine.config.connect_timeout;
+            match called {
+                Called::Host(address) => engine.call(address, connect),
+                Called::Wire(address) => {
+                    engine.call_afar(address, Patience { connect, greet: None, again: false })
+                }
             }
-            Called::Wire(address) => address,
-        };
-        let name = address.to_string();
-        let mut result = Err(Error::NameGone { name: name.clone() });
-        // A name may stand for several places, of which not all need be there.
-        for place in tcp::listener::resolve(address)? {
-            result = self.dial_by(|engine, patience| engine.call_afar(&name, place, patience));
-            if result.is_ok() {
-                break;
-            }
-        }
-        result
+        })?;
+        self.connected(call)
     }
 
-    fn dial_by(&self, call: impl FnOnce(&mut Engine, Duration) -> Result<u64>) -> Result<PeerId> {
-        let call = {
-            let mut engine = self.shared().enter()?;
-            engine.check()?;
-            let patience = engine.config.connect_timeout;
-            call(&mut engine, patience)?
-        };
+    /// Begins to connect.
+    fn begin(&self, call: impl FnOnce(&mut Engine) -> Result<u64>) -> Result<u64> {
+        let mut engine = self.shared().enter()?;
+        engine.check()?;
+        call(&mut engine)
+    }
+
+    /// Waits for what becomes of that.
+    fn connected(&self, call: u64) -> Result<PeerId> {
         self.shared()
             .wait_for(None, |engine| match engine.links.take_connected(call) {
                 None => engine.check().err().map(Err),
@@ -89,21 +105,55 @@ impl Endpoint {
             .unwrap_or(Err(Error::Closed))
     }
 
-    /// As [`Endpoint::connect`], but if nobody listens yet, waits up to `patience` for somebody to.
+    /// As [`Endpoint::connect`], but waits up to `patience` for whatever may pass: nobody listens yet, a name is not
+    /// known yet or no name server answers, there is no route, a host is down or says nothing, a directory is not there or does not
+    /// let this user pass. Once somebody listens, that has the endpoint's connect time-out to answer.
+    ///
+    /// It returns before `patience` is over if there is a connection, or an error that waiting does not change.
     ///
     /// # Errors
-    /// As [`Endpoint::connect`]; [`Error::NameGone`] after `patience`.
+    /// As [`Endpoint::connect`]: after `patience`, what stood in the way last.
     pub fn connect_wait(&self, address: &str, patience: Duration) -> Result<PeerId> {
-        let address = Called::parse(address)?;
+        let called = Called::parse(address)?;
+        match &called {
+            _ if patience.is_zero() => self.connect_to(&called),
+            Called::Host(address) => self.connect_wait_here(address, patience),
+            Called::Wire(address) => {
+                let call = self.begin(|engine| {
+                    let greet = Some(engine.config.connect_timeout);
+                    engine.call_afar(address, Patience { connect: patience, greet, again: true })
+                })?;
+                self.connected(call)
+            }
+        }
+    }
+
+    fn connect_wait_here(&self, address: &Address, patience: Duration) -> Result<PeerId> {
         let end = Instant::now().checked_add(patience);
         loop {
-            match self.dial(&address) {
-                Err(Error::NameGone { .. }) if end.is_none_or(|end| Instant::now() < end) => {
-                    self.shared().enter()?.progress();
-                    thread::sleep(NAME_AGAIN);
+            let begun = self.begin(|engine| engine.call(address, engine.config.connect_timeout));
+            let (error, passes) = match begun.map(|call| self.connected(call)) {
+                Ok(Ok(peer)) => return Ok(peer),
+                // Nobody is there, or this user cannot see whether.
+                Err(error) => {
+                    let passes = matches!(error, Error::NameGone { .. } | Error::NotAllowed { .. });
+                    (error, passes)
                 }
-                result => return result,
+                // It has ended meanwhile.
+                Ok(Err(error)) => {
+                    let passes = matches!(
+                        error,
+                        Error::NameGone { .. }
+                            | Error::PeerGone { how: Gone::Died | Gone::Closed, .. }
+                    );
+                    (error, passes)
+                }
+            };
+            if !passes || end.is_some_and(|end| Instant::now() >= end) {
+                return Err(error);
             }
+            self.shared().enter()?.progress();
+            thread::sleep(NAME_AGAIN);
         }
     }
 

@@ -12,7 +12,9 @@ use rustix::io::Errno;
 use super::{
     congestion::HostsWay,
     connection::{Connection, Outgoing},
+    dial::{Connected, Terms, how_failed},
     greeting::{self, Agreed, Auth, Failure, Greeting, Nonce, Ticket},
+    race::Failed,
     tls::{Securing, Trouble},
 };
 use crate::{
@@ -58,25 +60,21 @@ pub(crate) struct Met {
     pub apart: Refusal,
     /// What has come behind the greeting.
     pub rest: Vec<u8>,
-    /// Where this side connected to.
-    pub address: Option<String>,
-    /// What that stood for.
-    pub to: Option<SocketAddr>,
+    /// Where this side called.
+    pub home: Option<Home>,
     /// Where the peer is.
     pub place: String,
 }
 
-/// Who is called, and how.
-pub(crate) struct Call<'a> {
-    pub address: &'a str,
-    /// What it stands for.
+/// Where a peer was called.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    /// As it was given.
+    pub address: String,
+    /// Where it was there.
     pub to: SocketAddr,
-    pub auth: Auth,
-    /// Of the session to go on with.
-    pub ticket: Option<Ticket>,
-    pub patience: Duration,
-    /// How long the connection may be silent.
-    pub silence: Duration,
+    /// All that the address stood for.
+    pub places: Vec<SocketAddr>,
 }
 
 /// How long a connection may be silent until it is probed, if a peer that is away is waited for so long.
@@ -93,13 +91,11 @@ pub(crate) struct Handshake {
     us: Offer,
     /// Accepting: why the caller cannot stay.
     full: Option<wire::Refusal>,
-    /// Whether the connection is still coming about.
-    is_dialling: bool,
-    address: Option<String>,
-    to: Option<SocketAddr>,
+    /// Whether the peer has said anything.
+    has_heard: bool,
+    home: Option<Home>,
     place: String,
     patience: Duration,
-    silence: Duration,
     /// The session that the peer was let in to go on with, until somebody asks.
     readmitted: Option<[u8; 16]>,
     /// Why the peer has refused to go on.
@@ -115,31 +111,27 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// Begins to connect.
+    /// Begins to greet who was called.
     ///
     /// # Errors
     /// [`Error::Os`].
-    pub(crate) fn connect(call: Call<'_>, us: Offer, now_ns: u64) -> Result<Handshake> {
-        let Call { address, to, auth, ticket, patience, silence } = call;
-        let mut way = HostsWay::default();
-        let socket = stream::connect_after(to, |socket| way = HostsWay::put_off(socket));
-        let socket = socket.map_err(|error| refused("connect", address, error))?;
-        let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 4);
-        let deadline_ns = now_ns.saturating_add(patience_ns);
+    pub(crate) fn connected(name: &str, there: Connected, terms: &Terms) -> Result<Handshake> {
+        let Connected { socket, mut way, to, auth, places, deadline_ns, patience } = there;
+        let (address, place) = (name.to_owned(), format!("tcp:{to}"));
+        tune(&socket, &mut way, terms.silence, &place)?;
+        let (us, ticket) = (terms.us.clone(), terms.ticket.clone());
         let nonce = Nonce::fresh()?;
-        let greeting = Greeting::connect(auth, nonce, address, us.clone(), ticket, deadline_ns);
+        let greeting = Greeting::connect(auth, nonce, name, us.clone(), ticket, deadline_ns);
         Ok(Handshake {
             socket: Some(socket),
             way,
             greeting,
             us,
             full: None,
-            is_dialling: true,
-            address: Some(address.to_owned()),
-            to: Some(to),
-            place: format!("tcp:{to}"),
+            has_heard: false,
+            home: Some(Home { address, to, places }),
+            place,
             patience,
-            silence,
             readmitted: None,
             refused: None,
             agreed: None,
@@ -172,12 +164,10 @@ impl Handshake {
             greeting,
             us,
             full: None,
-            is_dialling: false,
-            address: None,
-            to: None,
+            has_heard: false,
+            home: None,
             place,
             patience: Duration::from_nanos(PATIENCE_NS),
-            silence,
             readmitted: None,
             refused: None,
             agreed: None,
@@ -211,7 +201,25 @@ impl Handshake {
 
     /// Where this side connected to.
     pub(crate) fn address(&self) -> Option<&str> {
-        self.address.as_deref()
+        self.home.as_ref().map(|home| home.address.as_str())
+    }
+
+    /// What that stood for, and how a greeting that fails with `error` has failed there.
+    pub(crate) fn how_failed(&self, error: &Error) -> Option<(SocketAddr, Failed)> {
+        let to = self.home.as_ref()?.to;
+        let passes = match error {
+            // Somebody listens for others (a proxy), or has just ended.
+            Error::Greeting { .. } | Error::Closed => {
+                !self.has_heard || self.refused == Some(wire::Refusal::Closing)
+            }
+            Error::NameGone { .. } => true,
+            Error::Os { source, .. } => {
+                let errno = Errno::from_io_error(source);
+                !self.has_heard && errno.map(how_failed) == Some(Failed::Passing)
+            }
+            _ => false,
+        };
+        Some((to, if passes { Failed::Passing } else { Failed::ForGood }))
     }
 
     /// After [`Step::Here`]: it did not come to that, so the pair stays on the connection.
@@ -254,7 +262,7 @@ impl Handshake {
         }
         if done? && let Some(agreed) = self.agreed.take() {
             let rest = std::mem::take(&mut self.rest);
-            let (address, to, place) = (self.address.take(), self.to, self.place.clone());
+            let (home, place) = (self.home.take(), self.place.clone());
             let congestion = std::mem::take(&mut self.way).settle(&socket);
             let socket = match self.securing.take() {
                 Some(securing) => Connection::encrypted(socket, securing.into_session()),
@@ -262,7 +270,7 @@ impl Handshake {
             };
             let socket = socket.under(congestion);
             let apart = self.out_of_reach.unwrap_or_else(|| apart(&self.us, &agreed));
-            return Ok(Step::Met(Met { socket, agreed, apart, rest, address, to, place }));
+            return Ok(Step::Met(Met { socket, agreed, apart, rest, home, place }));
         }
         if let Some(here) = self.here() {
             self.waits = true;
@@ -283,7 +291,7 @@ impl Handshake {
     /// Connecting: where the peer is to be found on this host, if that is still to be tried.
     fn here(&self) -> Option<Here> {
         // Who goes on over a connection stays with it.
-        let calls = self.address.is_some();
+        let calls = self.home.is_some();
         let agreed = self.agreed.as_ref().filter(|it| calls && it.peer_received.is_none())?;
         let at = agreed.local_address().filter(|_| self.out_of_reach.is_none())?;
         Some(Here { at, endpoint_id: agreed.peer.endpoint_id })
@@ -295,14 +303,6 @@ impl Handshake {
         socket: &OwnedFd,
         sessions: &dyn Fn(&[u8; 16]) -> Option<Ticket>,
     ) -> Result<bool> {
-        if self.is_dialling {
-            let there = stream::is_connected(socket);
-            if !there.map_err(|error| refused("connect", &self.place, error))? {
-                return Ok(false);
-            }
-            tune(socket, &mut self.way, self.silence, &self.place)?;
-            self.is_dialling = false;
-        }
         loop {
             if self.here().is_some() || !self.send(socket)? {
                 return Ok(false);
@@ -317,7 +317,10 @@ impl Handshake {
                     let failure = self.greeting.closed();
                     return Err(failure.map_or(Error::Closed, |failure| self.failed(failure)));
                 }
-                stream::Received::Bytes(len) => self.hear(&bytes[..len], sessions)?,
+                stream::Received::Bytes(len) => {
+                    self.has_heard = true;
+                    self.hear(&bytes[..len], sessions)?;
+                }
             }
         }
     }
@@ -377,7 +380,7 @@ impl Handshake {
 
     /// The other side, for messages.
     fn peer(&self) -> std::sync::Arc<str> {
-        self.address.as_deref().unwrap_or(&self.place).into()
+        self.address().unwrap_or(&self.place).into()
     }
 
     /// Takes what has come.
@@ -435,7 +438,7 @@ impl Handshake {
         if let Failure::Refused { why, .. } | Failure::Declined { why, .. } = failure {
             self.refused = Some(why);
         }
-        let peer = self.address.clone().unwrap_or_else(|| self.place.clone());
+        let peer = self.address().unwrap_or(&self.place).to_owned();
         match failure {
             Failure::TooLate { .. } => Error::NoAnswer { name: peer, patience: self.patience },
             failure => Error::Greeting { peer, why: failure.to_string() },

@@ -1,13 +1,19 @@
 //! Where an endpoint can be called from other hosts.
 
+#[cfg(test)]
+use std::net::Ipv6Addr;
 use std::{
     io,
-    net::{IpAddr, SocketAddr, ToSocketAddrs},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
     sync::Arc,
 };
 
-use pinfold_sys::stream;
+use pinfold_sys::{
+    names,
+    poll::{Epoll, Interest},
+    stream,
+};
 use rustix::io::Errno;
 
 use super::{
@@ -21,11 +27,14 @@ use crate::{Error, Result};
 /// Callers that may wait to be answered.
 const BACKLOG: u32 = 1024;
 
-/// A socket that listens.
+/// Ports that are tried for one that is free at all addresses.
+const PORTS_TRIED: usize = 64;
+
+/// Sockets that listen: one for each address that a name stands for.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    socket: OwnedFd,
-    at: SocketAddr,
+    sockets: Vec<OwnedFd>,
+    name: String,
     way: HostsWay,
 }
 
@@ -47,51 +56,168 @@ pub(crate) fn auth(ip: IpAddr, key: Option<&Arc<Key>>, address: &str) -> Result<
 /// [`Error::Os`].
 pub(crate) fn resolve(address: &Address) -> Result<Vec<SocketAddr>> {
     let port = address.port();
-    let found = match address.host() {
-        Host::Ip(ip) => return Ok(vec![(*ip, port).into()]),
-        Host::Name(name) => (name.as_str(), port).to_socket_addrs(),
-    };
-    let found: Vec<SocketAddr> =
-        found.map_err(|error| Error::os("getaddrinfo", address.to_string(), error))?.collect();
-    if found.is_empty() {
-        let none = io::Error::from(io::ErrorKind::NotFound);
-        return Err(Error::os("getaddrinfo", address.to_string(), none));
+    match address.host() {
+        Host::Ip(ip) => Ok(vec![(*ip, port).into()]),
+        Host::Name(name) => names::addresses(name, port)
+            .map_err(|nowhere| Error::os("getaddrinfo", address.to_string(), nowhere)),
     }
-    Ok(found)
 }
 
 impl Listener {
-    /// Listens at an address; at a port that is free if it says 0.
+    /// Listens at all addresses that an address stands for and this host has; at one port that is free if it says 0.
     ///
     /// # Errors
     /// [`Error::KeyNeeded`], [`Error::NameInUse`], [`Error::Os`].
     pub(crate) fn bind(address: &Address, key: Option<&Arc<Key>>) -> Result<Listener> {
+        let mut to = resolve(address)?;
+        to.sort_unstable();
+        to.dedup();
+        Listener::bind_all(address, &to, key)
+    }
+
+    /// The same, of addresses that it is known to stand for.
+    fn bind_all(address: &Address, to: &[SocketAddr], key: Option<&Arc<Key>>) -> Result<Listener> {
         let name = address.to_string();
-        let to = resolve(address)?[0];
-        auth(to.ip(), key, &name)?;
-        let failed = |error| match Errno::from_io_error(&error) {
-            Some(Errno::ADDRINUSE) => Error::NameInUse { name: name.clone() },
-            _ => Error::os("bind", name.clone(), error),
-        };
-        let socket = stream::listen(to, BACKLOG).map_err(failed)?;
-        let at = stream::local_address(&socket).map_err(failed)?;
-        // Those who call do as the listener.
-        let way = HostsWay::put_off(&socket);
-        Ok(Listener { socket, at, way })
+        for place in to {
+            auth(place.ip(), key, &name)?;
+        }
+        for tries_left in (0..PORTS_TRIED).rev() {
+            match sockets(to) {
+                Ok(sockets) => {
+                    let at = stream::local_address(&sockets[0]);
+                    let at = at.map_err(|error| Error::os("getsockname", name.clone(), error))?;
+                    let name = match address.host() {
+                        Host::Name(host) if sockets.len() > 1 => format!("{host}:{}", at.port()),
+                        _ => at.to_string(),
+                    };
+                    // Those who call do as the listener.
+                    let way = HostsWay::put_off(&sockets[0]);
+                    sockets[1..].iter().for_each(|socket| drop(HostsWay::put_off(socket)));
+                    return Ok(Listener { sockets, name, way });
+                }
+                Err(errno)
+                    if errno == Errno::ADDRINUSE && address.port() == 0 && tries_left > 0 => {}
+                Err(Errno::ADDRINUSE) => return Err(Error::NameInUse { name }),
+                Err(errno) => return Err(Error::os("bind", name, errno)),
+            }
+        }
+        Err(Error::NameInUse { name })
     }
 
-    /// Where it listens.
-    pub(crate) fn at(&self) -> SocketAddr {
-        self.at
+    /// Where it listens, `HOST:PORT`.
+    pub(crate) fn at(&self) -> &str {
+        &self.name
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    /// Has the epoll tell of callers. Some of the sockets may be watched already.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub(crate) fn watch(&self, epoll: &Epoll, token: u64) -> Result<()> {
+        for socket in &self.sockets {
+            match epoll.add(socket, token, Interest::Read) {
+                Err(error) if Errno::from_io_error(&error) != Some(Errno::EXIST) => {
+                    return Err(Error::os("epoll_ctl", "the endpoint", error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends that.
+    pub(crate) fn unwatch(&self, epoll: &Epoll) {
+        self.sockets.iter().for_each(|socket| drop(epoll.remove(socket)));
     }
 
     /// The next caller, if there is one, and the way that the connection has yet to take.
     pub(crate) fn accept(&self) -> io::Result<Option<((OwnedFd, HostsWay), SocketAddr)>> {
-        let caller = stream::accept(&self.socket)?;
-        Ok(caller.map(|(socket, from)| ((socket, self.way.clone()), from)))
+        for socket in &self.sockets {
+            if let Some((socket, from)) = stream::accept(socket)? {
+                return Ok(Some(((socket, self.way.clone()), from)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A socket for each of these addresses that this host has, one at least, all with one port.
+fn sockets(to: &[SocketAddr]) -> Result<Vec<OwnedFd>, Errno> {
+    let mut sockets = Vec::with_capacity(to.len());
+    let mut port = None;
+    let mut lacking = Errno::ADDRNOTAVAIL;
+    for place in to {
+        let place = SocketAddr::new(place.ip(), port.unwrap_or(place.port()));
+        // Of several, each is for its own family.
+        let listening = if to.len() > 1 { stream::listen_alone } else { stream::listen };
+        match listening(place, BACKLOG).map_err(|error| errno_of(&error)) {
+            Ok(socket) => {
+                port =
+                    Some(stream::local_address(&socket).map_err(|error| errno_of(&error))?.port());
+                sockets.push(socket);
+            }
+            // A host without IPv6 may have names for it.
+            Err(errno @ (Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT)) => lacking = errno,
+            Err(errno) => return Err(errno),
+        }
+    }
+    if sockets.is_empty() { Err(lacking) } else { Ok(sockets) }
+}
+
+fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn places(port: u16) -> [SocketAddr; 3] {
+        [
+            ([127, 0, 0, 1], port).into(),
+            ([127, 0, 0, 2], port).into(),
+            (Ipv6Addr::LOCALHOST, port).into(),
+        ]
+    }
+
+    fn bound(port: u16, to: &[SocketAddr]) -> Result<Listener> {
+        Listener::bind_all(&format!("tcp:here.test:{port}").parse().unwrap(), to, None)
+    }
+
+    #[test]
+    fn a_name_is_listened_to_at_all_its_addresses_and_one_port() {
+        let listener = bound(0, &places(0)).unwrap();
+        let port = listener.at().strip_prefix("here.test:").unwrap().parse().unwrap();
+        // There may be no IPv6 here.
+        let ours = listener.sockets.len();
+        assert!(ours >= 2, "{ours}");
+        for place in &places(port)[..ours] {
+            let caller = TcpStream::connect(place).unwrap();
+            let (_, from) = listener.accept().unwrap().unwrap();
+            assert_eq!(from, caller.local_addr().unwrap());
+        }
+        assert!(listener.accept().unwrap().is_none());
+        assert!(matches!(bound(port, &places(port)[1..2]), Err(Error::NameInUse { .. })));
+    }
+
+    #[test]
+    fn what_this_host_has_not_is_left_out() {
+        // RFC 5737: nobody has it. A key would be needed there, and is asked for first.
+        let (here, nowhere) = (places(0)[0], SocketAddr::from(([192, 0, 2, 1], 0)));
+        assert!(matches!(bound(0, &[here, nowhere]), Err(Error::KeyNeeded { .. })));
+        let sockets = sockets(&[here, nowhere]).unwrap();
+        assert_eq!(sockets.len(), 1);
+        assert_eq!(super::sockets(&[nowhere]).unwrap_err(), Errno::ADDRNOTAVAIL);
+    }
+
+    #[test]
+    fn one_address_that_is_taken_is_an_error() {
+        let other = stream::listen(places(0)[1], 1).unwrap();
+        let port = stream::local_address(&other).unwrap().port();
+        assert!(matches!(bound(port, &places(port)), Err(Error::NameInUse { .. })));
+        drop(other);
+        bound(port, &places(port)).unwrap();
     }
 }

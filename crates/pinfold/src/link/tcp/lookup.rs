@@ -1,66 +1,80 @@
-//! Names of peers that do not come back, asked for again: they may have moved.
+//! Names of peers, looked up while the endpoint goes on.
 //!
-//! The system's resolver takes as long as it likes, so a thread asks it: one at a time for an endpoint, which ends with
-//! its answer.
+//! The system's resolver takes as long as it likes, so a thread asks it, which ends with its answer.
 
-use std::{mem, net::SocketAddr, sync::Arc, thread};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
 use parking_lot::Mutex;
+use pinfold_sys::poll::EventFd;
 
-use super::address::{Address, Host};
+use super::address::Address;
 use crate::Result;
+
+/// Lookups of one endpoint under way at a time.
+const AT_ONCE: usize = 16;
 
 /// Asks for an address, and waits for that.
 type Resolve = fn(&Address) -> Result<Vec<SocketAddr>>;
 
-#[derive(Debug, Default)]
-struct State {
-    asking: bool,
-    /// What was found, by what it was asked for.
-    found: Vec<(String, Vec<SocketAddr>)>,
-}
-
-/// The names of one endpoint's peers.
+/// The lookups of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Lookups {
     resolve: Resolve,
-    state: Arc<Mutex<State>>,
+    under_way: Arc<AtomicUsize>,
+    /// Signalled when one has ended.
+    bell: Arc<EventFd>,
+}
+
+/// A lookup that was begun.
+#[derive(Debug)]
+pub(crate) struct Lookup(Arc<Mutex<Option<Result<Vec<SocketAddr>>>>>);
+
+impl Lookup {
+    /// What it came to, once, if it has ended.
+    pub(crate) fn take(&self) -> Option<Result<Vec<SocketAddr>>> {
+        self.0.lock().take()
+    }
 }
 
 impl Lookups {
-    pub(crate) fn new(resolve: Resolve) -> Lookups {
-        Lookups { resolve, state: Arc::default() }
+    pub(crate) fn new(resolve: Resolve, bell: Arc<EventFd>) -> Lookups {
+        Lookups { resolve, under_way: Arc::default(), bell }
     }
 
-    /// Begins to ask where `address` leads, if it has a name and nobody asks for another. Nothing here waits.
-    pub(crate) fn ask(&self, address: &str) {
-        let Ok(to) = address.parse::<Address>() else { return };
-        if !matches!(to.host(), Host::Name(_)) || mem::replace(&mut self.state.lock().asking, true)
-        {
-            return;
+    /// Begins to ask where `address` leads. Nothing here waits. `None` if too many lookups are under way, or there is no
+    /// thread to be had.
+    pub(crate) fn ask(&self, address: &Address) -> Option<Lookup> {
+        if self.under_way.fetch_add(1, Ordering::Relaxed) >= AT_ONCE {
+            self.under_way.fetch_sub(1, Ordering::Relaxed);
+            return None;
         }
-        let (resolve, state, address) = (self.resolve, Arc::clone(&self.state), address.to_owned());
+        let (resolve, address, bell) = (self.resolve, address.clone(), Arc::clone(&self.bell));
+        let (found, under_way) = (Arc::default(), Arc::clone(&self.under_way));
+        let lookup = Lookup(Arc::clone(&found));
         let asks = thread::Builder::new().name("pinfold-lookup".into()).spawn(move || {
-            let found = resolve(&to).inspect_err(|error| tracing::debug!(%error, "not found"));
-            let mut state = state.lock();
-            state.asking = false;
-            if let Ok(found) = found {
-                state.found.retain(|(other, _)| *other != address);
-                state.found.push((address, found));
+            let answer =
+                resolve(&address).inspect_err(|error| tracing::debug!(%error, "not found"));
+            *found.lock() = Some(answer);
+            under_way.fetch_sub(1, Ordering::Relaxed);
+            if let Err(error) = bell.signal() {
+                tracing::warn!(%error, "nobody hears of a name that was looked up");
             }
         });
-        if asks.is_err() {
-            self.state.lock().asking = false;
+        match asks {
+            Ok(_) => Some(lookup),
+            Err(error) => {
+                tracing::debug!(%error, "no thread to look a name up");
+                self.under_way.fetch_sub(1, Ordering::Relaxed);
+                None
+            }
         }
-    }
-
-    /// Where to call next by that address, if it was asked for since: another place than `last`, if there is one.
-    pub(crate) fn take(&self, address: &str, last: SocketAddr) -> Option<SocketAddr> {
-        let mut state = self.state.lock();
-        let at = state.found.iter().position(|(other, _)| other == address)?;
-        let (_, found) = state.found.swap_remove(at);
-        let after = found.iter().position(|to| *to == last).map_or(0, |at| at + 1);
-        found.get(after).or_else(|| found.first()).copied()
     }
 }
 
@@ -70,55 +84,45 @@ mod tests {
 
     use super::*;
 
-    fn at(last: u8) -> SocketAddr {
-        ([10, 0, 0, last], 7).into()
-    }
-
-    /// Three places, and a name that nobody knows.
+    /// Two places, and a name that nobody knows.
     fn resolve(address: &Address) -> Result<Vec<SocketAddr>> {
         thread::sleep(Duration::from_millis(20));
-        match address.host() {
-            Host::Name(name) if name == "three" => Ok(vec![at(1), at(2), at(3)]),
+        match address.to_string().as_str() {
+            "tcp:two:7" => Ok(vec![([10, 0, 0, 1], 7).into(), ([10, 0, 0, 2], 7).into()]),
             _ => Err(crate::Error::Closed),
         }
     }
 
-    fn until_asked(lookups: &Lookups) {
+    fn until<T>(mut is_so: impl FnMut() -> Option<T>) -> T {
         let end = Instant::now() + Duration::from_secs(20);
-        while lookups.state.lock().asking {
+        loop {
+            if let Some(it) = is_so() {
+                return it;
+            }
             assert!(Instant::now() < end);
             thread::sleep(Duration::from_millis(1));
         }
     }
 
     #[test]
-    fn places_are_tried_in_turn() {
-        let lookups = Lookups::new(resolve);
-        for (last, next) in [(9, 1), (1, 2), (2, 3), (3, 1)] {
-            lookups.ask("tcp:three:7");
-            // Whoever asks does not wait.
-            assert_eq!(lookups.take("tcp:three:7", at(last)), None);
-            until_asked(&lookups);
-            assert_eq!(lookups.take("tcp:other:7", at(last)), None);
-            assert_eq!(lookups.take("tcp:three:7", at(last)), Some(at(next)));
-            assert_eq!(lookups.take("tcp:three:7", at(last)), None);
-        }
+    fn answers_come_once_and_are_told() {
+        let bell = Arc::new(EventFd::new().unwrap());
+        let lookups = Lookups::new(resolve, Arc::clone(&bell));
+        let two = lookups.ask(&"tcp:two:7".parse().unwrap()).unwrap();
+        let nobody = lookups.ask(&"tcp:nobody:7".parse().unwrap()).unwrap();
+        assert_eq!(until(|| two.take()).unwrap().len(), 2);
+        assert!(two.take().is_none());
+        assert!(until(|| nobody.take()).is_err());
+        until(|| bell.clear().unwrap().then_some(()));
     }
 
     #[test]
-    fn only_names_are_asked_for_and_one_at_a_time() {
-        let lookups = Lookups::new(resolve);
-        for address in ["tcp:10.0.0.1:7", "tcp:[::1]:7", "no address"] {
-            lookups.ask(address);
-            assert!(!lookups.state.lock().asking, "{address}");
-        }
-        lookups.ask("tcp:nobody:7");
-        lookups.ask("tcp:three:7");
-        until_asked(&lookups);
-        assert!(lookups.state.lock().found.is_empty());
-        lookups.ask("tcp:three:7");
-        lookups.ask("tcp:three:7");
-        until_asked(&lookups);
-        assert_eq!(lookups.state.lock().found.len(), 1);
+    fn some_are_asked_at_a_time() {
+        let lookups = Lookups::new(resolve, Arc::new(EventFd::new().unwrap()));
+        let address = "tcp:two:7".parse().unwrap();
+        let asked: Vec<Lookup> = (0..AT_ONCE).map(|_| lookups.ask(&address).unwrap()).collect();
+        assert!(lookups.ask(&address).is_none());
+        until(|| asked[0].take()).unwrap();
+        until(|| lookups.ask(&address));
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect, which
 //! both sides prove before anything else ([`greeting`], which has no I/O; [`handshake`] drives it over a
-//! connection, [`listener`] takes callers, [`strangers`] says who of them makes room for others). From then on a
+//! connection, [`listener`] takes callers, [`strangers`] says who of them makes room for others). A name may stand for
+//! several addresses: [`race`] says which to call when, [`dial`] does. From then on a
 //! pair has a lane whose other end is in this process, and goes on over the [`connection`] ([`bridge`]), which is
 //! encrypted if both want it so ([`tls`]). Long messages leave by an [`outlet`]. If the connection breaks, whoever
 //! had connected calls again ([`absence`] says when, [`lookup`] where), and the pair goes on where it was. That the
@@ -15,6 +16,7 @@ pub(crate) mod address;
 pub(crate) mod bridge;
 pub(crate) mod congestion;
 pub(crate) mod connection;
+pub(crate) mod dial;
 pub(crate) mod greeting;
 pub(crate) mod handshake;
 pub(crate) mod host;
@@ -22,6 +24,7 @@ pub(crate) mod key;
 pub(crate) mod listener;
 pub(crate) mod lookup;
 pub(crate) mod outlet;
+pub(crate) mod race;
 pub(crate) mod strangers;
 pub(crate) mod tls;
 pub(crate) mod vigil;

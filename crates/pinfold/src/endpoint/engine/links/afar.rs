@@ -1,6 +1,6 @@
 //! Calls to other hosts, and from them.
 
-use std::{net::SocketAddr, os::fd::OwnedFd, time::Duration};
+use std::{mem, net::SocketAddr, os::fd::OwnedFd, time::Duration};
 
 use pinfold_sys::clock;
 
@@ -9,16 +9,19 @@ use super::{
         Engine,
         greetings::{self, Greeting, Handshake},
     },
-    LISTEN_AGAIN_NS, Links,
+    GREETING, LISTEN_AGAIN_NS, Links, token,
 };
 use crate::{
-    Result,
+    Error, Result,
     link::{
         local::{Limits, Us},
         tcp::{
             self,
+            address::Address,
             congestion::HostsWay,
-            handshake::{self, Call, Handshake as Wire},
+            dial::{Dial, Dialled, Patience, Terms},
+            handshake::{self, Handshake as Wire},
+            race::Failed,
             strangers::{self, Caller, Room},
         },
     },
@@ -42,24 +45,83 @@ impl Links {
 }
 
 impl Engine {
-    /// Begins to connect to an endpoint at `to`, which `address` stands for. The result comes under the
-    /// number returned.
-    pub(crate) fn call_afar(
-        &mut self,
-        address: &str,
-        to: SocketAddr,
-        patience: Duration,
-    ) -> Result<u64> {
+    /// Begins to connect to an endpoint on another host. The result comes under the number returned.
+    pub(crate) fn call_afar(&mut self, address: &Address, patience: Patience) -> Result<u64> {
         self.room_for_peer()?;
-        let auth = tcp::listener::auth(to.ip(), self.links.key.as_ref(), address)?;
         let granted = self.grant(true);
         let away_max = self.config.away_max;
-        let us = self.links.offer(granted, away_max);
-        let silence = handshake::silence(away_max);
-        let call = Call { address, to, auth, ticket: None, patience, silence };
-        let handshake = us.and_then(|us| Wire::connect(call, us, clock::now_ns()));
-        let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
-        self.greet_by(Handshake::Wire(Box::new(handshake), None), granted)
+        let us = self.links.offer(granted, away_max).inspect_err(|_| self.ungrant(granted))?;
+        let terms = Terms { us, ticket: None, silence: handshake::silence(away_max) };
+        let dial = Dial::new(address, terms, patience, clock::now_ns());
+        self.greet_by(Handshake::Dial(Box::new(dial)), granted)
+    }
+
+    /// Goes on with the calls of a greeting that has no connection yet; once there is one, it begins there.
+    ///
+    /// # Errors
+    /// Why there will be none.
+    pub(super) fn dial(&mut self, at: usize) -> Result<()> {
+        let Links { greetings, epoll, key, lookups, .. } = &mut self.links;
+        let greeting = greetings.get_mut(at).and_then(Option::as_mut);
+        let Some(Greeting { handshake, dial: calls, .. }) = greeting else { return Ok(()) };
+        let Handshake::Dial(dial) = handshake else { return Ok(()) };
+        let (now, about) = (clock::now_ns(), token(GREETING, at as u32, 0));
+        let due_ns = dial.due_ns();
+        loop {
+            match dial.step(now, key.as_ref(), lookups, epoll, about) {
+                Ok(Dialled::More) => {
+                    // Whoever sleeps may have to do so for less long.
+                    self.kick |= dial.due_ns() < due_ns;
+                    return Ok(());
+                }
+                Ok(Dialled::There(there)) => {
+                    let to = there.to;
+                    match Wire::connected(dial.name(), *there, &dial.terms) {
+                        Ok(wire) => {
+                            let greets = Handshake::Wire(Box::new(wire), None);
+                            if let Handshake::Dial(dial) = mem::replace(handshake, greets) {
+                                *calls = Some(dial);
+                            }
+                            return Ok(());
+                        }
+                        Err(error) => dial.failed(now, to, error, Failed::ForGood),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A greeting has failed: if others can be called, goes on with that, and is to be taken further. If not, hands
+    /// the error back.
+    pub(super) fn dial_on(&mut self, at: usize, error: Error) -> Option<Error> {
+        let greeting = self.links.greetings.get(at)?.as_ref();
+        let Handshake::Wire(wire, _) = &greeting?.handshake else { return Some(error) };
+        let Some((to, how)) = wire.how_failed(&error) else { return Some(error) };
+        if let Some(id) = greeting?.resumes
+            && let Some(gone) = self.gone_for_good(id, wire.refused(), to)
+        {
+            self.conclude(at, Err(error));
+            self.links.end_absence(id);
+            self.remove_peer(id, gone);
+            return None;
+        }
+        let greeting = self.links.greetings.get_mut(at)?.as_mut()?;
+        let Some(mut dial) = greeting.dial.take() else { return Some(error) };
+        greeting.handshake.unwatch(&self.links.epoll);
+        dial.failed(clock::now_ns(), to, error, how);
+        greeting.handshake = Handshake::Dial(dial);
+        None
+    }
+
+    /// A name was looked up.
+    pub(super) fn dial_by_names(&mut self) {
+        for at in 0..self.links.greetings.len() {
+            let greeting = self.links.greetings[at].as_ref();
+            if greeting.is_some_and(|it| matches!(it.handshake, Handshake::Dial(_))) {
+                self.greet(at);
+            }
+        }
     }
 
     /// Takes callers from other hosts off the listener's queue.
@@ -69,7 +131,7 @@ impl Engine {
             let room = strangers::room(&self.links.strangers(), now);
             if let Room::Later(at_ns) = room {
                 // They stay queued, and the listener is left alone, or it would keep the endpoint awake.
-                let _ = self.links.epoll.remove(listener.fd());
+                listener.unwatch(&self.links.epoll);
                 self.links.listen_again_ns = Some(at_ns);
                 return;
             }
@@ -86,7 +148,7 @@ impl Engine {
                 Err(error) => {
                     // It stays queued, and the listener is left alone for a while.
                     tracing::warn!(%error, "a caller cannot be answered now");
-                    let _ = self.links.epoll.remove(listener.fd());
+                    listener.unwatch(&self.links.epoll);
                     self.links.listen_again_ns = Some(clock::now_ns() + LISTEN_AGAIN_NS);
                     return;
                 }
@@ -112,7 +174,7 @@ impl Engine {
         self.greet(at);
         let greeting = self.links.greetings.get_mut(at);
         let gone = greeting.and_then(|it| it.take_if(|greeting| greeting.stranger().is_some()));
-        if let Some(greeting) = gone {
+        if let Some(mut greeting) = gone {
             tracing::debug!(caller = ?greeting.caller, "a stranger makes room for another caller");
             greeting.handshake.unwatch(&self.links.epoll);
             self.ungrant(greeting.granted);

@@ -1,6 +1,6 @@
 //! Peers on other hosts whose connections broke: they are called again, or call, and go on.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use pinfold_sys::{clock, poll::Interest};
 use rustix::io::Errno;
@@ -18,11 +18,13 @@ use super::{
 use crate::{
     Error, Gone, PeerId, Result,
     link::tcp::{
-        self,
         absence::{Absence, Due},
+        address::{Address, Host},
         bridge::Ended,
+        dial::{Dial, Patience, Terms},
         greeting::Ticket,
-        handshake::{self, Call, Handshake as Caller},
+        handshake,
+        lookup::Lookup,
     },
     wire::tcp::greeting::Refusal,
 };
@@ -47,7 +49,7 @@ impl Links {
     fn end_greetings(&mut self, id: PeerId, but: Option<usize>) {
         for (at, greeting) in self.greetings.iter_mut().enumerate() {
             if Some(at) != but
-                && let Some(given_up) = greeting.take_if(|it| it.resumes == Some(id))
+                && let Some(mut given_up) = greeting.take_if(|it| it.resumes == Some(id))
             {
                 given_up.handshake.unwatch(&self.epoll);
             }
@@ -99,7 +101,7 @@ impl Engine {
                 Due::Nothing => {}
                 Due::Call(patience) => {
                     if let Err(error) = self.call_again(id, patience) {
-                        self.call_failed(id, &error, None);
+                        self.call_failed(id, &error);
                     }
                 }
                 Due::GiveUp(why) => {
@@ -115,61 +117,70 @@ impl Engine {
     fn call_again(&mut self, id: PeerId, patience: Duration) -> Result<()> {
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
         let ticket = peer.ticket();
-        let Some(Session { home: Some((address, to)), elsewhere, .. }) = &mut peer.session else {
-            return Ok(());
-        };
+        let session = peer.session.as_mut();
+        let Some(Session { home: Some(home), lookup, .. }) = session else { return Ok(()) };
         if ticket.is_none() {
             return Ok(());
         }
-        let last = elsewhere.take().unwrap_or(*to);
-        *elsewhere = self.links.lookups.take(address, last).filter(|now| now != to);
-        let to = elsewhere.unwrap_or(*to);
-        let auth = tcp::listener::auth(to.ip(), self.links.key.as_ref(), address)?;
+        if let Some(found) = lookup.as_ref().and_then(Lookup::take) {
+            *lookup = None;
+            if let Ok(places) = found {
+                home.places = places;
+            }
+        }
+        // Where it was last is the first to be tried.
+        let places: Vec<_> = [home.to].into_iter().chain(home.places.iter().copied()).collect();
+        let (name, now) = (home.address.clone(), clock::now_ns());
         let away_max = self.config.away_max;
         let us = self.links.offer(LEAST, away_max)?;
-        let silence = handshake::silence(away_max);
-        let call = Call { address, to, auth, ticket, patience, silence };
-        let handshake = Caller::connect(call, us, clock::now_ns())?;
-        let handshake = Handshake::Wire(Box::new(handshake), None);
-        let (granted, resumes) = (LEAST, Some(id));
-        let (call, beside, caller) = (None, false, None);
-        let greeting = Greeting { handshake, granted, call, beside, resumes, caller };
+        let terms = Terms { us, ticket, silence: handshake::silence(away_max) };
+        let patience = Patience { connect: patience, greet: None, again: false };
+        let dial = Dial::known(&name, &places, terms, patience, now);
+        let handshake = Handshake::Dial(Box::new(dial));
+        let greeting = Greeting { resumes: Some(id), ..Greeting::new(handshake, LEAST) };
         let at = self.links.add_greeting(greeting)?;
         self.greet(at);
         Ok(())
     }
 
-    /// A greeting that was to lead a peer back has failed.
-    pub(super) fn call_failed(&mut self, id: PeerId, error: &Error, refused: Option<Refusal>) {
-        tracing::debug!(%error, ?id, "a peer did not come back");
-        let Some(peer) = self.peers.get(id) else { return };
-        let Some((session, address)) = peer
-            .session
-            .as_ref()
-            .and_then(|session| Some((session, session.home.as_ref()?.0.clone())))
-        else {
-            // It is the peer that calls, and may once more.
-            return;
-        };
-        let gone = match refused {
-            // Who answers elsewhere may be anybody that has the name as well, also of the same process.
-            _ if session.elsewhere.is_some() => None,
-            Some(Refusal::UnknownSession { incarnation })
+    /// How a peer is gone whose greeting at `to`, which was to lead it back, was `refused`; `None` if it may still be there.
+    pub(super) fn gone_for_good(
+        &self,
+        id: PeerId,
+        refused: Option<Refusal>,
+        to: SocketAddr,
+    ) -> Option<Gone> {
+        let session = self.peers.get(id)?.session.as_ref()?;
+        // Who answers elsewhere may be anybody that has the name as well, also of the same process.
+        if session.home.as_ref()?.to != to {
+            return None;
+        }
+        match refused? {
+            Refusal::UnknownSession { incarnation }
                 if incarnation == session.ticket.incarnation =>
             {
                 Some(Gone::Forgot)
             }
-            Some(Refusal::UnknownSession { .. } | Refusal::OtherEndpoint) => Some(Gone::Died),
+            Refusal::UnknownSession { .. } | Refusal::OtherEndpoint => Some(Gone::Died),
             _ => None,
-        };
-        if let Some(how) = gone {
-            self.links.end_absence(id);
-            return self.remove_peer(id, how);
         }
-        // It may be elsewhere; then that is where the next call goes.
-        self.links.lookups.ask(&address);
-        let absence = self.links.absent.iter_mut().find(|(peer, _)| *peer == id);
-        if let Some((_, absence)) = absence {
+    }
+
+    /// A greeting that was to lead a peer back has failed.
+    pub(super) fn call_failed(&mut self, id: PeerId, error: &Error) {
+        tracing::debug!(%error, ?id, "a peer did not come back");
+        let Links { lookups, absent, .. } = &mut self.links;
+        let session = self.peers.get_mut(id).and_then(|peer| peer.session.as_mut());
+        // If there is no home, it is the peer that calls, and may once more.
+        let Some(Session { home: Some(home), lookup, .. }) = session else { return };
+        // It may be elsewhere; then that is called as well.
+        if lookup.is_none()
+            && let Ok(address) = home.address.parse::<Address>()
+            && matches!(address.host(), Host::Name(_))
+        {
+            *lookup = lookups.ask(&address);
+        }
+        if let Some((_, absence)) = absent.iter_mut().find(|(peer, _)| *peer == id) {
             absence.failed(clock::now_ns(), errno_of(error));
         }
         self.kick = true;
@@ -192,10 +203,9 @@ impl Engine {
         let _ = self.links.epoll.remove(&back.socket);
         self.links.end_absence(id);
         let Some(peer) = self.peers.get_mut(id) else { return };
-        if let Some(session) = &mut peer.session
-            && let Some(((_, home), to)) = session.home.as_mut().zip(session.elsewhere.take())
-        {
-            *home = to;
+        let home = peer.session.as_mut().and_then(|session| session.home.as_mut());
+        if let Some((home, to)) = home.zip(back.to) {
+            home.to = to;
         }
         let Some(bridge) = peer.line.wire() else { return };
         let resumed = bridge.resume(back.socket, back.rest, back.received);

@@ -45,8 +45,7 @@ impl Engine {
     pub(super) fn greet_by(&mut self, handshake: Handshake, granted: Limits) -> Result<u64> {
         self.links.calls += 1;
         let call = self.links.calls;
-        let (beside, resumes, caller) = (false, None, None);
-        let greeting = Greeting { handshake, granted, call: Some(call), beside, resumes, caller };
+        let greeting = Greeting { call: Some(call), ..Greeting::new(handshake, granted) };
         let at = self.links.add_greeting(greeting)?;
         self.kick = true;
         self.greet(at);
@@ -119,8 +118,7 @@ impl Engine {
         beside: bool,
         caller: Option<Caller>,
     ) {
-        let (call, resumes) = (None, None);
-        let greeting = Greeting { handshake, granted, call, beside, resumes, caller };
+        let greeting = Greeting { beside, caller, ..Greeting::new(handshake, granted) };
         match self.links.add_greeting(greeting) {
             Ok(at) => self.greet(at),
             Err(error) => {
@@ -133,6 +131,9 @@ impl Engine {
     /// Takes a greeting as far as it goes.
     pub(super) fn greet(&mut self, at: usize) {
         self.see_to_room(at);
+        if let Err(error) = self.dial(at) {
+            return self.conclude(at, Err(error));
+        }
         let Links { greetings, sessions, epoll, .. } = &mut self.links;
         let Some(greeting) = greetings.get_mut(at).and_then(Option::as_mut) else {
             return;
@@ -156,9 +157,19 @@ impl Engine {
                 return self.greet(at);
             }
             Ok(Step::Done(outcome)) => Ok(outcome),
-            Err(error) => Err(error),
+            Err(error) => match self.dial_on(at, error) {
+                Some(error) => Err(error),
+                None => return self.greet(at),
+            },
         };
-        let Some(greeting) = self.links.greetings[at].take() else { return };
+        self.conclude(at, result);
+    }
+
+    /// A greeting is over.
+    pub(super) fn conclude(&mut self, at: usize, result: Result<Outcome>) {
+        let Some(mut greeting) = self.links.greetings.get_mut(at).and_then(Option::take) else {
+            return;
+        };
         let (granted, call, beside) = (greeting.granted, greeting.call, greeting.beside);
         if result.is_err() {
             greeting.handshake.unwatch(&self.links.epoll);
@@ -175,7 +186,7 @@ impl Engine {
             }
             (Err(error), Some(id)) => {
                 self.ungrant(granted);
-                return self.call_failed(id, &error, greeting.handshake.refused());
+                return self.call_failed(id, &error);
             }
             (Err(error), None) => Err(error),
             // Neither side of a greeting takes the one for the other.
