@@ -76,6 +76,26 @@ impl std::fmt::Display for Gone {
     }
 }
 
+/// Why two endpoints did not become peers ([`Error::Greeting`]), as far as it matters for what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ungreeted {
+    /// Both have a key, but not the same.
+    OtherKey,
+    /// The peer asks for a key, and this endpoint has none.
+    NoKey,
+    /// This endpoint asks for a key, and the peer has none.
+    NoKeyThere,
+    /// The peer's connections are encrypted, and this endpoint's are not.
+    Unencrypted,
+    /// This endpoint's connections are encrypted, and the peer's are not.
+    UnencryptedThere,
+    /// The peer may have so many peers, and has them.
+    Full(u64),
+    /// Any other reason.
+    Other,
+}
+
 /// Why an operation failed.
 ///
 /// A full ring, an exhausted budget or spent credit is never an error: the operation waits.
@@ -83,17 +103,13 @@ impl std::fmt::Display for Gone {
 #[non_exhaustive]
 pub enum Error {
     /// Another endpoint listens under this name.
-    #[error(
-        "the name {name} is in use by another endpoint; choose another name, or stop its owner"
-    )]
+    #[error("{}", name_in_use(name))]
     NameInUse {
         /// The address asked for.
         name: String,
     },
     /// Nobody listens under this name.
-    #[error(
-        "no endpoint listens at {name}; start the listening side first, or check the name and the user"
-    )]
+    #[error("{}", name_gone(name))]
     NameGone {
         /// The address asked for.
         name: String,
@@ -297,9 +313,7 @@ pub enum Error {
     #[error("cancelled")]
     Cancelled,
     /// The other side did not answer a call within the endpoint's connect time-out.
-    #[error(
-        "{name} did not answer within {patience:?}; see that its process runs and uses its endpoint, or raise Builder::connect_timeout"
-    )]
+    #[error("{}", no_answer(name, *patience))]
     NoAnswer {
         /// The address called.
         name: String,
@@ -324,6 +338,8 @@ pub enum Error {
         peer: String,
         /// What failed, with whom, and what to do.
         why: String,
+        /// The same, for programs.
+        reason: Ungreeted,
     },
     /// Nobody can connect to an endpoint without a name.
     #[error(
@@ -355,6 +371,29 @@ pub enum Error {
 
 fn listed(left: &[crate::Outstanding]) -> String {
     left.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn name_in_use(name: &str) -> String {
+    if name.starts_with("tcp:") {
+        return format!(
+            "the port of {name} is in use, by another endpoint or another program; choose another \
+             port (0: any that is free), or see who has it: ss -ltnp"
+        );
+    }
+    format!("the name {name} is in use by another endpoint; choose another name, or stop its owner")
+}
+
+fn no_answer(name: &str, patience: Duration) -> String {
+    let host = if name.starts_with("tcp:") { "its host can be reached, and that " } else { "" };
+    format!(
+        "{name} did not answer within {patience:?}; see that {host}its process runs and uses its \
+         endpoint, or raise Builder::connect_timeout"
+    )
+}
+
+fn name_gone(name: &str) -> String {
+    let what = if name.starts_with("tcp:") { "host and the port" } else { "name and the user" };
+    format!("no endpoint listens at {name}; start the listening side first, or check the {what}")
 }
 
 /// Whether `len` bytes at `offset` lie inside `size` bytes.

@@ -63,7 +63,7 @@ pub use self::{
         RemoteSpace, Reply, Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source, TagMatch,
         View, ViewRequest,
     },
-    error::{Error, Gone, NotHandled, Result},
+    error::{Error, Gone, NotHandled, Result, Ungreeted},
     link::local::{Access, Who},
     route::{Path, PathSet, Receipt, Refusal, SendDriver, SendMode},
     status::{Counters, OneSidedCount, PathCount},

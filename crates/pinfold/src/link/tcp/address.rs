@@ -89,6 +89,9 @@ pub(crate) fn parse(text: &str) -> crate::Result<Address> {
 
 fn read(text: &str) -> Result<Address, &'static str> {
     let rest = text.strip_prefix("tcp:").ok_or("it does not begin with \"tcp:\"")?;
+    if rest.starts_with("//") {
+        return Err("there are no slashes before the host");
+    }
     let (host, port) = match rest.strip_prefix('[') {
         Some(rest) => {
             let (ip, rest) = rest.split_once(']').ok_or("the bracket is not closed")?;
@@ -211,6 +214,7 @@ mod tests {
             ("tcp:[box]:9", "what is in brackets"),
             ("tcp:[10.0.0.7]:9", "what is in brackets"),
             ("tcp:[fe80::1%eth0]:9", "an address with a zone"),
+            ("tcp://box:9", "there are no slashes"),
             ("tcp:::1:9", "an IPv6 address has to be"),
             ("tcp:fd00::1:9", "an IPv6 address has to be"),
             ("tcp::9", "the host is empty"),

@@ -204,8 +204,7 @@ impl Greeting {
             (self.have, used) = (self.have + more, used + more);
             let knocking = matches!(self.state, State::AwaitKnock(_));
             if knocking && !Knock::can_begin(&self.input[..self.have]) {
-                self.state = State::Over;
-                return Err(self.garbage(Malformed("its greeting is not Pinfold's")));
+                return Err(self.not_ours());
             }
             if self.have < len {
                 return Ok((used, Step::More));
@@ -253,7 +252,7 @@ impl Greeting {
                 "it was to prove its key, so most likely it has none, or another version"
             }
             (Role::Connecting, State::AwaitKnock(_)) => {
-                "it said nothing; see that a Pinfold endpoint listens there"
+                "it said nothing; see that a Pinfold endpoint of the same version listens there"
             }
             _ => "see what the other side logs",
         };

@@ -441,7 +441,7 @@ impl Handshake {
         let peer = self.address().unwrap_or(&self.place).to_owned();
         match failure {
             Failure::TooLate { .. } => Error::NoAnswer { name: peer, patience: self.patience },
-            failure => Error::Greeting { peer, why: failure.to_string() },
+            failure => Error::Greeting { peer, why: failure.to_string(), reason: failure.reason() },
         }
     }
 }

@@ -102,7 +102,11 @@ pub(crate) enum Refusal {
     Closing,
 }
 
+/// The last byte is the edition: it changes with the layout of what follows.
 const MAGIC: [u8; 8] = *b"PINFOLD\x06";
+
+/// The edition that this library speaks.
+pub(crate) const EDITION: u8 = MAGIC[7];
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -222,6 +226,13 @@ impl Knock {
             _ => None,
         };
         Ok(Knock { versions, auth, role, nonce: raw.nonce })
+    }
+
+    /// The edition of a knock that begins with these bytes, if it is another.
+    pub(crate) fn other_edition(bytes: &[u8]) -> Option<u8> {
+        let (name, edition) = bytes.get(..MAGIC.len())?.split_at(MAGIC.len() - 1);
+        let other = name == &MAGIC[..MAGIC.len() - 1] && edition[0] != EDITION;
+        other.then_some(edition[0])
     }
 
     /// Whether a knock can begin with these bytes.

@@ -1,15 +1,32 @@
 //! Whether what both sides offer goes together, and to what.
 
-use super::{Agreed, Greeting, SessionSecret, Ticket, proof, proof::Purpose};
+use super::{Agreed, Failure, Greeting, SessionSecret, State, Ticket, proof, proof::Purpose};
 use crate::{
     route::PathSet,
-    wire::tcp::{
-        greeting::{Refusal, Role},
-        offer::{Offer, Reached, Resume, Wanted},
+    wire::{
+        hello::Malformed,
+        tcp::{
+            greeting::{Knock, Refusal, Role},
+            offer::{Offer, Reached, Resume, Wanted},
+        },
     },
 };
 
 impl Greeting {
+    /// The failure of one whose first bytes are not this edition's.
+    pub(super) fn not_ours(&mut self) -> Failure {
+        let theirs = Knock::other_edition(&self.input[..self.have]);
+        if theirs.is_some() && self.role == Role::Accepting {
+            // The other side shall see why.
+            self.knock();
+        }
+        self.state = State::Over;
+        match theirs {
+            Some(theirs) => Failure::Edition { peer: self.peer.clone(), theirs },
+            None => self.garbage(Malformed("its greeting is not Pinfold's")),
+        }
+    }
+
     /// Whether the two offers go together; up to where the peer has received, if they go on with a
     /// session.
     pub(super) fn fits(

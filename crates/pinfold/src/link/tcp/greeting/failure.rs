@@ -2,7 +2,10 @@
 
 use std::{io, sync::Arc};
 
-use crate::wire::tcp::greeting::{Refusal, Versions};
+use crate::{
+    error::Ungreeted,
+    wire::tcp::greeting::{EDITION, Refusal, Versions},
+};
 
 /// Why there is no pair. Each says with whom, what failed, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,10 +20,15 @@ pub(crate) enum Failure {
     NoKey { peer: Arc<str>, whose: Whose },
     /// No version in common.
     #[error(
-        "{peer} speaks versions {} to {} of the protocol between hosts, this library {} to {}; update the older side",
+        "{peer} speaks versions {} to {} of the protocol between hosts, this side {} to {}; update the older side",
         theirs.min, theirs.max, ours.min, ours.max
     )]
     Version { peer: Arc<str>, ours: Versions, theirs: Versions },
+    /// A greeting that only begins as ours does.
+    #[error(
+        "{peer} runs another version of Pinfold (edition {theirs} of the greeting between hosts, this side has {EDITION}); update the older side"
+    )]
+    Edition { peer: Arc<str>, theirs: u8 },
     /// What came is no greeting.
     #[error("{peer} does not greet as a Pinfold endpoint: {what}; see what runs there")]
     Garbage { peer: Arc<str>, what: &'static str },
@@ -59,6 +67,23 @@ pub(crate) enum Failure {
     Over { peer: Arc<str> },
 }
 
+impl Failure {
+    /// The same, for programs.
+    pub(crate) fn reason(&self) -> Ungreeted {
+        match self {
+            Failure::WrongKey { .. } => Ungreeted::OtherKey,
+            Failure::NoKey { whose: Whose::Ours, .. } => Ungreeted::NoKey,
+            Failure::NoKey { whose: Whose::Theirs, .. } => Ungreeted::NoKeyThere,
+            Failure::Unencrypted { whose: Whose::Ours, .. } => Ungreeted::Unencrypted,
+            Failure::Unencrypted { whose: Whose::Theirs, .. } => Ungreeted::UnencryptedThere,
+            Failure::Refused { why: Refusal::Full { peers_max }, .. } => {
+                Ungreeted::Full(*peers_max)
+            }
+            _ => Ungreeted::Other,
+        }
+    }
+}
+
 /// Who has no key, or does not encrypt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
@@ -80,7 +105,7 @@ fn no_key(peer: &str, whose: Whose) -> String {
 fn refused(why: Refusal) -> String {
     match why {
         Refusal::Full { peers_max } => format!(
-            "it may have {peers_max} peers and has them; raise peers_max there, or disconnect a peer"
+            "it may have {peers_max} peers and has them; raise its Builder::peers_max, or disconnect a peer there"
         ),
         Refusal::Exhausted { errno } => format!(
             "it ran out of something ({}); see what its host lacks",
@@ -105,7 +130,9 @@ fn refused(why: Refusal) -> String {
 fn declined(why: Refusal) -> String {
     match why {
         Refusal::Full { peers_max } => {
-            format!("this endpoint may have {peers_max} peers; raise peers_max, or disconnect one")
+            format!(
+                "this endpoint may have {peers_max} peers; raise Builder::peers_max, or disconnect one"
+            )
         }
         Refusal::Exhausted { errno } => format!(
             "this process ran out of something ({}); see what it lacks",
@@ -127,10 +154,10 @@ fn declined(why: Refusal) -> String {
 fn unencrypted(peer: &str, whose: Whose) -> String {
     match whose {
         Whose::Ours => format!(
-            "{peer} speaks over encrypted connections alone, and this endpoint does not encrypt; build it with Builder::encrypt(true), or give the command --tls"
+            "{peer} speaks over encrypted connections alone, and this endpoint does not encrypt; build it with Builder::encrypt(true)"
         ),
         Whose::Theirs => format!(
-            "{peer} does not encrypt, and this endpoint speaks over encrypted connections alone; build that one with Builder::encrypt(true), or give its command --tls"
+            "{peer} does not encrypt, and this endpoint speaks over encrypted connections alone; build that one with Builder::encrypt(true)"
         ),
     }
 }

@@ -318,7 +318,7 @@ fn versions_without_overlap_are_told_to_both() {
     let mut accepting = Side::new(Greeting::accept(key(1), nonce(2), "peer", DEADLINE));
     accepting.hear(&knock(Role::Connecting).encode(), 9, &mut |_, _| {});
     let failure = accepting.end.take().unwrap().unwrap_err();
-    says(&failure, &["peer speaks versions 2 to 9", "this library 1 to 1", "update"]);
+    says(&failure, &["peer speaks versions 2 to 9", "this side 1 to 1", "update"]);
     // The other side is told which versions there are.
     let answer = Knock::decode(&accepting.speak()).unwrap();
     assert_eq!((answer.versions, answer.role), (VERSIONS, Role::Accepting));
