@@ -6,6 +6,7 @@
 //! - [`transfer`]: `pinfold send` and `pinfold recv`, files or a stream to another process.
 //! - [`top`]: `pinfold top`, the endpoints there are and what they do.
 //! - [`tune`]: `pinfold tune`, which copy algorithm suits which block on this machine.
+//! - [`words`]: what the library says, in a command's words.
 //! - [`exit`], [`fold`], [`output`], [`progress`], [`signals`]: what the subcommands share.
 
 mod cli;
@@ -19,6 +20,7 @@ mod signals;
 mod top;
 mod transfer;
 mod tune;
+mod words;
 
 use std::process::ExitCode;
 

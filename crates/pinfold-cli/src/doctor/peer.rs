@@ -15,6 +15,7 @@ use crate::{
     exit,
     output::{Lost, put},
     perf::units,
+    words::Words,
 };
 
 /// How long each step may take.
@@ -58,7 +59,7 @@ fn steps(address: &str, place: &str, key: Option<&Path>, tls: bool) -> Result<()
     let builder = Endpoint::builder().label("pinfold doctor").connect_timeout(PATIENCE);
     let builder = builder.encrypt(tls);
     let builder = key.iter().fold(builder, |builder, key| builder.key_file(key));
-    let endpoint = builder.build().map_err(|why| why.to_string())?;
+    let endpoint = builder.build().map_err(|why| Words(&why).to_string())?;
     match key {
         Some(key) => step("key", format_args!("{} can be used", key.display()))?,
         None => step("key", "none: only endpoints on the loopback can be reached")?,
@@ -77,7 +78,7 @@ fn steps(address: &str, place: &str, key: Option<&Path>, tls: bool) -> Result<()
     let took = start.elapsed().as_nanos() as f64;
     step("connection", format_args!("{connected} took one in {}", units::time(took)))?;
     let start = Instant::now();
-    let peer = endpoint.connect(address).map_err(|why| format!("no greeting: {why}"))?;
+    let peer = endpoint.connect(address).map_err(|why| format!("no greeting: {}", Words(&why)))?;
     let took = start.elapsed().as_nanos() as f64;
     let info = endpoint.peer(peer).ok_or("the peer has left at once")?;
     step(

@@ -3,7 +3,7 @@
 use std::{io, process::ExitCode, time::Duration};
 
 use super::verify::Mismatch;
-use crate::{exit, output::Lost};
+use crate::{exit, output::Lost, words::Words};
 
 /// The result of anything that can end a run.
 pub(crate) type Result<T, E = Fail> = std::result::Result<T, E>;
@@ -42,7 +42,7 @@ pub(crate) enum Fail {
     #[error(transparent)]
     Lost(#[from] Lost),
     /// The library said no.
-    #[error("{0}")]
+    #[error("{}", Words(.0))]
     Pinfold(#[from] pinfold::Error),
     /// Anything else that needs a sentence.
     #[error("{0}")]

@@ -84,7 +84,9 @@ impl Bytes {
                     bytes.fill(0xA5);
                     Ok((arena, bytes))
                 };
-                let made = arena.and_then(make).map_err(|why: pinfold::Error| why.to_string())?;
+                let made = arena
+                    .and_then(make)
+                    .map_err(|why: pinfold::Error| crate::words::Words(&why).to_string())?;
                 *bytes = Some(made);
             }
             Bytes::Exposed(bytes) => bytes.grow(len).map_err(|why| why.to_string())?,

@@ -1,6 +1,6 @@
 //! The options of `pinfold send` and `pinfold recv`.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use pinfold::{Path, PathSet};
@@ -88,8 +88,11 @@ pub(crate) struct SendArgs {
     pub(super) address: String,
 
     /// Wait this long for a receiver to listen at ADDRESS
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    pub(super) wait: u64,
+    ///
+    /// That is for all that may come in that time: the receiver, its host's name, a route to it. A part of a second will
+    /// do as well (0.5).
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_seconds)]
+    pub(super) wait: Duration,
 
     #[command(flatten)]
     pub(super) common: CommonArgs,
@@ -123,8 +126,8 @@ pub(crate) struct RecvArgs {
     pub(super) times: bool,
 
     /// Give up when no sender has come for this long (default: wait for ever)
-    #[arg(long, value_name = "SECONDS")]
-    pub(super) wait: Option<u64>,
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(super) wait: Option<Duration>,
 
     #[command(flatten)]
     pub(super) common: CommonArgs,
@@ -150,7 +153,7 @@ pub(crate) struct CommonArgs {
 
     /// The file with the key that both sides share, for tcp: beyond this host
     ///
-    /// 32 to 4,096 bytes, which nobody but its owner can read: (umask 077; head -c 32 /dev/urandom > FILE)
+    /// 32 to 4,096 bytes, which all users cannot read: (umask 077; head -c 32 /dev/urandom > FILE)
     #[arg(long, value_name = "FILE")]
     pub(super) key: Option<PathBuf>,
 
@@ -174,6 +177,16 @@ impl CommonArgs {
         let paths = self.path_set();
         paths.contains(Path::Mapped) || paths.contains(Path::Handoff)
     }
+}
+
+/// A hundred years, which is for ever.
+const SECONDS_MAX: f64 = 3e9;
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "give a number of seconds, such as 30 or 0.5".into())
 }
 
 fn parse_path(name: &str) -> Result<Path, String> {
@@ -215,9 +228,21 @@ mod tests {
         assert_eq!((args.files.len(), args.address.as_str()), (0, "local:box"));
         let args = send(&["a", "b", "local:box", "--wait", "3"]).unwrap();
         assert_eq!(args.files, [PathBuf::from("a"), PathBuf::from("b")]);
-        assert_eq!((args.address.as_str(), args.wait), ("local:box", 3));
+        assert_eq!((args.address.as_str(), args.wait), ("local:box", Duration::from_secs(3)));
         assert_eq!(send(&["-", "local:box"]).unwrap().files, [PathBuf::from("-")]);
         assert!(send(&[]).is_err());
+    }
+
+    #[test]
+    fn seconds_have_parts() {
+        let wait = |text| send(&["local:box", "--wait", text]).map(|args| args.wait);
+        assert_eq!(wait("0.1").unwrap(), Duration::from_millis(100));
+        assert_eq!(wait("0").unwrap(), Duration::ZERO);
+        for text in ["-1", "x", "1s", "nan", "inf", "1e99"] {
+            let said = wait(text).unwrap_err().to_string();
+            let is_option = said.contains("unexpected argument");
+            assert!(is_option || said.contains("such as 30 or 0.5"), "{text}: {said}");
+        }
     }
 
     #[test]

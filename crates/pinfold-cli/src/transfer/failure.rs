@@ -1,11 +1,12 @@
 //! Why a transfer failed, in words for a person and as an exit status for a script.
 
-use std::{io, process::ExitCode};
+use std::{io, process::ExitCode, time::Duration};
 
 use super::{
     frame::{BadRecord, Cause, Record, VERSION},
     name::printable,
 };
+use crate::words::Words;
 
 /// What stopped a transfer.
 #[derive(Debug, thiserror::Error)]
@@ -14,21 +15,21 @@ pub(super) enum Failure {
     #[error("{0}")]
     Usage(String),
     /// The sender cannot connect.
-    #[error("cannot connect: {0}")]
+    #[error("cannot connect: {}", Words(.0))]
     Connect(#[source] pinfold::Error),
     /// The receiver cannot listen.
-    #[error("cannot listen: {0}")]
+    #[error("cannot listen: {}", Words(.0))]
     Listen(#[source] pinfold::Error),
     /// Nobody came within the time given.
-    #[error("no sender came to {address} within {seconds} s; start one, or raise --wait")]
+    #[error("no sender came to {address} within {} s; start one, or raise --wait", .patience.as_secs_f64())]
     NobodyCame {
         /// Where the receiver listened.
         address: String,
-        /// How long, seconds.
-        seconds: u64,
+        /// How long.
+        patience: Duration,
     },
     /// The other side went away without saying why.
-    #[error("lost {what} in mid-transfer: {source}; run both sides again")]
+    #[error("lost {what} in mid-transfer: {}; run both sides again", Words(source))]
     PeerGone {
         /// What was lost, "the sender" or "the receiver".
         what: &'static str,
@@ -55,6 +56,9 @@ pub(super) enum Failure {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The key file cannot be used.
+    #[error("{0}")]
+    Key(String),
     /// A file cannot be sent or written as it is, without the kernel having said so.
     #[error("{what}: {why}")]
     Unsuitable {
@@ -98,7 +102,7 @@ pub(super) enum Failure {
         theirs: (u16, u16),
     },
     /// The library reported an error of another kind.
-    #[error("{0}")]
+    #[error("{}", Words(.0))]
     Library(#[source] pinfold::Error),
     /// A signal asked this process to stop.
     #[error("interrupted by signal {0}")]
@@ -131,6 +135,20 @@ impl Failure {
     /// What `who` did by sending `record` where it has no place.
     pub(super) fn misplaced(who: &'static str, record: &Record) -> Failure {
         Failure::protocol(who, format!("it sent a record '{}' out of place", record.what()))
+    }
+
+    /// Why there is no endpoint, which is `otherwise` if it is not for what was asked for.
+    pub(super) fn no_endpoint(
+        error: pinfold::Error,
+        otherwise: impl FnOnce(pinfold::Error) -> Failure,
+    ) -> Failure {
+        match error {
+            pinfold::Error::UnusableKey(why) => Failure::Key(why),
+            limit @ pinfold::Error::LimitReached { .. } => {
+                Failure::Usage(Words(&limit).to_string())
+            }
+            error => otherwise(error),
+        }
     }
 
     /// What went wrong with an operation of the library in mid-transfer with `who`.
@@ -178,7 +196,10 @@ impl Failure {
             | Failure::NobodyCame { .. }
             | Failure::Told { cause: Cause::Refused, .. } => 3,
             Failure::PeerGone { .. } => 4,
-            Failure::Local { .. } | Failure::Unsuitable { .. } | Failure::OutputClosed { .. } => 5,
+            Failure::Local { .. }
+            | Failure::Key(_)
+            | Failure::Unsuitable { .. }
+            | Failure::OutputClosed { .. } => 5,
             Failure::Integrity { .. } | Failure::Told { cause: Cause::Integrity, .. } => 6,
             Failure::Told { cause: Cause::Other, .. }
             | Failure::Protocol { .. }
@@ -252,11 +273,15 @@ mod tests {
             (Failure::Connect(bad()), 2),
             (Failure::Listen(bad()), 2),
             (Failure::Connect(absent), 3),
-            (Failure::NobodyCame { address: "local:x".into(), seconds: 1 }, 3),
+            (
+                Failure::NobodyCame { address: "local:x".into(), patience: Duration::from_secs(1) },
+                3,
+            ),
             (Failure::library("the sender", gone()), 4),
             (Failure::library("the sender", closed()), 1),
             (Failure::local("writing", "x", enospc), 5),
             (Failure::OutputClosed { bytes: 1 }, 5),
+            (Failure::Key("x".into()), 5),
             (Failure::told("the sender", Cause::Other, "x"), 1),
             (Failure::told("the receiver", Cause::Integrity, "x"), 6),
             (Failure::told("the receiver", Cause::Refused, "x"), 3),

@@ -1,6 +1,6 @@
 //! `pinfold send` and `pinfold recv`: files or a stream from one process to another.
 //!
-//! - [`args`]: the options.
+//! - [`args`]: the options; [`address`]: whom to meet, as it is typed.
 //! - [`sender`], [`receiver`]: the two sides, each over a [`link`]; what they say is in [`frame`].
 //! - [`source`]: what is read, into [`block`]s; [`extent`]: where in a file there is anything.
 //!   [`intake`] over [`target`]: what is written, and only when whole.
@@ -8,6 +8,7 @@
 //! - [`receipt`], [`meter`]: what is said about it; [`failure`]: what can go wrong.
 //! - [`wait`]: signals and time.
 
+mod address;
 mod args;
 mod block;
 mod digest;
@@ -30,11 +31,11 @@ mod wait;
 use std::{
     io::{IsTerminal, Stdout, Write},
     process::ExitCode,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_lite::future::block_on;
-use pinfold::{Endpoint, Error, PeerId};
+use pinfold::{Endpoint, PeerId};
 
 pub(crate) use self::args::{RecvArgs, SendArgs};
 use self::{
@@ -50,7 +51,7 @@ use self::{
     target::{Directory, Output, Rules},
     wait::{Interrupts, within},
 };
-use crate::{output, progress::say};
+use crate::{output, progress::say, words::Words};
 
 /// How long a sender that has nothing to send tries to reach the receiver to say so. Short, since
 /// there may be none; long enough for one that is started at the same time.
@@ -58,6 +59,11 @@ const TELL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The exit status where the receipt is lost although all went well.
 const LOST: u8 = 5;
+
+/// How long a sender looks for the receiver before it says that it waits, and for what: on this host, and on another, that
+/// may be far away.
+const FIRST_LOOK_HERE: Duration = Duration::from_millis(50);
+const FIRST_LOOK_FAR: Duration = Duration::from_millis(500);
 
 /// How a transfer went.
 struct Report {
@@ -138,14 +144,13 @@ pub(crate) fn send(args: SendArgs) -> ExitCode {
 }
 
 async fn send_all(args: &SendArgs, console: &Console) -> Result<Report, Failure> {
+    address::of_sender(&args.files, &args.address)?;
     let plan = Plan::new(&args.files);
     if let Err(failure @ Failure::Usage(_)) = plan {
         return Err(failure);
     }
-    let endpoint = endpoint(&args.common, "pinfold send", None).map_err(|why| match why {
-        why @ Error::LimitReached { .. } => Failure::Usage(why.to_string()),
-        why => Failure::Library(why),
-    })?;
+    let endpoint = endpoint(&args.common, "pinfold send", None)
+        .map_err(|why| Failure::no_endpoint(why, Failure::Library))?;
     let plan = match plan {
         Ok(plan) => plan,
         Err(failure) => {
@@ -193,13 +198,19 @@ async fn send_all(args: &SendArgs, console: &Console) -> Result<Report, Failure>
 
 /// Connects to the receiver, saying so if that takes a while.
 fn connect(endpoint: &Endpoint, args: &SendArgs, console: &Console) -> Result<PeerId, Failure> {
-    match endpoint.connect(&args.address) {
-        Err(Error::NameGone { .. }) if args.wait > 0 => {
+    let far = args.address.starts_with("tcp:");
+    let first = args.wait.min(if far { FIRST_LOOK_FAR } else { FIRST_LOOK_HERE });
+    let started = Instant::now();
+    match endpoint.connect_wait(&args.address, first) {
+        // It comes back before its time is over if there is no reason to wait.
+        Err(why) if args.wait > first && started.elapsed() >= first => {
             console.remark(&format!(
-                "waiting for a receiver at {}, up to {} s",
-                args.address, args.wait
+                "waiting for a receiver at {}, up to {} s: {}",
+                args.address,
+                args.wait.as_secs_f64(),
+                Words(&why)
             ));
-            endpoint.connect_wait(&args.address, Duration::from_secs(args.wait))
+            endpoint.connect_wait(&args.address, args.wait - first)
         }
         connected => connected,
     }
@@ -225,6 +236,7 @@ pub(crate) fn recv(args: RecvArgs) -> ExitCode {
 }
 
 async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure> {
+    address::of_receiver(&args.address, args.directory.as_deref())?;
     let target: Target<Stdout> = match &args.directory {
         Some(path) => {
             let rules = Rules {
@@ -242,19 +254,16 @@ async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure>
     // Before there is a name to leave behind.
     let mut interrupts =
         Interrupts::take().map_err(|why| Failure::local("taking", "signals", why))?;
-    let endpoint =
-        endpoint(&args.common, "pinfold recv", Some(&args.address)).map_err(|why| match why {
-            why @ Error::LimitReached { .. } => Failure::Usage(why.to_string()),
-            why => Failure::Listen(why),
-        })?;
+    let endpoint = endpoint(&args.common, "pinfold recv", Some(&args.address))
+        .map_err(|why| Failure::no_endpoint(why, Failure::Listen))?;
     let at = endpoint.listens_at().unwrap_or_else(|| args.address.clone());
     console.remark(&format!("waiting for a sender at {at}"));
     let hello = receiver::await_hello(&endpoint, &mut interrupts);
     let (peer, hello) = match args.wait {
         None => hello.await?,
-        Some(seconds) => match within(Duration::from_secs(seconds), hello).await {
+        Some(patience) => match within(patience, hello).await {
             Some(hello) => hello?,
-            None => return Err(Failure::NobodyCame { address: args.address.clone(), seconds }),
+            None => return Err(Failure::NobodyCame { address: args.address.clone(), patience }),
         },
     };
     let mut link = Link::new(&endpoint, peer, "the sender", interrupts);
