@@ -13,7 +13,7 @@ use std::{
 use super::{
     engine::{
         calling::Short,
-        op::{Arrived, Done, OpKey},
+        op::{Arrived, Done, Keeps, OpKey},
         post,
         quick::Sent,
     },
@@ -57,7 +57,7 @@ impl Drop for Borrowed<'_> {
         // Only if the wait unwound: the memory is still in use.
         if let Some(key) = self.key {
             if let Ok(mut engine) = self.shared.enter() {
-                engine.cancel(key);
+                engine.relinquish(key);
             }
             let _ = self.shared.wait_done(key, None);
         }
@@ -233,13 +233,14 @@ pub(crate) fn recv(
     let key = shared.enter()?.post_recv(from, tag, None)?;
     match shared.wait_done(key, deadline) {
         Some(done) => post::arrived(done).map(Some),
-        // Out of time; but a message that is already coming in must not be lost.
+        // Out of time, if not at the last moment.
         None => {
-            shared.enter()?.cancel(key);
-            match post::arrived(Borrowed::new(shared, key).wait()) {
-                Err(Error::Cancelled) => Ok(None),
-                result => result.map(Some),
+            let mut engine = shared.enter()?;
+            if let Some(done) = engine.take_done(key) {
+                return post::arrived(done).map(Some);
             }
+            engine.abandon(key, Keeps::Buffer(Box::new(())));
+            Ok(None)
         }
     }
 }

@@ -234,7 +234,8 @@ impl fmt::Debug for HandoffVectored {
     }
 }
 
-/// A receive in flight of a message that may stay where it is; a future of the view.
+/// A receive in flight of a message that may stay where it is; a future of the view. Dropped early it is
+/// withdrawn; a message that has matched it is the next receive's that asks for such, before all that came later.
 #[must_use = "dropping a request withdraws it"]
 pub struct ViewRequest {
     inner: Request<()>,

@@ -22,6 +22,7 @@ use super::{
     buffers::{OwnedBuf, OwnedBufMut},
     engine::{
         Engine,
+        abandoned::Early,
         op::{Done, Keeps, OpKey},
         post,
     },
@@ -58,6 +59,8 @@ impl From<Result<OpKey>> for State {
 pub(super) struct Request<B: Send + 'static> {
     shared: Arc<Shared>,
     state: State,
+    /// Of a receive that ended when it was posted.
+    early: Option<Early>,
     /// Initialised until `state` is `Spent`.
     buffer: MaybeUninit<B>,
     /// What happens to it when this is dropped.
@@ -71,7 +74,7 @@ fn take_back<B: Send + 'static>(engine: &mut Engine, key: OpKey, buffer: B) {
 
 impl<B: Send + 'static> Request<B> {
     fn new(shared: &Arc<Shared>, state: State, buffer: MaybeUninit<B>) -> Request<B> {
-        Request { shared: Arc::clone(shared), state, buffer, abandon: take_back }
+        Request { shared: Arc::clone(shared), state, early: None, buffer, abandon: take_back }
     }
 
     /// An operation posted.
@@ -161,7 +164,7 @@ impl<B: Send + 'static> Request<B> {
 
 impl<B: Send + 'static> Drop for Request<B> {
     fn drop(&mut self) {
-        match self.state {
+        match &self.state {
             State::Spent => {}
             State::Posted(key) => {
                 // SAFETY: initialised, and read here once: this is the end of `self`. The box
@@ -169,10 +172,17 @@ impl<B: Send + 'static> Drop for Request<B> {
                 let buffer = unsafe { self.buffer.assume_init_read() };
                 // In a forked child it is a copy that nobody uses.
                 if let Ok(mut engine) = self.shared.enter() {
-                    (self.abandon)(&mut engine, key, buffer);
+                    (self.abandon)(&mut engine, *key, buffer);
                 }
             }
             State::Ended(_) => {
+                if let Some(early) = self.early.take()
+                    && let State::Ended(Ok(Done::Arrived(arrived))) =
+                        std::mem::replace(&mut self.state, State::Spent)
+                    && let Ok(mut engine) = self.shared.enter()
+                {
+                    early.give_up(&mut engine, arrived);
+                }
                 // SAFETY: initialised, no longer or never posted, and dropped here once.
                 unsafe { self.buffer.assume_init_drop() };
             }
@@ -273,7 +283,8 @@ impl<B: OwnedBuf + Unpin> Future for SendRequest<B> {
 
 /// A receive in flight that owns its buffer; a future of what came and the buffer.
 ///
-/// Dropped early it is withdrawn if no message has matched it; a message that has is lost with it.
+/// Dropped early it is withdrawn if no message has matched it. A message that has is the next receive's that
+/// asks for such, before all that came later; one that is too long for the buffer is dropped with it.
 #[must_use = "dropping a request withdraws it"]
 pub struct RecvRequest<B: OwnedBufMut> {
     inner: Request<B>,
@@ -291,14 +302,20 @@ impl<B: OwnedBufMut> RecvRequest<B> {
         let (ptr, len) = unsafe { buffer.assume_init_mut() }.bytes_mut();
         // SAFETY: as in `SendRequest::post`.
         let memory = unsafe { Part::new(ptr, len) };
+        let mut early = None;
         let state = match shared.enter() {
             Err(forked) => State::Ended(Err(forked)),
             Ok(mut engine) => match engine.recv_at_once(from, tag, memory) {
-                Some(took) => State::Ended(took.received().map(Done::from)),
+                Some(took) => {
+                    early = Some(Early::new(&mut engine, memory));
+                    State::Ended(took.received().map(Done::from))
+                }
                 None => engine.post_recv(from, tag, Some(memory.into())).into(),
             },
         };
-        RecvRequest { inner: Request::new(shared, state, buffer) }
+        let mut inner = Request::new(shared, state, buffer);
+        inner.early = early;
+        RecvRequest { inner }
     }
 
     fn output((done, buffer): (Result<Done>, B)) -> (Result<Received>, B) {
@@ -316,7 +333,8 @@ impl<B: OwnedBufMut + Unpin> Future for RecvRequest<B> {
     }
 }
 
-/// A receive in flight that brings no memory; a future of the message.
+/// A receive in flight that brings no memory; a future of the message. Dropped early it is withdrawn; a message
+/// that has matched it is the next receive's that asks for such, before all that came later.
 #[must_use = "dropping a request withdraws it"]
 pub struct MessageRequest {
     inner: Request<()>,

@@ -341,6 +341,20 @@ impl Scatter {
         copied.unwrap_or_else(|never| match never {})
     }
 
+    /// Copies the first `len` bytes of `from` to `at..`, as far as both have them. Returns how many.
+    pub(crate) fn copy_from(&self, copier: &mut Copier, at: u64, from: &Scatter, len: u64) -> u64 {
+        let copied = from.each(0, len, |source, before| {
+            self.each(at + before, source.len as u64, |part, done| {
+                // SAFETY: both in bounds by `each`, readable and writable by the invariant. Two
+                // operations do not have the same memory.
+                unsafe { copier.copy(source.ptr.add(done as usize), part.ptr, part.len) };
+                Ok::<(), Infallible>(())
+            })
+            .map(drop)
+        });
+        copied.unwrap_or_else(|never| match never {}).min(self.len.saturating_sub(at))
+    }
+
     /// Copies the first bytes, up to `N` words of them, out for a descriptor.
     #[inline]
     pub(crate) fn read_words<const N: usize>(&self) -> [u64; N] {

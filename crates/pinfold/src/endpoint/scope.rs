@@ -11,7 +11,8 @@ use std::{cell::RefCell, collections::VecDeque, marker::PhantomData, sync::Arc};
 use super::{
     borrowed,
     engine::{
-        op::{Done, OpKey},
+        abandoned::Early,
+        op::{Arrived, Done, OpKey},
         post,
     },
     matching::{Source, TagMatch},
@@ -25,6 +26,8 @@ use crate::{Error, PeerId, Receipt, Result, scoped};
 pub struct Scope<'scope, 'env: 'scope> {
     shared: Arc<Shared>,
     open: RefCell<VecDeque<OpKey>>,
+    /// Receives that ended when they were posted and that nobody has waited for.
+    early: RefCell<Vec<(Early, Received)>>,
     // Invariant in both, as in `std::thread::Scope`: neither may shrink.
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
@@ -38,10 +41,19 @@ pub(crate) fn run<'env, R>(
     let scope = Scope {
         shared: Arc::clone(shared),
         open: RefCell::new(VecDeque::new()),
+        early: RefCell::new(Vec::new()),
         _scope: PhantomData,
         _env: PhantomData,
     };
     let end = |unwinding| {
+        let early = scope.early.take();
+        if !early.is_empty()
+            && let Ok(mut engine) = scope.shared.enter()
+        {
+            for (early, received) in early {
+                early.give_up(&mut engine, Arrived::of(received));
+            }
+        }
         for key in scope.open.take() {
             let shared = &scope.shared;
             if let Ok(mut engine) = shared.enter() {
@@ -92,7 +104,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         Ok(ScopedSend { scope: self, stage })
     }
 
-    /// Posts a receive into `buf`. Not matched by the scope's end, it is withdrawn.
+    /// Posts a receive into `buf`. Not matched by the scope's end, it is withdrawn; the message of one that was
+    /// matched, but not waited for, is the next receive's that asks for such.
     ///
     /// # Errors
     /// As [`Endpoint::recv_into`](crate::Endpoint::recv_into), as far as they show at once.
@@ -109,7 +122,15 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let memory = unsafe { Part::new(ptr, len) };
         let mut engine = self.shared.enter()?;
         let stage = match engine.recv_at_once(from, tag, memory) {
-            Some(took) => Stage::Ended(took.received()),
+            Some(took) => {
+                let result = took.received();
+                let early = Early::new(&mut engine, memory);
+                let arrival = early.arrival();
+                if let Ok(received) = &result {
+                    self.early.borrow_mut().push((early, *received));
+                }
+                Stage::Early(result, arrival)
+            }
             None => Stage::Posted(self.note(engine.post_recv(from, tag, Some(memory.into())))?),
         };
         Ok(ScopedRecv { scope: self, stage, ptr, len })
@@ -139,8 +160,10 @@ pub struct ScopedSend<'scope, 'env> {
 /// How far an operation is.
 enum Stage<T> {
     Posted(OpKey),
-    /// It ended when it was posted.
+    /// It ended.
     Ended(T),
+    /// It ended when it was posted, with message number so-and-so.
+    Early(T, u64),
 }
 
 impl ScopedSend<'_, '_> {
@@ -151,7 +174,7 @@ impl ScopedSend<'_, '_> {
     pub fn wait(self) -> Result<Receipt> {
         match self.stage {
             Stage::Posted(key) => post::sent(self.scope.wait(key)),
-            Stage::Ended(receipt) => Ok(receipt),
+            Stage::Ended(receipt) | Stage::Early(receipt, _) => Ok(receipt),
         }
     }
 
@@ -159,7 +182,7 @@ impl ScopedSend<'_, '_> {
     pub fn try_wait(self) -> std::result::Result<Result<Receipt>, Self> {
         match self.stage {
             Stage::Posted(key) => self.scope.try_wait(key).map(post::sent).ok_or(self),
-            Stage::Ended(receipt) => Ok(Ok(receipt)),
+            Stage::Ended(receipt) | Stage::Early(receipt, _) => Ok(Ok(receipt)),
         }
     }
 }
@@ -178,6 +201,10 @@ impl<'env> ScopedRecv<'_, 'env> {
         let result = match self.stage {
             Stage::Posted(key) => received(self.scope.wait(key)),
             Stage::Ended(result) => result,
+            Stage::Early(result, arrival) => {
+                self.scope.early.borrow_mut().retain(|(early, _)| early.arrival() != arrival);
+                result
+            }
         };
         // SAFETY: the operation has ended, and this is the one handle that stands for the borrow
         // of `'env` it was made from.

@@ -166,6 +166,13 @@ impl Kept {
         Ok(())
     }
 
+    /// Appends the first `len` bytes of some memory; as much as there is room for. How many.
+    pub(crate) fn append_from(&mut self, from: &Scatter, len: u64, copier: &mut Copier) -> u64 {
+        let copied = self.memory.copy_from(copier, self.len, from, len);
+        self.len += copied;
+        copied
+    }
+
     /// Where the next bytes go, as far as that is one part.
     pub(crate) fn next_part(&self) -> Option<Segment> {
         self.memory.part_at(self.len)

@@ -246,4 +246,11 @@ impl Record<AtomicU64> {
         count.received_messages.add(1);
         count.received_bytes.add(bytes);
     }
+
+    /// A message that was counted is to be received once more.
+    pub(crate) fn uncount_received(&self, path: Path, bytes: u64) {
+        let count = &self.paths[path as usize];
+        count.received_messages.add(1u64.wrapping_neg());
+        count.received_bytes.add(bytes.wrapping_neg());
+    }
 }

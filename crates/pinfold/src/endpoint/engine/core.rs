@@ -15,7 +15,7 @@ use super::{
     spaces::Spaces,
 };
 use crate::{
-    PeerId, Result,
+    PeerId, Receipt, Result,
     blockmem::{BULK, Copier, Largest},
     endpoint::{aside::Aside, matching::Matcher},
     link::{shm::budget::Budget, tcp::outlet::Driver},
@@ -37,6 +37,12 @@ pub(crate) enum Unexpected {
     Waiting { sid: u32, rts: Rts, list: Option<List> },
     /// Its sender is gone, and it is in the memory that the sender gave.
     Left { len: u64, memory: Left },
+    /// A receive that was given up still takes it in.
+    Passing { of: OpKey, len: u64 },
+    /// A receive that was given up had it, and says how it came.
+    Again { bytes: Bytes, receipt: Box<Receipt> },
+    /// The same, but there was no memory to keep it in.
+    NoMemory { len: u64 },
     /// Its sender went before it was complete.
     Lost,
 }
@@ -93,6 +99,9 @@ impl Core {
         self.ops.finish(key, result, &mut self.wakes);
         if !self.ops.settled.is_empty() || !self.ops.answered.is_empty() {
             self.settle();
+        }
+        if !self.ops.passed_on.is_empty() {
+            self.pass_on();
         }
     }
 

@@ -110,7 +110,14 @@ impl Engine {
         // Messages that are whole stay; one that is not stays as a mark, so that nobody takes a
         // later one for it.
         self.core.matcher.each_unexpected_of(id, |unexpected| {
-            if !matches!(unexpected, Unexpected::Whole { .. } | Unexpected::Left { .. }) {
+            let is_whole = matches!(
+                unexpected,
+                Unexpected::Whole { .. }
+                    | Unexpected::Left { .. }
+                    | Unexpected::Again { .. }
+                    | Unexpected::NoMemory { .. }
+            );
+            if !is_whole {
                 *unexpected = Unexpected::Lost;
             }
         });
@@ -127,7 +134,8 @@ impl Engine {
                     RecvStage::Streaming { peer } | RecvStage::Asked { peer, .. } => *peer == id,
                     RecvStage::Using(using) => using.peer == id,
                     RecvStage::Pulling(pull) => pull.peer == id && !(stays && pull.awaits_sender()),
-                    RecvStage::Posted(_) | RecvStage::Moving => false,
+                    // The last ends with whom it follows.
+                    RecvStage::Posted(_) | RecvStage::Moving | RecvStage::Following(_) => false,
                 },
             })
             .map(|(key, _)| key)

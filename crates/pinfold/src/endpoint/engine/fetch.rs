@@ -11,13 +11,14 @@ use std::sync::Arc;
 use pinfold_sys::clock;
 
 use super::{
+    abandoned::no_memory,
     core::Core,
     maps::Loan,
     op::{Arrived, Bytes, Lending, OpKey, RecvStage, There},
     peer::{Came, Inbound, Peer, Sink},
 };
 use crate::{
-    Error, Path, Receipt,
+    Path, Receipt,
     arena::ArenaRef,
     endpoint::{scatter::Part, store::Landing},
     failpoint::{self, Point},
@@ -48,14 +49,7 @@ impl Core {
                 op.own = Some(own);
                 op.memory = memory;
             }
-            None => self.finish(
-                key,
-                Err(Error::LimitReached {
-                    what: "the memory for one message, in bytes,",
-                    limit: len,
-                    remedy: "receive it in parts, or into memory of your own",
-                }),
-            ),
+            None => self.finish(key, Err(no_memory(len))),
         }
     }
 
@@ -178,6 +172,7 @@ impl Core {
         if self.ops.is_abandoned(key) {
             self.end_loan(peer, &loan);
         }
+        self.note_lent(key, sid, rts, None);
         let receipt = Receipt::new(Path::Handoff, rts.len);
         let (tag, len, loan) = (rts.tag, rts.len, Some(Lending::One(Box::new(loan))));
         self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes: None, loan });

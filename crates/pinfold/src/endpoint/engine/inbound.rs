@@ -15,7 +15,7 @@ use super::{
     regions::ANSWERS_MAX,
 };
 use crate::{
-    Path, Receipt, Received, Refusal,
+    Path, PeerId, Receipt, Received, Refusal,
     blockmem::Largest,
     endpoint::store::Kept,
     failpoint::{self, Point},
@@ -108,11 +108,19 @@ impl Core {
         Ok(())
     }
 
+    /// The receive that takes the message which is here now.
+    #[inline]
+    fn match_posted(&mut self, peer: PeerId, tag: u64) -> Option<OpKey> {
+        let key = self.matcher.arrive(peer, tag)?;
+        self.note_arrival(key);
+        Some(key)
+    }
+
     /// A whole small message.
     #[inline]
     fn small(&mut self, peer: &mut Peer, tag: u64, bytes: &[u8]) -> Result<(), Violation> {
         let cost = MESSAGE_COST + bytes.len() as u64;
-        match self.matcher.arrive(peer.id, tag) {
+        match self.match_posted(peer.id, tag) {
             Some(key) => {
                 peer.rx.release(cost);
                 self.deliver(key, peer.id, tag, bytes, Receipt::new(Path::Inline, 0));
@@ -135,7 +143,7 @@ impl Core {
     pub(crate) fn deliver(
         &mut self,
         key: OpKey,
-        peer: crate::PeerId,
+        peer: PeerId,
         tag: u64,
         bytes: &[u8],
         mut receipt: Receipt,
@@ -158,7 +166,7 @@ impl Core {
     pub(crate) fn deliver_stored(
         &mut self,
         key: OpKey,
-        peer: crate::PeerId,
+        peer: PeerId,
         tag: u64,
         bytes: Bytes,
         mut receipt: Receipt,
@@ -192,7 +200,12 @@ impl Core {
         self.status.record_of(arrived.peer).count_received(receipt.path, receipt.bytes);
         self.status.copied_user.add(receipt.copied_user);
         self.status.copied_kernel.add(receipt.copied_kernel);
-        let result = match receipt.bytes < arrived.len {
+        self.conclude(key, arrived);
+    }
+
+    /// The same of a message that was counted before.
+    pub(super) fn conclude(&mut self, key: OpKey, arrived: Arrived) {
+        let result = match arrived.receipt.bytes < arrived.len {
             true => Received::from(&arrived).checked().map(Done::from),
             false => Ok(Done::Arrived(arrived)),
         };
@@ -204,7 +217,7 @@ impl Core {
         check_first(peer, sid, &eager)?;
         let Eager { tag, len, piece } = eager;
         let cost = MESSAGE_COST + len;
-        let (sink, cost) = match self.matcher.arrive(peer.id, tag) {
+        let (sink, cost) = match self.match_posted(peer.id, tag) {
             Some(key) => {
                 failpoint::hit(Point::Matched);
                 peer.rx.release(cost);
@@ -338,7 +351,7 @@ impl Core {
             return Err(Violation("it announced a message longer than memory"));
         }
         let list = self.read_list(peer, &rts)?;
-        match self.matcher.arrive(peer.id, rts.tag) {
+        match self.match_posted(peer.id, rts.tag) {
             Some(key) => {
                 failpoint::hit(Point::Matched);
                 self.widen(peer, &rts);

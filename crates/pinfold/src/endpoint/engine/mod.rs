@@ -13,7 +13,7 @@
 //! - [`links`]: sockets, greetings, ends of processes; `looks`: which connections are looked at.
 //! - `farewell`: how peers go, and how the endpoint closes; `left`: what was given then; `outstanding`: what is not
 //!   delivered.
-//! - `post`: sends and receives as the caller's side sees them; `quick`: short ones that nothing
+//! - `post`: sends and receives as the caller's side sees them; `abandoned`: receives that are given up; `quick`: short ones that nothing
 //!   stands in the way of.
 //! - `polling`: what is looked at in turn, and how often; `sleep`: how the engine stops polling without missing anything.
 //! - `note`: what is put down for others to see.
@@ -21,6 +21,7 @@
 //! No user code runs in here: what has to (wakers, drops of buffers) is put on
 //! [`Wakes`](op::Wakes) and run once the lock is free.
 
+pub(crate) mod abandoned;
 pub(crate) mod active;
 mod answers;
 pub(crate) mod calling;
@@ -65,7 +66,7 @@ pub(crate) mod spaces;
 mod table;
 mod two_way;
 pub(crate) mod uses;
-mod wakes;
+pub(crate) mod wakes;
 
 use std::{collections::VecDeque, io, sync::Arc, thread::Thread};
 
@@ -313,12 +314,11 @@ impl Engine {
         }
     }
 
-    /// The scope of an operation ends: a receive without a message is withdrawn, a send only if
-    /// the scope unwinds.
+    /// The scope of an operation ends: a receive is given up, a send only if the scope unwinds.
     pub(crate) fn end_of_scope(&mut self, key: OpKey, unwinding: bool) {
         let is_recv = matches!(self.core.ops.get(key).map(|op| &op.kind), Some(OpKind::Recv(_)));
         if is_recv || unwinding {
-            self.cancel(key);
+            self.relinquish(key);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::{any::Any, sync::Arc, task::Waker};
 
 use super::{
+    abandoned::{Announced, Next, PassedOn},
     active::Act,
     given::Accounts,
     maps::Loan,
@@ -62,6 +63,13 @@ pub(crate) struct Arrived {
     pub loan: Option<Lending>,
 }
 
+impl Arrived {
+    /// What came into memory of the caller's.
+    pub(crate) fn of(Received { peer, tag, len, receipt }: Received) -> Arrived {
+        Arrived { peer, tag, len, receipt, bytes: None, loan: None }
+    }
+}
+
 /// A message in its sender's memory.
 #[derive(Debug)]
 pub(crate) enum Lending {
@@ -81,8 +89,7 @@ pub(crate) enum Done {
 
 impl From<Received> for Done {
     fn from(received: Received) -> Done {
-        let Received { peer, tag, len, receipt } = received;
-        Done::Arrived(Arrived { peer, tag, len, receipt, bytes: None, loan: None })
+        Done::Arrived(Arrived::of(received))
     }
 }
 
@@ -202,6 +209,12 @@ pub(crate) struct RecvOp {
     /// Bytes of the memory that were put there before its message came.
     pub made_ready: u64,
     pub stage: RecvStage,
+    /// The number of the message it has matched; 0 if it has matched none.
+    pub arrival: u64,
+    /// Whose its message is.
+    pub next: Next,
+    /// How its message was announced, if that stays where it is.
+    pub lent: Option<Box<Announced>>,
 }
 
 impl RecvOp {
@@ -214,6 +227,9 @@ impl RecvOp {
             as_view: false,
             made_ready: 0,
             stage: RecvStage::Moving,
+            arrival: 0,
+            next: Next::Own,
+            lent: None,
         }
     }
 }
@@ -230,6 +246,8 @@ pub(crate) enum RecvStage {
     Streaming { peer: PeerId },
     /// Matched with a message in its sender's memory.
     Pulling(Box<Pull>),
+    /// Matched with the message of another receive, which was given up and still takes it in.
+    Following(OpKey),
     /// Between stages, inside one call.
     Moving,
 }
@@ -351,6 +369,8 @@ pub(crate) struct OpTable {
     pub answered: Vec<PeerId>,
     /// What is given to peers, by operations or without.
     pub given: Accounts,
+    /// Receives that have ended and whose messages are [others'](Next).
+    pub passed_on: Vec<PassedOn>,
 }
 
 impl OpTable {
@@ -446,7 +466,7 @@ impl OpTable {
     }
 
     /// Ends an operation. Its waker, if any, is pushed onto `wakes`.
-    pub(crate) fn finish(&mut self, key: OpKey, result: Result<Done>, wakes: &mut Wakes) {
+    pub(crate) fn finish(&mut self, key: OpKey, mut result: Result<Done>, wakes: &mut Wakes) {
         let Some(op) = self.get_mut(key) else { return };
         if op.done.is_some() {
             return;
@@ -458,11 +478,17 @@ impl OpTable {
             }
             _ => None,
         };
-        // Whoever takes the result may do so much later: the sender's memory is not kept mapped for that.
-        if let OpKind::Recv(recv) = &mut op.kind
-            && matches!(recv.stage, RecvStage::Pulling(_))
-        {
-            recv.stage = RecvStage::Moving;
+        let mut passed_on = None;
+        if let OpKind::Recv(recv) = &mut op.kind {
+            // Whoever takes the result may do so much later: the sender's memory is not kept mapped for that.
+            if matches!(recv.stage, RecvStage::Pulling(_)) {
+                recv.stage = RecvStage::Moving;
+            }
+            if recv.next != Next::Own {
+                let result = std::mem::replace(&mut result, Err(Error::Cancelled));
+                let recv = std::mem::replace(recv, RecvOp::new(None));
+                passed_on = Some(PassedOn { recv, result });
+            }
         }
         if op.abandoned {
             match self.remove(key).and_then(|op| op.keeps) {
@@ -481,6 +507,7 @@ impl OpTable {
         if let Some((peer, charge, frame)) = charge {
             self.given.end(peer, charge, frame);
         }
+        self.passed_on.extend(passed_on);
     }
 
     /// Every operation that has not ended.

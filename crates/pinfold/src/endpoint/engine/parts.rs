@@ -271,6 +271,7 @@ impl Core {
             self.finish(key, Err(crate::Error::Cancelled));
             return Ok(true);
         }
+        self.note_lent(key, sid, rts, Some(list));
         let parts = Box::new(Parts { parts: shelves.lent(), sid, tie: peer.rx.tie() });
         let (receipt, loan) = (Receipt::new(Path::Handoff, len), Some(Lending::Parts(parts)));
         // It is counted once it is known how it came.

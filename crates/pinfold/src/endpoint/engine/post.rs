@@ -2,6 +2,7 @@
 
 use super::{
     Engine,
+    abandoned::no_memory,
     core::Unexpected,
     maps::Loan,
     op::{Arrived, Done, Keeps, Lending, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
@@ -84,6 +85,7 @@ impl Engine {
         let key = self.core.ops.insert(Op::new(OpKind::Recv(recv)));
         match taken {
             Some((peer, tag, unexpected)) => {
+                self.core.note_arrival(key);
                 self.give(peer, tag, unexpected, key);
                 if let Some(peer) = self.peers.get_mut(peer) {
                     self.core.note_peer(peer);
@@ -121,7 +123,7 @@ impl Engine {
     }
 
     /// Gives a stored message to a receive.
-    fn give(&mut self, id: PeerId, tag: u64, unexpected: Unexpected, key: OpKey) {
+    pub(super) fn give(&mut self, id: PeerId, tag: u64, unexpected: Unexpected, key: OpKey) {
         let (peers, core) = (&mut self.peers, &mut self.core);
         let peer = peers.get_mut(id);
         match (unexpected, peer) {
@@ -149,6 +151,11 @@ impl Engine {
                 }
             }
             (Unexpected::Left { len, memory }, _) => core.hand_out(key, (id, tag, len), memory),
+            (Unexpected::Passing { of, .. }, _) => core.follow(key, of),
+            (Unexpected::Again { bytes, receipt }, _) => {
+                core.deliver_again(key, (id, tag), bytes, *receipt);
+            }
+            (Unexpected::NoMemory { len }, _) => core.finish(key, Err(no_memory(len))),
             (_, None) | (Unexpected::Lost, _) => {
                 let error = self.present(id).err().unwrap_or(Error::UnknownPeer { peer: id });
                 self.core.finish(key, Err(error));
@@ -164,8 +171,11 @@ impl Engine {
             return Ok(None);
         };
         let len = match unexpected {
-            Unexpected::Whole { bytes, .. } => bytes.len(),
-            Unexpected::Arriving { len, .. } | Unexpected::Left { len, .. } => *len,
+            Unexpected::Whole { bytes, .. } | Unexpected::Again { bytes, .. } => bytes.len(),
+            Unexpected::Arriving { len, .. }
+            | Unexpected::Left { len, .. }
+            | Unexpected::Passing { len, .. }
+            | Unexpected::NoMemory { len } => *len,
             Unexpected::Waiting { rts, .. } => rts.len,
             Unexpected::Lost => {
                 self.present(peer)?;
@@ -175,13 +185,14 @@ impl Engine {
         Ok(Some(Envelope { peer, tag, len }))
     }
 
-    /// Lets an operation go on without anyone to ask for its result; `keeps` lives until then.
+    /// Lets an operation go on without anyone to ask for its result; `keeps` lives until then. It is given up,
+    /// as far as it can be.
     pub(crate) fn abandon(&mut self, key: OpKey, keeps: Keeps) {
-        self.cancel(key);
+        self.relinquish(key);
         self.let_go(key, keeps);
     }
 
-    /// As [`Engine::abandon`], but the operation is not taken back.
+    /// As [`Engine::abandon`], but the operation goes on.
     pub(crate) fn let_go(&mut self, key: OpKey, keeps: Keeps) {
         match self.core.ops.get_mut(key) {
             Some(op) if op.done.is_none() => {

@@ -123,7 +123,8 @@ impl Endpoint {
         handoff::recv_view(self.shared(), from.into(), tag.into())
     }
 
-    /// As [`Endpoint::recv_view`], waiting at most `patience`.
+    /// As [`Endpoint::recv_view`], waiting at most `patience`. A message that has only begun to come by then is
+    /// the next receive's.
     ///
     /// # Errors
     /// [`Error::Timeout`], and as [`Endpoint::recv`].
@@ -134,12 +135,7 @@ impl Endpoint {
         patience: Duration,
     ) -> Result<View<'_>> {
         let mut request = self.view_request(from, tag);
-        match request.wait_timeout(patience) {
-            Some(result) => result,
-            None if request.cancel() => Err(Error::Timeout(patience)),
-            // A message that is already coming in must not be lost.
-            None => request.wait(),
-        }
+        request.wait_timeout(patience).unwrap_or(Err(Error::Timeout(patience)))
     }
 
     /// Posts a receive of a message that may stay where it is. Never waits.

@@ -84,7 +84,8 @@ impl Endpoint {
         arrived.map(Message::new).ok_or(Error::Closed)
     }
 
-    /// As [`Endpoint::recv`], waiting at most `patience`.
+    /// As [`Endpoint::recv`], waiting at most `patience`. A message that has only begun to come by then is the
+    /// next receive's.
     ///
     /// # Errors
     /// [`Error::Timeout`], and as [`Endpoint::recv`].
@@ -159,7 +160,7 @@ impl Endpoint {
 
     /// Runs `f` with a scope in which operations in flight may borrow memory from outside. All of
     /// them have ended when this returns: sends are waited for, receives that nothing has
-    /// matched are withdrawn.
+    /// matched are withdrawn, and the messages of those that were not waited for are left to the next receives.
     ///
     /// ```
     /// # fn exchange(endpoint: &pinfold::Endpoint, peer: pinfold::PeerId) -> pinfold::Result<()> {

@@ -1,7 +1,8 @@
 //! Entries in order of insertion, each found again by its slot.
 //!
-//! Accounting: the slots are the occupied ones, linked from `head` to `tail` with sequence
-//! numbers rising, and the free ones, linked from `free`; nothing else.
+//! Accounting: the slots are the occupied ones, linked from `head` to `tail`, and the free ones,
+//! linked from `free`; nothing else. Sequence numbers rise from `head` to `tail` as long as entries
+//! are only appended.
 
 /// No slot.
 pub(super) const NIL: u32 = u32::MAX;
@@ -72,9 +73,19 @@ impl<T> Arena<T> {
     /// Appends an entry.
     #[inline]
     pub(super) fn push(&mut self, value: T) -> Ticket {
+        self.insert(value, NIL)
+    }
+
+    /// Adds an entry before the one in slot `next`; [`NIL`] appends it.
+    #[inline]
+    pub(super) fn insert(&mut self, value: T, next: u32) -> Ticket {
         let seq = self.seq;
         self.seq += 1;
-        let entry = Slot { seq, prev: self.tail, next: NIL, value: Some(value) };
+        let prev = match next {
+            NIL => self.tail,
+            next => self.slots[next as usize].prev,
+        };
+        let entry = Slot { seq, prev, next, value: Some(value) };
         let slot = if self.free == NIL {
             let slot = self.slots.len() as u32;
             assert!(slot != NIL, "2^32 - 1 entries");
@@ -86,11 +97,14 @@ impl<T> Arena<T> {
             self.slots[slot as usize] = entry;
             slot
         };
-        match self.tail {
+        match prev {
             NIL => self.head = slot,
-            tail => self.slots[tail as usize].next = slot,
+            prev => self.slots[prev as usize].next = slot,
         }
-        self.tail = slot;
+        match next {
+            NIL => self.tail = slot,
+            next => self.slots[next as usize].prev = slot,
+        }
         self.len += 1;
         Ticket { slot, seq }
     }

@@ -179,6 +179,20 @@ impl List {
         self.tail = slot;
     }
 
+    /// Adds `slot` before the first slot of the list that is `later`.
+    fn insert(&mut self, links: &mut Links, slot: u32, later: impl Fn(u32) -> bool) {
+        let Some(next) = self.iter(links).find(|other| later(*other)) else {
+            return self.push(links, slot);
+        };
+        let prev = links.0[next as usize].prev;
+        links.set(slot, Link { prev, next });
+        links.0[next as usize].prev = slot;
+        match prev {
+            NIL => self.head = slot,
+            prev => links.0[prev as usize].next = slot,
+        }
+    }
+
     /// Takes `slot`, which is in this list, out of it.
     #[inline]
     pub(super) fn remove(&mut self, links: &mut Links, slot: u32) {
@@ -230,6 +244,17 @@ impl Index {
     #[inline]
     pub(super) fn push(&mut self, links: &mut Links, key: Key, slot: u32) {
         self.lists.entry(key).or_insert(List::EMPTY).push(links, slot);
+    }
+
+    /// Adds `slot` to the entries under `key`, before the first that is `later`.
+    pub(super) fn insert(
+        &mut self,
+        links: &mut Links,
+        key: Key,
+        slot: u32,
+        later: impl Fn(u32) -> bool,
+    ) {
+        self.lists.entry(key).or_insert(List::EMPTY).insert(links, slot, later);
     }
 
     /// Takes `slot` out of the entries under `key`, where it is.

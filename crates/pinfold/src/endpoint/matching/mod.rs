@@ -57,9 +57,16 @@ pub(crate) struct UnexpectedKey(Ticket);
 ///
 /// The caller keeps the two sides apart: it posts a receive only after [`take`](Self::take) found
 /// no message for it, and stores a message only after [`arrive`](Self::arrive) found no receive.
+///
+/// Messages are numbered as they come. One whose receive was given up is stored again under its
+/// number, before all that came later ([`keep_again`](Self::keep_again)).
 pub(crate) struct Matcher<P, U> {
     posted: Posted<P>,
     unexpected: Unexpected<U>,
+    /// Messages that have come.
+    arrivals: u64,
+    /// The number of the message that was matched last.
+    matched: u64,
 }
 
 impl<P, U> Matcher<P, U> {
@@ -67,7 +74,12 @@ impl<P, U> Matcher<P, U> {
     /// from choosing tags that collide.
     pub(crate) fn new(seed: u64) -> Matcher<P, U> {
         let seeds = Seeds::new(seed);
-        Matcher { posted: Posted::new(seeds), unexpected: Unexpected::new(seeds) }
+        Matcher {
+            posted: Posted::new(seeds),
+            unexpected: Unexpected::new(seeds),
+            arrivals: 0,
+            matched: 0,
+        }
     }
 
     /// Whether no receive is posted and no message is stored. Two loads.
@@ -100,16 +112,47 @@ impl<P, U> Matcher<P, U> {
     /// A message is here: the earliest posted receive that matches it, removed.
     #[inline]
     pub(crate) fn arrive(&mut self, peer: PeerId, tag: u64) -> Option<P> {
+        self.arrivals += 1;
         if self.posted.len() == 0 {
             return None;
         }
+        self.matched = self.arrivals;
         self.posted.arrive(peer, tag)
+    }
+
+    /// A message is here that was matched otherwise: its number.
+    pub(crate) fn pass(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+
+    /// The number, never 0, of the message that [`arrive`](Self::arrive) or [`take`](Self::take) has
+    /// matched last.
+    #[inline]
+    pub(crate) fn matched(&self) -> u64 {
+        self.matched
+    }
+
+    /// A message has lost its receive: the earliest other one that matches it, removed.
+    pub(crate) fn arrive_again(&mut self, peer: PeerId, tag: u64) -> Option<P> {
+        self.posted.arrive(peer, tag)
+    }
+
+    /// Stores message number `arrival` again, after [`arrive_again`](Self::arrive_again) found no
+    /// receive for it.
+    pub(crate) fn keep_again(
+        &mut self,
+        (peer, tag): (PeerId, u64),
+        arrival: u64,
+        value: U,
+    ) -> UnexpectedKey {
+        UnexpectedKey(self.unexpected.insert(peer, tag, arrival, value))
     }
 
     /// Stores a message, after [`arrive`](Self::arrive) found no receive for it.
     #[inline]
     pub(crate) fn keep(&mut self, peer: PeerId, tag: u64, value: U) -> UnexpectedKey {
-        UnexpectedKey(self.unexpected.push(peer, tag, value))
+        UnexpectedKey(self.unexpected.push(peer, tag, self.arrivals, value))
     }
 
     /// The earliest arrived message that matches, removed.
@@ -118,7 +161,9 @@ impl<P, U> Matcher<P, U> {
         if self.unexpected.len() == 0 {
             return None;
         }
-        self.unexpected.take(from, tag)
+        let (peer, tag, arrival, value) = self.unexpected.take(from, tag)?;
+        self.matched = arrival;
+        Some((peer, tag, value))
     }
 
     /// The earliest arrived message that matches, left where it is.

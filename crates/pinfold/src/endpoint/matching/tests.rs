@@ -52,6 +52,7 @@ enum Step {
     Take(Source, TagMatch),
     Find(Source, TagMatch),
     Change(usize),
+    Again(usize),
     Remove(usize),
     DropPeer(PeerId),
     DropAny,
@@ -92,6 +93,7 @@ fn any_step(adds: u32) -> impl Strategy<Value = Step> {
         3 => (any_source(), any_match()).prop_map(|(from, tag)| Step::Take(from, tag)),
         3 => (any_source(), any_match()).prop_map(|(from, tag)| Step::Find(from, tag)),
         1 => any::<usize>().prop_map(Step::Change),
+        2 => any::<usize>().prop_map(Step::Again),
         1 => any::<usize>().prop_map(Step::Remove),
     ]
 }
@@ -115,6 +117,8 @@ fn compare(steps: Vec<Step>) {
     // Keys of everything ever added, by payload: stale ones must stay dead.
     let mut posted = Vec::new();
     let mut unexpected = Vec::new();
+    // Messages that were taken, with their numbers.
+    let mut taken = Vec::new();
     let mut next = 0;
     for step in steps {
         next += 1;
@@ -132,12 +136,32 @@ fn compare(steps: Vec<Step>) {
                 assert_eq!(real.arrive(peer, tag), naive.arrive(peer, tag));
             }
             Step::Keep(peer, tag) => {
+                real.pass();
                 unexpected.push((real.keep(peer, tag, next), next));
                 naive.unexpected.push((peer, tag, next));
             }
             Step::Take(from, tag) => {
                 let at = naive.locate(from, tag);
-                assert_eq!(real.take(from, tag), at.map(|at| naive.unexpected.remove(at)));
+                let expected = at.map(|at| naive.unexpected.remove(at));
+                assert_eq!(real.take(from, tag), expected);
+                taken.extend(expected.map(|message| (message, real.matched())));
+            }
+            Step::Again(at) => {
+                if taken.is_empty() {
+                    continue;
+                }
+                let ((peer, tag, value), arrival) = taken.swap_remove(at % taken.len());
+                let receive = naive.arrive(peer, tag);
+                assert_eq!(real.arrive_again(peer, tag), receive);
+                if receive.is_none() {
+                    // Payloads rise as messages come.
+                    let at = naive.unexpected.partition_point(|it| it.2 < value);
+                    naive.unexpected.insert(at, (peer, tag, value));
+                    // The key from before stays dead; no payload is 0.
+                    let old = unexpected.iter_mut().filter(|it| it.1 == value);
+                    old.for_each(|it| it.1 = 0);
+                    unexpected.push((real.keep_again((peer, tag), arrival, value), value));
+                }
             }
             Step::Find(from, tag) => {
                 let found = real.find(from, tag).map(|(peer, tag, &value)| (peer, tag, value));

@@ -6,7 +6,7 @@
 
 use super::{
     CLASSES_MAX, KEPT_MAX, SCAN_AGAIN, SCAN_MAX, Source, TagMatch,
-    arena::{Arena, Scan, Ticket},
+    arena::{Arena, NIL, Scan, Ticket},
     index::{Index, Key, Links, Seeds, Shape},
 };
 use crate::PeerId;
@@ -17,6 +17,8 @@ const IDLE_MIN: usize = 1024;
 struct Message<U> {
     peer: PeerId,
     tag: u64,
+    /// Its number among all that have come. Rises along the arena and along each index.
+    arrival: u64,
     value: U,
 }
 
@@ -50,18 +52,33 @@ impl<U> Unexpected<U> {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, peer: PeerId, tag: u64, value: U) -> Ticket {
-        let ticket = self.arena.push(Message { peer, tag, value });
+    pub(super) fn push(&mut self, peer: PeerId, tag: u64, arrival: u64, value: U) -> Ticket {
+        let ticket = self.arena.push(Message { peer, tag, arrival, value });
         if self.live > 0 {
             self.index(ticket.slot, peer, tag);
         }
         ticket
     }
 
+    /// Adds a message before all that came later. Looks at all that came before it.
+    pub(super) fn insert(&mut self, peer: PeerId, tag: u64, arrival: u64, value: U) -> Ticket {
+        let later = |(_, it): &(u32, &Message<U>)| it.arrival > arrival;
+        let next = self.arena.iter().find(later).map_or(NIL, |(slot, _)| slot);
+        let ticket = self.arena.insert(Message { peer, tag, arrival, value }, next);
+        let arena = &self.arena;
+        let later = |slot| arena.get(slot).is_some_and(|it| it.arrival > arrival);
+        for class in self.classes.iter_mut().filter(|class| class.live) {
+            let key = class.shape.key(peer, tag);
+            class.index.insert(&mut class.links, key, ticket.slot, later);
+        }
+        ticket
+    }
+
+    /// The message with its sender, tag and number.
     #[inline]
-    pub(super) fn take(&mut self, from: Source, tag: TagMatch) -> Option<(PeerId, u64, U)> {
+    pub(super) fn take(&mut self, from: Source, tag: TagMatch) -> Option<(PeerId, u64, u64, U)> {
         let slot = self.locate(from, tag)?;
-        self.remove_slot(slot).map(|it| (it.peer, it.tag, it.value))
+        self.remove_slot(slot).map(|it| (it.peer, it.tag, it.arrival, it.value))
     }
 
     pub(super) fn find(&mut self, from: Source, tag: TagMatch) -> Option<(PeerId, u64, &U)> {
