@@ -88,6 +88,30 @@ pub fn put_pages(addr: u64, len: u64) -> io::Result<()> {
     }
 }
 
+/// Whether this process may read all of `len` bytes at `addr`, or, if it `writes`, write them, in memory of
+/// whatever kind: mappings of devices too, which `process_vm_readv(2)` does not reach. Contents stay, unless
+/// somebody writes there meanwhile. Two system calls a page.
+///
+/// # Errors
+/// `EFAULT` if not; what `pipe2(2)` says.
+///
+/// # Safety
+/// If it `writes`, nobody else writes there meanwhile.
+pub unsafe fn check_own(addr: u64, len: u64, writes: bool) -> io::Result<()> {
+    let page = page_size() as u64;
+    let end = addr.checked_add(len).ok_or(Errno::FAULT)?;
+    let mut byte = 0u8;
+    let scratch = (&raw mut byte).addr() as u64;
+    let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
+    let mut at = addr;
+    while at < end {
+        // SAFETY: the byte is put back where it was, or into the scratch.
+        unsafe { through(&pipe, at, if writes { at } else { scratch }, 1)? };
+        at = (at / page + 1) * page;
+    }
+    Ok(())
+}
+
 fn is_denied(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::PERM | Errno::NOSYS | Errno::ACCESS))
 }
@@ -115,8 +139,21 @@ fn in_parts(
 /// # Safety
 /// Whatever is at `to` may be overwritten.
 unsafe fn through_pipe(from: u64, to: u64, len: usize) -> io::Result<usize> {
-    let (out, into): (OwnedFd, OwnedFd) =
-        pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
+    let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
+    // SAFETY: as the caller promised.
+    unsafe { through(&pipe, from, to, len) }
+}
+
+/// The same through an empty pipe, which is empty again if all goes well.
+///
+/// # Safety
+/// As for [`through_pipe`].
+unsafe fn through(
+    (out, into): &(OwnedFd, OwnedFd),
+    from: u64,
+    to: u64,
+    len: usize,
+) -> io::Result<usize> {
     let from = ptr::with_exposed_provenance::<libc::c_void>(from as usize);
     let to = ptr::with_exposed_provenance_mut::<libc::c_void>(to as usize);
     // SAFETY: the kernel reads what is there, or says that it cannot.
@@ -186,6 +223,32 @@ mod tests {
             assert!(through_pipe(at + page, target, 100).is_err());
             assert!(through_pipe(source, at + page, 100).is_err());
         }
+    }
+
+    #[test]
+    fn what_may_be_touched_is_known() {
+        let (_pages, at) = with_hole();
+        let page = page_size() as u64;
+        // SAFETY: nobody else uses the pages.
+        unsafe {
+            write_own(at + page - 1, &[7]).unwrap();
+            for writes in [false, true] {
+                let check = |at, len| check_own(at, len, writes).map_err(|it| it.raw_os_error());
+                assert_eq!(check(at, 0), Ok(()));
+                assert_eq!(check(at + 1, page - 1), Ok(()));
+                assert_eq!(check(at + 1, page), Err(Some(libc::EFAULT)));
+                assert_eq!(check(at + page, 1), Err(Some(libc::EFAULT)));
+                assert_eq!(check(u64::MAX, 2), Err(Some(libc::EFAULT)));
+            }
+            let last = [5u8; 3].as_ptr().addr() as u64;
+            assert_eq!(check_own(last, 3, false).map_err(|it| it.raw_os_error()), Ok(()));
+            let code = what_may_be_touched_is_known as fn() as usize as u64;
+            assert!(check_own(code, 1, false).is_ok());
+            assert_eq!(check_own(code, 1, true).unwrap_err().raw_os_error(), Some(libc::EFAULT));
+        }
+        let mut into = [0];
+        read_own(at + page - 1, &mut into).unwrap();
+        assert_eq!(into, [7]);
     }
 
     #[test]

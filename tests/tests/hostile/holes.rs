@@ -1,9 +1,10 @@
+#![allow(unsafe_code)]
 //! Attackers that hand over arenas without memory, and a victim that has none to spare: whoever
 //! touches a hole of a file pays for it.
 
 use std::time::{Duration, Instant};
 
-use pinfold::{Endpoint, Error, Path, PeerId, TagMatch};
+use pinfold::{Endpoint, Error, OwnedBufMut, Path, PeerId, TagMatch};
 use pinfold_tests::{
     Args, Stage,
     baseline::{Mapped, segments},
@@ -73,16 +74,32 @@ pub fn poor(args: &Args) {
     assert!(end.is_peer_gone(), "{end}");
 }
 
+/// Memory that all receives have: nothing ever comes.
+#[derive(Clone, Copy)]
+struct Room(*mut u8);
+
+// SAFETY: plain memory that is there for good.
+unsafe impl Send for Room {}
+// SAFETY: as above, and nobody else looks at it.
+unsafe impl OwnedBufMut for Room {
+    fn bytes_mut(&mut self) -> (*mut u8, usize) {
+        (self.0, ROOM)
+    }
+}
+
 fn copy(endpoint: &Endpoint, peer: PeerId, any: TagMatch) {
     if let Some(why) = endpoint.peer(peer).and_then(|peer| peer.cma_refused) {
         // It would wait for pieces that never come.
         return role::skip(format_args!("a message in a hole, without the cma path: {why}"));
     }
-    let mut room = vec![1u8; ROOM];
+    let room = Room(vec![1u8; ROOM].leak().as_mut_ptr());
+    let mut out = Vec::new();
     for number in 0..LARGE as usize / ROOM * 2 {
-        match endpoint.recv_into(peer, any, &mut room) {
-            Err(Error::Transfer { .. }) => {}
-            other => panic!("message {number}: what is not there is an error: {other:?}"),
+        let mut request = endpoint.recv_owned(peer, any, room);
+        match request.wait_timeout(Duration::from_millis(50)) {
+            // Its sender is asked to send it, who never does.
+            None => out.push(request),
+            Some((other, _)) => panic!("message {number}: it does not come: {other:?}"),
         }
     }
 }

@@ -209,6 +209,18 @@ impl Scatter {
         !ends.iter().all(|end| careful::is_resident(*end as u64, 1))
     }
 
+    /// Whether this process may read the first `len` bytes, or write them, if it `writes`. What cannot be found
+    /// out is taken for good. Two system calls a page.
+    pub(crate) fn may_be_touched(&self, len: u64, writes: bool) -> bool {
+        self.parts_of(0, len).all(|part| {
+            // SAFETY: nobody else writes to the memory of an operation.
+            let checked =
+                unsafe { careful::check_own(part.ptr.addr() as u64, part.len as u64, writes) };
+            let fault = rustix::io::Errno::FAULT.raw_os_error();
+            checked.err().and_then(|error| error.raw_os_error()) != Some(fault)
+        })
+    }
+
     /// Where this lies, for a peer that may read or write this process. An array of several parts
     /// lies on the heap and does not move with `self`.
     pub(crate) fn place(&self) -> Place {

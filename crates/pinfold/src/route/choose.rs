@@ -27,6 +27,13 @@ impl Permissions {
         }
     }
 
+    /// The pair may not take `path` any more.
+    pub(crate) fn withdraw(&mut self, path: Path, why: Refusal) {
+        let mut refusals = self.refusals;
+        refusals[path as usize].get_or_insert(why);
+        *self = Permissions::new(|path| refusals[path as usize].map_or(Ok(()), Err));
+    }
+
     /// Why the pair may not take `path`; `None` if it may.
     #[inline]
     pub(crate) fn refusal(&self, path: Path) -> Option<Refusal> {

@@ -14,9 +14,10 @@ pub enum Refusal {
     SwitchedOff,
     /// The peer's endpoint was built without the path.
     SwitchedOffByPeer,
-    /// The kernel denied it when the pair tried it: the `errno` of the trial.
-    /// `EPERM` is a security policy (ptrace scope, a user namespace, a seccomp filter),
-    /// `ENOSYS` a kernel or filter without the call, `ESRCH` another process-id namespace.
+    /// The kernel denied it, when the pair tried it or for a message later: the `errno` that it answered.
+    /// `EPERM` is a security policy (ptrace scope, a user namespace, a seccomp filter, a process that is not
+    /// dumpable any more), `ENOSYS` a kernel or filter without the call, `ESRCH` another process-id namespace,
+    /// `EFAULT` memory that one process may use and the kernel does not show to another.
     Denied(i32),
     /// The receiver has no credit left for messages it has not asked for.
     NoCredit,

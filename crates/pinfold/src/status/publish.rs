@@ -317,20 +317,27 @@ fn introduce(record: &Record<AtomicU64>, who: &Introduction<'_>) {
     record.id.set(two(who.id.index, who.id.generation));
     record.pid_uid.set(two(who.pid, who.uid));
     set_id(&record.endpoint, who.endpoint);
-    record.agreed.set(who.paths.iter().fold(0, |bits, path| bits | 1 << path as u32));
-    let mut refusals = [0u64; 2];
-    for path in Path::ALL {
-        let code = (who.refusal)(path).map_or(0, Refusal::code);
-        refusals[path as usize / 4] |= u64::from(code) << (path as usize % 4 * 16);
-    }
-    record.refusals[0].set(refusals[0]);
-    record.refusals[1].set(refusals[1]);
+    record.note_paths(who.paths, who.refusal);
     record.credit_max.set(who.credit_max);
     record.granted.set(who.granted);
     record.announced_max.set(two(who.waiting_max, who.announced_max));
     record.label.write(who.label);
     record.address.write(who.address.unwrap_or_default());
     record.used.set(1);
+}
+
+impl Record<AtomicU64> {
+    /// The paths to the peer, and why not the others.
+    pub(crate) fn note_paths(&self, paths: PathSet, refusal: impl Fn(Path) -> Option<Refusal>) {
+        self.agreed.set(paths.iter().fold(0, |bits, path| bits | 1 << path as u32));
+        let mut refusals = [0u64; 2];
+        for path in Path::ALL {
+            let code = refusal(path).map_or(0, Refusal::code);
+            refusals[path as usize / 4] |= u64::from(code) << (path as usize % 4 * 16);
+        }
+        self.refusals[0].set(refusals[0]);
+        self.refusals[1].set(refusals[1]);
+    }
 }
 
 fn set_id(words: &[AtomicU64; 2], id: [u8; 16]) {

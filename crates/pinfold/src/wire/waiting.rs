@@ -89,8 +89,9 @@ impl Rts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cts {
     /// As pieces through the ring; only the first `want` bytes. What the receiver grants the sender by now is
-    /// `credit` bytes, which may be more than before.
-    Stream { want: u64, credit: u64 },
+    /// `credit` bytes, which may be more than before. `errno`: what the kernel answered the receiver as that
+    /// asked it for the message, if it did; else 0.
+    Stream { want: u64, credit: u64, errno: u32 },
     /// The sender copies into the receiver's memory, from the back, whatever it can claim.
     Push(Push),
 }
@@ -115,7 +116,7 @@ pub(crate) struct Push {
 impl Cts {
     pub(crate) const fn body(self) -> [u64; 7] {
         match self {
-            Cts::Stream { want, credit } => [1, want, credit, 0, 0, 0, 0],
+            Cts::Stream { want, credit, errno } => [1, want, credit, errno as u64, 0, 0, 0],
             Cts::Push(push) => {
                 let [extent, offset] = Shelf::words(push.shelf);
                 [
@@ -133,7 +134,7 @@ impl Cts {
 
     pub(crate) const fn read(body: &Body) -> Option<Cts> {
         match body[0] {
-            1 => Some(Cts::Stream { want: body[1], credit: body[2] }),
+            1 => Some(Cts::Stream { want: body[1], credit: body[2], errno: body[3] as u32 }),
             2 => Some(Cts::Push(Push {
                 want: body[1],
                 place: Place { at: body[2], parts: body[3] as u32 },
@@ -207,7 +208,8 @@ impl Fin {
 /// The sender wrote chunks into the receiver's memory; aux is its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wrote {
-    /// 0, or the `errno` that stopped the sender.
+    /// 0, or the `errno` that stopped the sender. Of a message that was to come as pieces: its memory cannot be
+    /// read.
     pub errno: u32,
     /// Chunks it claimed and wrote, counted from the back.
     pub chunks: u32,

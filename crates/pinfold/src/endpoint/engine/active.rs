@@ -172,6 +172,7 @@ impl Core {
             got: 0,
             came: Came::default(),
             offered: false,
+            errno: 0,
             sink: Sink::Op(key),
             cost: 0,
             started: 0,

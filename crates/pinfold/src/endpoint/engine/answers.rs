@@ -7,6 +7,8 @@ use super::{
     core::Core,
     op::{Copied, Done, OpKey, SendStage},
     peer::Peer,
+    pull::is_fault,
+    reach::{Way, is_denial},
     returns,
 };
 use crate::{
@@ -14,8 +16,8 @@ use crate::{
     link::shm::ring::Violation,
     status::Tally,
     wire::{
-        descriptor::Body,
-        waiting::{By, Cts, Fin},
+        descriptor::{Body, Kind},
+        waiting::{By, Cts, Fin, Wrote},
     },
 };
 
@@ -34,12 +36,30 @@ impl Core {
             (SendStage::Waiting { .. }, _) => peer.waiting = peer.waiting.saturating_sub(1),
             // What was to be written, or read, could not be.
             (SendStage::Pushed(_), Cts::Stream { .. }) => {}
+            // Nothing of it was claimed here, and nothing can be.
+            (SendStage::Pushing(_), Cts::Stream { .. }) => {
+                self.pushes.retain(|other| *other != key)
+            }
             _ => return Err(Violation("it answered a message twice")),
         }
         let len = op.memory.len();
         match cts {
-            Cts::Stream { want, credit } => {
+            Cts::Stream { want, credit, errno } => {
                 peer.widened(credit);
+                if is_denial(errno) {
+                    peer.withdraw(Way::PeerReads, errno);
+                }
+                let errno = if op.errno == 0 { errno } else { op.errno };
+                if errno != 0
+                    && let Some(error) = self.why_not_stream(peer, key, want, errno)
+                {
+                    let by = By::Kernel;
+                    let wrote = Wrote { errno, chunks: 0, by, short: false };
+                    self.answer(peer, Kind::Wrote, sid, &wrote.body());
+                    self.finish(key, Err(error));
+                    return Ok(());
+                }
+                let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
                 if let Some(id) = op.offered.take() {
                     Core::offer_failed(peer, id, &op.memory);
                     op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
@@ -51,6 +71,21 @@ impl Core {
             }
             Cts::Push(push) => self.begin_push(peer, key, push),
         }
+    }
+
+    /// Why a message that the kernel did not copy, as `errno` says, cannot go through the ring either, if so.
+    #[cold]
+    fn why_not_stream(&mut self, peer: &Peer, key: OpKey, want: u64, errno: u32) -> Option<Error> {
+        let strict = self.strict;
+        let op = self.ops.send_mut(key)?;
+        op.errno = errno;
+        let why = Refusal::Denied(errno as i32);
+        if is_fault(errno) && !op.memory.may_be_touched(want, false) {
+            let source = std::io::Error::from_raw_os_error(errno as i32);
+            return Some(Error::Transfer { peer: peer.info.name.clone(), source });
+        }
+        let insists = op.required.is_some_and(|path| path != Path::Eager) || strict;
+        insists.then_some(Error::PathRefused { path: Path::Cma, why })
     }
 
     /// The receiver of one of our messages has all of it.

@@ -176,7 +176,8 @@ impl Core {
         let pulls = std::mem::take(&mut self.pulls);
         let work = pulls.iter().any(|key| match self.ops.recv_mut(*key).map(|op| &op.stage) {
             Some(RecvStage::Pulling(pull)) => {
-                pull.reads && pull.shared.is_none_or(|shared| shared.theirs.is_none())
+                let claims = pull.shared.is_none_or(|shared| shared.theirs.is_none());
+                pull.reads && (claims || pull.left.is_some())
             }
             _ => false,
         });

@@ -16,9 +16,10 @@ use super::{
     maps::Loan,
     op::{Arrived, Bytes, Lending, OpKey, RecvStage, There},
     peer::{Came, Inbound, Peer, Sink},
+    reach::Way,
 };
 use crate::{
-    Path, Receipt,
+    Path, Receipt, Refusal,
     arena::ArenaRef,
     endpoint::{scatter::Part, store::Landing},
     failpoint::{self, Point},
@@ -100,8 +101,8 @@ impl Core {
         };
         let room = self.note_room(peer, key, len);
         let is_reachable = mapped.is_some()
-            || peer.reach.we_read.is_ok()
-            || peer.reach.peer_writes.is_ok()
+            || peer.reach.may(Way::WeRead).is_ok()
+            || peer.reach.may(Way::PeerWrites).is_ok()
             || room.is_some();
         if !rts.stream
             && is_reachable
@@ -113,13 +114,20 @@ impl Core {
         }
         if want == 0 {
             self.fin(peer, sid, 0, 0, By::Kernel);
-            self.complete(key, peer, (tag, len), Came::default(), offered);
+            self.complete(key, peer, (tag, len), Came::default(), offered, 0);
             return Ok(());
         }
-        self.begin_stream(peer, key, sid, (tag, len), want, offered)
+        // Its sender chose the kernel, and may not have heard yet.
+        let errno = match peer.reach.may(Way::WeRead) {
+            Err(Refusal::Denied(errno)) if !rts.stream && !rts.given && !offered => errno,
+            _ => 0,
+        };
+        self.begin_stream(peer, key, sid, (tag, len), want, offered, errno.unsigned_abs())
     }
 
-    /// Has the sender of an announced message send it through the ring.
+    /// Has the sender of an announced message send it through the ring; `errno` is what the kernel answered when it
+    /// was asked for it before.
+    #[expect(clippy::too_many_arguments, reason = "what is known of one message")]
     pub(super) fn begin_stream(
         &mut self,
         peer: &mut Peer,
@@ -128,6 +136,7 @@ impl Core {
         (tag, len): (u64, u64),
         want: u64,
         offered: bool,
+        errno: u32,
     ) -> Result<(), Violation> {
         if peer.inbound_at(sid).is_some() {
             return Err(Violation("it began a stream twice"));
@@ -141,13 +150,19 @@ impl Core {
             got: 0,
             came: Came::default(),
             offered,
+            errno,
             sink: Sink::Op(key),
             cost: 0,
             started: clock::ticks(),
             lap: None,
         });
         failpoint::hit(Point::BeforeStreamAnswer);
-        self.answer(peer, Kind::Cts, sid, &Cts::Stream { want, credit: peer.granted }.body());
+        self.answer(
+            peer,
+            Kind::Cts,
+            sid,
+            &Cts::Stream { want, credit: peer.granted, errno }.body(),
+        );
         failpoint::hit(Point::AfterStreamAnswer);
         Ok(())
     }

@@ -239,8 +239,9 @@ impl Core {
             }
         };
         let started = if len >= SPEED_FROM { clock::ticks() } else { 0 };
-        let (end, got, came, offered, lap) = (len, 0, Came::default(), false, None);
-        let stream = Inbound { sid, tag, len, end, got, came, offered, sink, cost, started, lap };
+        let (end, got, came, offered, errno, lap) = (len, 0, Came::default(), false, 0, None);
+        let stream =
+            Inbound { sid, tag, len, end, got, came, offered, errno, sink, cost, started, lap };
         self.take_piece(peer, stream, piece)
     }
 
@@ -301,7 +302,9 @@ impl Core {
         match stream.sink {
             Sink::Read(key) => self.read_whole(peer, key, came),
             Sink::Write(landing) => self.landed(peer, stream.sid, *landing, came),
-            Sink::Op(key) => self.complete(key, peer, (tag, len), came, stream.offered),
+            Sink::Op(key) => {
+                self.complete(key, peer, (tag, len), came, stream.offered, stream.errno)
+            }
             Sink::Keep(key, kept) => {
                 if let Some(entry) = self.matcher.unexpected_mut(key) {
                     let bytes = kept.into_bytes();
@@ -313,7 +316,7 @@ impl Core {
     }
 
     /// Ends a receive whose bytes are all in its memory, some of them having been stored before;
-    /// `offered`: its sender took the message to be mapped here.
+    /// `offered`: its sender took the message to be mapped here; `errno`: the kernel did not copy it.
     pub(crate) fn complete(
         &mut self,
         key: OpKey,
@@ -321,8 +324,12 @@ impl Core {
         (tag, len): (u64, u64),
         Came { copied, stored, by_kernel, by }: Came,
         offered: bool,
+        errno: u32,
     ) {
         let mut receipt = peer.receipt(Path::Eager, copied, len);
+        if errno != 0 {
+            receipt.refuse(Path::Cma, Refusal::Denied(errno as i32));
+        }
         if offered {
             receipt.refuse(Path::Mapped, Refusal::NotMapped);
         }

@@ -64,6 +64,7 @@ mod returns;
 mod sleep;
 pub(crate) mod spaces;
 mod table;
+mod transfer;
 mod two_way;
 pub(crate) mod uses;
 pub(crate) mod wakes;

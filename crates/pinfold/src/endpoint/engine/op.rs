@@ -1,32 +1,27 @@
 //! Operations that outlive the call that posted them.
 
-use std::{any::Any, sync::Arc, task::Waker};
+use std::{any::Any, task::Waker};
 
 use super::{
     abandoned::{Announced, Next, PassedOn},
     active::Act,
     given::Accounts,
     maps::Loan,
-    parts::{Parts, Shelves},
+    parts::Parts,
     regions::{Asked, Way},
     uses::{Far, Using},
 };
 use crate::{
     Error, Path, PeerId, Receipt, Result,
-    arena::Mapping,
-    blockmem::Largest,
-    endpoint::{
-        Gift, matching::PostedKey, message::Received, remote::Remote, scatter::Scatter,
-        store::Landing,
-    },
+    endpoint::{Gift, matching::PostedKey, message::Received, scatter::Scatter, store::Landing},
     link::shm::stride::Cut,
-    wire::{
-        active::Verb,
-        waiting::{Place, Wrote},
-    },
+    wire::active::Verb,
 };
 
-pub(crate) use super::wakes::Wakes;
+pub(crate) use super::{
+    transfer::{Copied, Pull, Pushing, SharedPull, There},
+    wakes::Wakes,
+};
 pub(crate) use crate::endpoint::store::Bytes;
 
 /// Names an operation until it is taken off the table; never a later one.
@@ -118,6 +113,8 @@ pub(crate) struct SendOp {
     pub is_frame: bool,
     /// The stream as which it is out, if that is not the operation's index.
     pub stream: Option<u32>,
+    /// What the kernel answered when the one or the other side asked it to copy the message; 0 if it did not fail.
+    pub errno: u32,
     /// What it is, if it is no message.
     pub far: Option<Box<Far>>,
 }
@@ -141,6 +138,7 @@ impl SendOp {
             charge: 0,
             is_frame: false,
             stream: None,
+            errno: 0,
             far: None,
         }
     }
@@ -170,31 +168,6 @@ pub(crate) enum SendStage {
     Pushing(Box<Pushing>),
     /// This side has written its part; the receiver says when it has the rest.
     Pushed(Copied),
-}
-
-/// A copy into the receiver's memory.
-pub(crate) struct Pushing {
-    pub want: u64,
-    /// Where it goes, as the receiver said.
-    pub place: Place,
-    pub to: There,
-    /// Whether the receiver took it to be mapped here.
-    pub offered: bool,
-    pub claim: u32,
-    pub generation: u16,
-    pub chunk_shift: u8,
-    pub done: u32,
-    pub copied: Copied,
-}
-
-/// What this side has copied of a message.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Copied {
-    /// Bytes at user level.
-    pub user: u64,
-    /// Bytes by the kernel.
-    pub kernel: u64,
-    pub by: Largest,
 }
 
 /// A receive, posted or matched.
@@ -250,69 +223,6 @@ pub(crate) enum RecvStage {
     Following(OpKey),
     /// Between stages, inside one call.
     Moving,
-}
-
-/// A message that is being taken out of its sender's memory.
-pub(crate) struct Pull {
-    pub peer: PeerId,
-    pub sid: u32,
-    pub tag: u64,
-    /// The message's true length.
-    pub len: u64,
-    /// Bytes wanted: the length, or the room if that is less.
-    pub want: u64,
-    pub source: There,
-    /// Whether the sender took it to be mapped here.
-    pub offered: bool,
-    /// Whether the sender gave its memory away.
-    pub given: bool,
-    /// Bytes this side has copied.
-    pub copied: u64,
-    pub by: Largest,
-    /// Ticks spent.
-    pub started: u64,
-    pub shared: Option<SharedPull>,
-    /// Whether this side reads, or leaves it all to the sender.
-    pub reads: bool,
-    /// What stopped it, once something has.
-    pub errno: u32,
-    /// Whether memory of an arena was not there that should have been: then all of it comes again,
-    /// through the ring.
-    pub again: bool,
-}
-
-impl Pull {
-    /// Whether the sender may be writing to this receive's memory.
-    pub(crate) fn awaits_sender(&self) -> bool {
-        self.shared.is_some_and(|shared| shared.wrote.is_none() && shared.theirs != Some(0))
-    }
-}
-
-/// Memory of the other side: where a message is, or where it goes.
-pub(crate) enum There {
-    /// Memory that the kernel reaches.
-    Remote(Remote),
-    /// In an arena of the peer's, mapped here, from `offset` on.
-    Mapped { mapping: Arc<Mapping>, offset: u64 },
-    /// The same in several parts.
-    Shelves(Shelves),
-}
-
-/// A pull that the sender helps with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SharedPull {
-    pub claim: u32,
-    pub generation: u16,
-    pub chunks: u64,
-    pub chunk_shift: u8,
-    /// Chunks this side has copied.
-    pub mine: u64,
-    /// Whether this side found nothing more to claim, and what the sender had claimed.
-    pub theirs: Option<u64>,
-    /// What the sender reported.
-    pub wrote: Option<Wrote>,
-    /// The extent that the sender was told it can write the message to.
-    pub offered: Option<u64>,
 }
 
 pub(crate) enum OpKind {

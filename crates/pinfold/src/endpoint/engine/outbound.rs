@@ -415,9 +415,13 @@ impl Core {
             // An inline message comes this way only when credit is short.
             Path::Inline => Refusal::NoCredit,
             Path::Mapped => Refusal::NotMapped,
+            Path::Cma if op.errno != 0 => Refusal::Denied(op.errno as i32),
             _ => Refusal::Declined,
         };
         op.receipt.took(Path::Eager, why_not);
+        if op.errno != 0 {
+            op.receipt.refuse(Path::Cma, Refusal::Denied(op.errno as i32));
+        }
         op.receipt.copied_user = end;
         peer.record.count_sent(Path::Eager, len);
         self.status.copied_user.add(end);

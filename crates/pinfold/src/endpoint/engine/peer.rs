@@ -11,7 +11,7 @@ use super::{
     joining::{Joining, Session},
     line::Line,
     op::OpKey,
-    reach::Reach,
+    reach::{Reach, Way},
     returns::{Given, Returns},
     two_way::TwoWay,
     uses::{Landing, Uses},
@@ -77,6 +77,8 @@ pub(crate) struct Inbound {
     pub came: Came,
     /// Whether the sender took it to be mapped here.
     pub offered: bool,
+    /// What the kernel answered when it was asked for the message; 0 if it was not.
+    pub errno: u32,
     pub sink: Sink,
     /// The credit it holds while nobody has asked for it.
     pub cost: u64,
@@ -233,15 +235,8 @@ impl Peer {
             _ if ours.contains(path) => Err(Refusal::SwitchedOffByPeer),
             _ => Err(Refusal::SwitchedOff),
         });
-        let reach = Arc::new(Reach {
-            pid,
-            pidfd,
-            visits: Visits::new(&segment, send_way),
-            we_read: joining.we_read,
-            we_write: joining.we_write,
-            peer_reads: joining.peer_reads,
-            peer_writes: joining.peer_writes,
-        });
+        let tried = [joining.we_read, joining.we_write, joining.peer_reads, joining.peer_writes];
+        let reach = Arc::new(Reach::new(pid, pidfd, Visits::new(&segment, send_way), tried));
         let mut paths = allowed;
         if cma.is_err() {
             paths = paths.without(Path::Cma);
@@ -309,6 +304,23 @@ impl Peer {
             leaving: None,
             hot: false,
             idle_polls: 0,
+        }
+    }
+
+    /// The kernel does not do something for the pair any more, as `errno` says.
+    #[cold]
+    pub(crate) fn withdraw(&mut self, way: Way, errno: u32) {
+        let why = Refusal::Denied(errno as i32);
+        tracing::debug!(peer = self.info.name, ?way, %why, "withdrawn");
+        self.reach.withdraw(way, why);
+        if let Err(why) = self.reach.sends()
+            && self.permissions.may(Path::Cma)
+        {
+            self.permissions.withdraw(Path::Cma, why);
+            self.info.paths = self.info.paths.without(Path::Cma);
+            self.info.cma_refused = Some(why);
+            let refusal = |path| self.permissions.refusal(path);
+            self.record.note_paths(self.info.paths, refusal);
         }
     }
 

@@ -11,7 +11,8 @@ use super::{
     core::Core,
     fetch::{errno_of, op_stage},
     op::{Arrived, OpKey, Pull, RecvStage, SharedPull, There, gone},
-    peer::Peer,
+    peer::{Inbound, Peer, Sink},
+    reach::{Way, is_denial},
 };
 use crate::{
     Error, Path, Refusal,
@@ -38,6 +39,11 @@ const MAPPED_SHARED_FROM: u64 = 2 << 20;
 /// Bytes one side copies alone before it looks at anything else.
 const ALONE_STEP: u64 = 1 << 20;
 
+/// Whether the kernel found memory of the one or the other side missing.
+pub(super) fn is_fault(errno: u32) -> bool {
+    errno == rustix::io::Errno::FAULT.raw_os_error().unsigned_abs()
+}
+
 /// The chunk that both sides claim, as an exponent: large enough that a claim (a cache-line hop or
 /// two) is small beside it, small enough that both ends finish together.
 fn chunk_shift(len: u64) -> u8 {
@@ -61,7 +67,7 @@ impl Core {
         mapped: Option<There>,
         (to, room): (Place, Option<(ArenaRef, u64)>),
     ) -> Option<Pull> {
-        let reads = mapped.is_some() || peer.reach.we_read.is_ok();
+        let reads = mapped.is_some() || peer.reach.may(Way::WeRead).is_ok();
         let started = clock::ticks();
         let mut errno = 0;
         let mut shared = None;
@@ -72,12 +78,15 @@ impl Core {
             // A sender that writes all of it must not need to read the list of our parts.
             want > 0 && to.parts <= 1
         };
-        let may_help = peer.reach.peer_writes.is_ok() || room.is_some();
+        let peer_writes = peer.reach.may(Way::PeerWrites).is_ok();
+        let may_help = peer_writes || room.is_some();
         let source = mapped.unwrap_or_else(|| {
+            // A sender that cannot be read writes all of it; its parts are not needed here.
+            if !reads {
+                return There::Remote(Remote::none());
+            }
             There::Remote(match Remote::fetch(peer.info.pid, rts.place, rts.len) {
                 Ok(remote) => remote,
-                // A sender that cannot be read writes all of it; its parts are not needed here.
-                Err(_) if !reads => Remote::none(),
                 Err(error) => {
                     errno = errno_of(&error);
                     Remote::none()
@@ -91,7 +100,7 @@ impl Core {
             let shift = chunk_shift(want);
             let chunks = want.div_ceil(1 << shift);
             if chunks <= CHUNKS_MAX
-                && (shelf.is_some() || peer.reach.peer_writes.is_ok())
+                && (shelf.is_some() || peer_writes)
                 && let Some((line, generation)) = peer.take_claim()
             {
                 claim::open(peer.rx.claim_word(line), generation);
@@ -130,6 +139,7 @@ impl Core {
             shared,
             reads,
             errno,
+            left: None,
             again: false,
         })
     }
@@ -146,6 +156,9 @@ impl Core {
         let tampered = Violation("it tampered with a shared transfer");
         let pid = peer.info.pid;
         let range = match &mut pull.shared {
+            _ if pull.left.is_some() => {
+                pull.left.map(|(at, end)| (at, (end - at).min(ALONE_STEP))).filter(|it| it.1 > 0)
+            }
             None if pull.errno == 0 && !pull.again && pull.copied < pull.want => {
                 Some((pull.copied, (pull.want - pull.copied).min(ALONE_STEP)))
             }
@@ -215,9 +228,15 @@ impl Core {
             }
             failpoint::hit(Point::ChunkRead);
             pull.copied += done;
+            if let Some((at, _)) = &mut pull.left {
+                *at += done;
+            }
             pull.by = pull.by.and(self.copies.take_largest());
         }
         let over = match &pull.shared {
+            _ if pull.left.is_some() => {
+                pull.left.is_none_or(|(at, end)| at >= end) || pull.errno != 0 || pull.again
+            }
             None => pull.errno != 0 || pull.again || pull.copied == pull.want,
             Some(shared) => match (shared.theirs, shared.wrote) {
                 (Some(0), None) => true,
@@ -226,14 +245,21 @@ impl Core {
                     true
                 }
                 (Some(theirs), Some(wrote)) => {
-                    let stopped = pull.errno != 0 || pull.again;
+                    let alone = wrote.errno != 0 && !pull.reads;
+                    let stopped = pull.errno != 0 || pull.again || alone;
                     let adds_up = u64::from(wrote.chunks) == theirs
                         && (stopped || shared.mine + theirs == shared.chunks);
                     if !adds_up && peer.leaving.is_none() {
                         op.stage = RecvStage::Pulling(pull);
                         return Err(tampered);
                     }
-                    true
+                    pull.again |= alone;
+                    if wrote.errno != 0 && theirs > 0 && !stopped && peer.leaving.is_none() {
+                        // It had claimed them from the back.
+                        let at = (shared.chunks - theirs) << shared.chunk_shift;
+                        pull.left = Some((at.min(pull.want), pull.want));
+                    }
+                    pull.left.is_none()
                 }
                 _ => false,
             },
@@ -285,22 +311,30 @@ impl Core {
         }
         let Pull { sid, tag, len, want, .. } = pull;
         let offered = pull.shared.is_some_and(|shared| shared.offered.is_some());
-        if pull.again && pull.errno == 0 {
-            let offered = pull.offered || offered;
-            return self.begin_stream(peer, key, sid, (tag, len), want, offered);
+        // A peer that died in mid-transfer is reported as that, when its end is noticed. Its number may be another
+        // process's by now, whose memory was read then.
+        if matches!(pull.source, There::Remote(_)) && pull.reads && !peer.reach.is_alive() {
+            op_stage(self, key, RecvStage::Streaming { peer: peer.id });
+            return Ok(());
         }
-        if pull.errno != 0 {
-            // A peer that died in mid-transfer is reported as that, when its end is noticed.
-            if pull.errno == rustix::io::Errno::SRCH.raw_os_error().unsigned_abs()
-                && !peer.reach.is_alive()
-            {
-                op_stage(self, key, RecvStage::Streaming { peer: peer.id });
-                return Ok(());
-            }
+        if is_denial(pull.errno) {
+            peer.withdraw(Way::WeRead, pull.errno);
+        }
+        // Memory of this side that nobody can write is nothing that another path could help.
+        if is_fault(pull.errno)
+            && self.ops.recv_mut(key).is_some_and(|op| !op.memory.may_be_touched(want, true))
+        {
             self.fin(peer, sid, pull.errno, 0, By::Kernel);
-            let source = std::io::Error::from_raw_os_error(pull.errno as i32);
-            let error = Error::Transfer { peer: peer.info.name.clone(), source };
-            self.finish(key, Err(error));
+            self.cannot_be_touched(peer, key, pull.errno);
+            return Ok(());
+        }
+        if pull.again || pull.errno != 0 {
+            let offered = pull.offered || offered;
+            let theirs = pull.shared.and_then(|shared| shared.wrote).map_or(0, |wrote| wrote.errno);
+            self.begin_stream(peer, key, sid, (tag, len), want, offered, pull.errno)?;
+            if let Some(at) = peer.inbound_at(sid).filter(|_| pull.errno == 0) {
+                peer.inbound[at].errno = theirs;
+            }
             return Ok(());
         }
         let ns = peer.pull_lap_ns(pull.started);
@@ -331,6 +365,22 @@ impl Core {
         Ok(())
     }
 
+    /// The memory of a message cannot be touched, at the one side or the other.
+    fn cannot_be_touched(&mut self, peer: &Peer, key: OpKey, errno: u32) {
+        let source = std::io::Error::from_raw_os_error(errno as i32);
+        let error = Error::Transfer { peer: peer.info.name.clone(), source };
+        self.finish(key, Err(error));
+    }
+
+    /// The sender of a message that was to come through the ring cannot read it.
+    fn cannot_be_sent(&mut self, peer: &mut Peer, sid: u32, errno: u32) {
+        let Some(at) = peer.inbound_at(sid) else { return };
+        let Inbound { got: 0, sink: Sink::Op(key), .. } = peer.inbound[at] else { return };
+        peer.inbound.swap_remove(at);
+        self.cannot_be_touched(peer, key, errno);
+        self.copied(peer, sid);
+    }
+
     /// The sender has written its chunks.
     pub(crate) fn wrote(
         &mut self,
@@ -346,7 +396,12 @@ impl Core {
             )
         });
         // Its report may come after the receiver had claimed all there was.
-        let Some(key) = key else { return Ok(()) };
+        let Some(key) = key else {
+            if wrote.errno != 0 {
+                self.cannot_be_sent(peer, sid, wrote.errno);
+            }
+            return Ok(());
+        };
         if let Some(op) = self.ops.recv_mut(key)
             && let RecvStage::Pulling(pull) = &mut op.stage
             && let Some(shared) = &mut pull.shared
@@ -359,8 +414,8 @@ impl Core {
                 (Some(id), By::NoMapping) => peer.exports.failed(id),
                 _ => {}
             }
-            if wrote.errno != 0 {
-                pull.errno = wrote.errno;
+            if is_denial(wrote.errno) && peer.reach.is_alive() {
+                peer.withdraw(Way::PeerWrites, wrote.errno);
             }
         }
         self.pull_step(peer, key).map(|_| ())

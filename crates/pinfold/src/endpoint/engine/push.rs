@@ -14,6 +14,7 @@ use super::{
     fetch::errno_of,
     op::{Copied, OpKey, Pushing, SendStage, There},
     peer::Peer,
+    reach::{Way, is_denial},
 };
 use crate::{
     Path,
@@ -60,9 +61,9 @@ impl Core {
             Some(shelf) => self.find_room(peer, shelf, want)?,
             None => None,
         };
+        let writes = peer.reach.reaches(place);
         let to = mapped.or_else(|| {
-            let remote =
-                peer.reach.we_write.is_ok().then(|| Remote::fetch(peer.info.pid, place, want))?;
+            let remote = writes.then(|| Remote::fetch(peer.info.pid, place, want))?;
             // The list of its parts cannot be read here. A receiver that can read goes on alone.
             remote
                 .inspect_err(|error| tracing::debug!(%error, "a peer's list of parts"))
@@ -153,6 +154,10 @@ impl Core {
         };
         let wrote = Wrote { errno, chunks: pushing.done, by, short };
         let (copied, sid) = (pushing.copied, op.sid(key));
+        op.errno = errno;
+        if is_denial(errno) && peer.reach.is_alive() {
+            peer.withdraw(Way::WeWrite, errno);
+        }
         op.stage = SendStage::Pushed(copied);
         failpoint::hit(Point::BeforeWrote);
         // A receiver that claimed everything itself may be done already and ignores this.
@@ -175,8 +180,8 @@ impl Pushing {
                 Err(error) => tracing::debug!(%error, "a peer's arena lacks memory"),
             }
             // The kernel takes none of ours for it.
-            let remote =
-                peer.reach.we_write.is_ok().then(|| Remote::fetch(pid, self.place, self.want).ok());
+            let writes = peer.reach.reaches(self.place);
+            let remote = writes.then(|| Remote::fetch(pid, self.place, self.want).ok());
             self.to = There::Remote(remote.flatten().ok_or(Stop::Short)?);
         }
         let There::Remote(remote) = &self.to else { return Err(Stop::Short) };

@@ -232,9 +232,11 @@ impl Queues {
                 continue;
             };
             let (sid, rts, label) = (*sid, *rts, *label);
-            let is_wanted = self.handlers.has(label.id);
+            let is_wanted = self.has_handler(label);
             if is_wanted && !self.budget.take(rts.len as usize) {
-                queue.chore = true;
+                if let Some(queue) = self.queues.get_mut(&peer) {
+                    queue.chore = true;
+                }
                 self.hungry.push(peer);
                 continue;
             }

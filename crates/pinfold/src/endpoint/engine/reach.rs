@@ -3,13 +3,14 @@
 //! It outlives the [`Peer`](super::peer::Peer): operations on a region go on without the engine, and
 //! what they may still be at has to stay.
 
-use std::{os::fd::OwnedFd, thread};
+use std::{os::fd::OwnedFd, sync::OnceLock, thread};
 
 use pinfold_sys::process;
 
 use crate::{
     Error, Refusal, Result,
     link::shm::visits::{Visit, Visits},
+    wire::waiting::Place,
 };
 
 pub(crate) struct Reach {
@@ -18,21 +19,93 @@ pub(crate) struct Reach {
     pub pidfd: Option<OwnedFd>,
     /// Who is where, of this side and the peer.
     pub visits: Visits,
-    pub we_read: Result<(), Refusal>,
-    pub we_write: Result<(), Refusal>,
-    pub peer_reads: Result<(), Refusal>,
-    pub peer_writes: Result<(), Refusal>,
+    we_read: Leave,
+    we_write: Leave,
+    peer_reads: Leave,
+    peer_writes: Leave,
+}
+
+/// Leave to get at memory of another process. What is withdrawn once does not come back.
+struct Leave(OnceLock<Refusal>);
+
+impl Leave {
+    fn new(tried: Result<(), Refusal>) -> Leave {
+        Leave(tried.err().map_or_else(OnceLock::new, OnceLock::from))
+    }
+
+    fn get(&self) -> Result<(), Refusal> {
+        self.0.get().map_or(Ok(()), |why| Err(*why))
+    }
+}
+
+/// Who gets at whose memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    WeRead,
+    WeWrite,
+    PeerReads,
+    PeerWrites,
+}
+
+/// Whether `errno` from the kernel says that the pair may not, or cannot, rather than something about the memory of one
+/// message.
+pub(crate) fn is_denial(errno: u32) -> bool {
+    use rustix::io::Errno;
+    // Whatever a filter answers in place of these is met again with the next message, and costs that a call.
+    let of_memory = [Errno::FAULT, Errno::NOMEM, Errno::INVAL, Errno::AGAIN, Errno::INTR];
+    errno != 0 && !of_memory.iter().any(|other| other.raw_os_error().unsigned_abs() == errno)
 }
 
 impl Reach {
+    /// `tried` is what came of trying, in the order of [`Way`].
+    pub(crate) fn new(
+        pid: u32,
+        pidfd: Option<OwnedFd>,
+        visits: Visits,
+        tried: [Result<(), Refusal>; 4],
+    ) -> Reach {
+        let [we_read, we_write, peer_reads, peer_writes] = tried.map(Leave::new);
+        Reach { pid, pidfd, visits, we_read, we_write, peer_reads, peer_writes }
+    }
+
+    fn leave(&self, way: Way) -> &Leave {
+        match way {
+            Way::WeRead => &self.we_read,
+            Way::WeWrite => &self.we_write,
+            Way::PeerReads => &self.peer_reads,
+            Way::PeerWrites => &self.peer_writes,
+        }
+    }
+
+    /// Why something is not possible; `Ok` if it is.
+    pub(crate) fn may(&self, way: Way) -> Result<(), Refusal> {
+        self.leave(way).get()
+    }
+
+    /// It is not possible any more.
+    pub(crate) fn withdraw(&self, way: Way, why: Refusal) {
+        let _ = self.leave(way).0.set(why);
+    }
+
+    /// Whether this side can write to memory that the peer describes so: the list of several parts is to be read.
+    pub(crate) fn reaches(&self, place: Place) -> bool {
+        let reads = place.parts <= 1 || self.may(Way::WeRead).is_ok();
+        reads && self.may(Way::WeWrite).is_ok()
+    }
+
+    /// Why messages of this side cannot go by the kernel; `Ok` if they can.
+    pub(crate) fn sends(&self) -> Result<(), Refusal> {
+        self.may(Way::PeerReads).or(self.may(Way::WeWrite))
+    }
+
     /// Whether this side can use a region of the peer's.
     pub(crate) fn there(&self, writable: bool) -> Result<(), Refusal> {
-        self.we_read.and(if writable { self.we_write } else { Ok(()) })
+        self.may(Way::WeRead).and(if writable { self.may(Way::WeWrite) } else { Ok(()) })
     }
 
     /// Whether the peer can use a region of ours.
     pub(crate) fn here(&self, writable: bool) -> Result<(), Refusal> {
-        self.peer_reads.and(if writable { self.peer_writes } else { Ok(()) })
+        self.may(Way::PeerReads).and(if writable { self.may(Way::PeerWrites) } else { Ok(()) })
     }
 
     /// Lets the peer know that this thread comes to what it has lent by that number.

@@ -308,5 +308,18 @@ fn receipt(peer: &Peer, len: u64) -> Receipt {
 fn stream(sid: u32, len: u64, sink: Sink) -> Inbound {
     let came = Came::default();
     let (tag, got, cost, started) = (0, 0, 0, 0);
-    Inbound { sid, tag, len, end: len, got, came, offered: false, sink, cost, started, lap: None }
+    Inbound {
+        sid,
+        tag,
+        len,
+        end: len,
+        got,
+        came,
+        offered: false,
+        errno: 0,
+        sink,
+        cost,
+        started,
+        lap: None,
+    }
 }

@@ -1,6 +1,10 @@
 //! Exposed memory as a peer of its owner has it.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{
+    fmt,
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use parking_lot::Mutex;
 
@@ -13,7 +17,10 @@ use crate::{
     Endpoint, Error, Path, PeerId, Receipt, Refusal, RegionKey, Result, Rights,
     blockmem::Largest,
     endpoint::{
-        engine::{reach::Reach, regions::Reached},
+        engine::{
+            reach::{Reach, Way, is_denial},
+            regions::Reached,
+        },
         region::{
             by_kernel::ByKernel,
             mapped::{self, Mapped},
@@ -49,6 +56,8 @@ struct Inner {
     exposure: Exposure,
     reach: Arc<Reach>,
     otherwise: Otherwise,
+    /// Who does in place of the kernel, once that has denied it.
+    instead: OnceLock<Served>,
     /// Why nothing is mapped.
     why_not_mapped: Option<Refusal>,
     /// Whether the owner is this very process.
@@ -145,6 +154,7 @@ impl RemoteSpace {
             exposure,
             reach,
             otherwise,
+            instead: OnceLock::new(),
             why_not_mapped,
             own,
             known: Mutex::new(Knowledge { mapped, asked: None }),
@@ -168,11 +178,12 @@ impl RemoteSpace {
         if self.0.exposure.writable { Rights::ReadWrite } else { Rights::Read }
     }
 
-    /// How memory is used that is not mapped here: [`Path::Cma`] or [`Path::Eager`].
+    /// How memory is used that is not mapped here: [`Path::Cma`] or [`Path::Eager`], which takes the place of the
+    /// other where the kernel comes to deny that.
     pub fn path(&self) -> Path {
         match self.0.otherwise {
-            Otherwise::ByKernel(_) => Path::Cma,
-            Otherwise::Served(_) => Path::Eager,
+            Otherwise::ByKernel(_) if self.0.instead.get().is_none() => Path::Cma,
+            _ => Path::Eager,
         }
     }
 
@@ -182,7 +193,8 @@ impl RemoteSpace {
     /// [`Error::OutOfBounds`], [`Error::ReadOnly`]: nothing was written. [`Error::NotMapped`]: there is no
     /// memory, or it may not be written, at least at some of the addresses. [`Error::Revoked`],
     /// [`Error::Withdrawn`] or [`Error::PeerGone`] if the peer is gone: it may or may not have been.
-    /// [`Error::Os`] if the kernel now denies what it allowed when the pair met; [`Error::Forked`].
+    /// [`Error::PathRefused`] if the kernel now denies what it allowed when the pair met and the endpoint is
+    /// [`strict`](crate::Builder::strict); [`Error::Forked`].
     pub fn write(&self, address: u64, data: &[u8]) -> Result<Receipt> {
         if !self.0.exposure.writable {
             return Err(Error::ReadOnly);
@@ -319,24 +331,56 @@ impl Inner {
     }
 
     fn write_plain(&self, address: u64, data: &[u8]) -> Result<Receipt> {
-        match &self.otherwise {
-            Otherwise::ByKernel(kernel) => {
-                let done = kernel.write(&[(address - self.exposure.start, data)]);
-                done.map_err(|error| not_mapped(error, address, data.len()))
+        let agent = match &self.otherwise {
+            Otherwise::ByKernel(kernel) if self.instead.get().is_none() => {
+                match kernel.write(&[(address - self.exposure.start, data)]) {
+                    Ok(receipt) => return Ok(receipt),
+                    Err(error) => self.denied(error, address, data.len())?,
+                }
             }
-            Otherwise::Served(agent) => agent.write(address, data).map(|it| self.explain(it)),
+            Otherwise::Served(agent) => agent,
+            Otherwise::ByKernel(_) => self.instead.get().ok_or(Error::Closed)?,
+        };
+        agent.write(address, data).map(|it| self.explain(it))
+    }
+
+    /// Who does what the kernel denied. Other errors are handed back, by name where there is no memory.
+    #[cold]
+    fn denied(&self, error: Error, address: u64, len: usize) -> Result<&Served> {
+        let (errno, way) = match &error {
+            Error::Os { call, source, .. } => {
+                let way = if *call == "process_vm_writev" { Way::WeWrite } else { Way::WeRead };
+                (source.raw_os_error().unwrap_or(0), way)
+            }
+            _ => (0, Way::WeRead),
+        };
+        if !is_denial(errno.unsigned_abs()) {
+            return Err(not_mapped(error, address, len));
         }
+        let why = Refusal::Denied(errno);
+        let mut engine = self.shared.enter()?;
+        if engine.core.strict {
+            return Err(Error::PathRefused { path: Path::Cma, why });
+        }
+        engine.peer_mut(self.peer)?.0.withdraw(way, errno.unsigned_abs());
+        drop(engine);
+        let (shared, peer, claim) = (Arc::clone(&self.shared), self.peer, self.claim);
+        Ok(self.instead.get_or_init(|| Served { shared, peer, claim, why_not_cma: why }))
     }
 
     fn read_plain(&self, address: u64, into: &mut [u8]) -> Result<Receipt> {
         let len = into.len();
-        match &self.otherwise {
-            Otherwise::ByKernel(kernel) => {
-                let done = kernel.read(&mut [(address - self.exposure.start, into)]);
-                done.map_err(|error| not_mapped(error, address, len))
+        let agent = match &self.otherwise {
+            Otherwise::ByKernel(kernel) if self.instead.get().is_none() => {
+                match kernel.read(&mut [(address - self.exposure.start, &mut *into)]) {
+                    Ok(receipt) => return Ok(receipt),
+                    Err(error) => self.denied(error, address, len)?,
+                }
             }
-            Otherwise::Served(agent) => agent.read(address, into).map(|it| self.explain(it)),
-        }
+            Otherwise::Served(agent) => agent,
+            Otherwise::ByKernel(_) => self.instead.get().ok_or(Error::Closed)?,
+        };
+        agent.read(address, into).map(|it| self.explain(it))
     }
 
     /// Says in a receipt why the memory was not mapped.

@@ -218,7 +218,7 @@ pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
             Follows::Nothing
         }
         Kind::Cts => {
-            body = Cts::Stream { want: words[0], credit: words[1] }.body();
+            body = Cts::Stream { want: words[0], credit: words[1], errno: 0 }.body();
             Follows::Nothing
         }
         Kind::Fin => {
