@@ -1,4 +1,5 @@
-//! Calls to other hosts where names, routes, addresses and listeners come later, or one family leads nowhere.
+//! Calls to other hosts where names, routes, addresses and listeners come later, or one family
+//! leads nowhere.
 
 use std::{
     fs,
@@ -51,7 +52,8 @@ fn caller(args: &Args) {
     let endpoint = builder().connect_timeout(10 * PATIENCE).build().expect("an endpoint");
     let to = args.text("to");
     if args.has("vain") {
-        // Whoever does not wait is told at once, and whoever waits for too short a time when that is over.
+        // Whoever does not wait is told at once, and whoever waits for too short a time when that
+        // is over.
         let error = endpoint.connect(to).expect_err("nobody is there");
         let waited = endpoint.connect_wait(to, IN_VAIN).expect_err("nobody is there");
         say(format_args!("vain {}, {}", what(&error), what(&waited)));
@@ -313,7 +315,8 @@ fn a_name_is_listened_to_at_all_its_addresses() {
     });
 }
 
-/// The kernel connects a caller with itself where it gives the caller's end the very port that is called.
+/// The kernel connects a caller with itself where it gives the caller's end the very port that is
+/// called.
 #[test]
 fn nobody_is_met_by_reflection() {
     where_allowed("nobody_is_met_by_reflection", || {

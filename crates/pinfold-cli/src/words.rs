@@ -1,7 +1,8 @@
 //! What the library says, in the words of a command.
 //!
-//! The library's errors advise programs: they name its calls and settings. A command has options and other commands in
-//! their place. All that a command prints of an error of the library goes through [`Words`].
+//! The library's errors advise programs: they name its calls and settings. A command has options
+//! and other commands in their place. All that a command prints of an error of the library goes
+//! through [`Words`].
 
 use std::{
     fmt::{self, Display, Formatter},

@@ -1,5 +1,5 @@
-//! What `pinfold` says when it was asked for something that cannot be: each message is of that very thing, and says what
-//! to do in a command's words.
+//! What `pinfold` says when it was asked for something that cannot be: each message is of that very
+//! thing, and says what to do in a command's words.
 
 #[path = "transfer/harness.rs"]
 #[allow(dead_code)]
@@ -151,8 +151,8 @@ fn both_sides_do_the_same() {
     drop(first);
 }
 
-/// A listener of another version of the protocol between hosts: of later versions that greet alike, and of another way
-/// to greet.
+/// A listener of another version of the protocol between hosts: of later versions that greet alike,
+/// and of another way to greet.
 #[test]
 fn another_version() {
     let place = Place::new();

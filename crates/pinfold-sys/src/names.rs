@@ -1,7 +1,7 @@
 //! Names of hosts, and the addresses that they stand for. See `getaddrinfo(3)`.
 #![allow(unsafe_code)]
-// Invariant: a list that the C library hands out is read before it is given back, once, and nothing of it outlives
-// the lookup here.
+// Invariant: a list that the C library hands out is read before it is given back, once, and nothing
+// of it outlives the lookup here.
 
 use std::{
     ffi::CString,
@@ -50,7 +50,8 @@ impl From<Nowhere> for io::Error {
     }
 }
 
-/// Where `name` leads, in the order of RFC 6724, with this port. Asks the system's resolver, and waits for that.
+/// Where `name` leads, in the order of RFC 6724, with this port. Asks the system's resolver, and
+/// waits for that.
 ///
 /// # Errors
 /// [`Nowhere`].
@@ -77,8 +78,8 @@ pub fn addresses(name: &str, port: u16) -> Result<Vec<SocketAddr>, Nowhere> {
     let mut found = Vec::new();
     let mut at = list;
     while !at.is_null() {
-        // SAFETY: it is an entry of the list, which is alive; so is what that points to, which is as long as its
-        // family says.
+        // SAFETY: it is an entry of the list, which is alive; so is what that points to, which is
+        // as long as its family says.
         let entry = unsafe { &*at };
         // SAFETY: as above.
         found.extend(unsafe { address(entry, port) });

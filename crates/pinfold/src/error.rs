@@ -76,7 +76,8 @@ impl std::fmt::Display for Gone {
     }
 }
 
-/// Why two endpoints did not become peers ([`Error::Greeting`]), as far as it matters for what to do.
+/// Why two endpoints did not become peers ([`Error::Greeting`]), as far as it matters for what to
+/// do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ungreeted {

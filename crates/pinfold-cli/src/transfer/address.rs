@@ -41,7 +41,8 @@ pub(super) fn of_sender(files: &[PathBuf], address: &str) -> Result<(), Failure>
     })
 }
 
-/// Checks the words of `pinfold recv`; an address to listen at has other rules, which the library knows.
+/// Checks the words of `pinfold recv`; an address to listen at has other rules, which the library
+/// knows.
 ///
 /// # Errors
 /// [`Failure::Usage`], with what to write.

@@ -89,8 +89,8 @@ pub(crate) struct SendArgs {
 
     /// Wait this long for a receiver to listen at ADDRESS
     ///
-    /// That is for all that may come in that time: the receiver, its host's name, a route to it. A part of a second will
-    /// do as well (0.5).
+    /// That is for all that may come in that time: the receiver, its host's name, a route to it. A
+    /// part of a second will do as well (0.5).
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_seconds)]
     pub(super) wait: Duration,
 

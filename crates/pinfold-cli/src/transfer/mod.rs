@@ -60,8 +60,8 @@ const TELL_PATIENCE: Duration = Duration::from_secs(1);
 /// The exit status where the receipt is lost although all went well.
 const LOST: u8 = 5;
 
-/// How long a sender looks for the receiver before it says that it waits, and for what: on this host, and on another, that
-/// may be far away.
+/// How long a sender looks for the receiver before it says that it waits, and for what: on this
+/// host, and on another, that may be far away.
 const FIRST_LOOK_HERE: Duration = Duration::from_millis(50);
 const FIRST_LOOK_FAR: Duration = Duration::from_millis(500);
 

@@ -60,10 +60,12 @@ impl Builder {
         self
     }
 
-    /// The file with the key that this endpoint shares with those on other hosts: 32 to 4,096 bytes. It belongs to
-    /// this user or to root, who alone can write it; all users cannot read it. Its group can, if this process is in
-    /// that or the file is root's, as where secrets are mounted into containers. Both sides prove that they have the same before anything else; it is
-    /// never sent. What is said after that is not protected by it, unless it is [encrypted](Builder::encrypt).
+    /// The file with the key that this endpoint shares with those on other hosts: 32 to 4,096
+    /// bytes. It belongs to this user or to root, who alone can write it; all users cannot read it.
+    /// Its group can, if this process is in that or the file is root's, as where secrets are
+    /// mounted into containers. Both sides prove that they have the same before anything else; it
+    /// is never sent. What is said after that is not protected by it, unless it is
+    /// [encrypted](Builder::encrypt).
     pub fn key_file(mut self, path: impl Into<PathBuf>) -> Builder {
         self.key = Some(KeySource::File(path.into()));
         self

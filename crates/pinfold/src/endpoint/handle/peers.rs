@@ -41,9 +41,9 @@ impl Called {
 }
 
 impl Endpoint {
-    /// Where endpoints on other hosts can connect, `tcp:HOST:PORT` with the port in use, if this one
-    /// [listens](crate::Builder::listen) there. The host is an address, or the name that was given if that stands for
-    /// several, at all of which it listens.
+    /// Where endpoints on other hosts can connect, `tcp:HOST:PORT` with the port in use, if this
+    /// one [listens](crate::Builder::listen) there. The host is an address, or the name that was
+    /// given if that stands for several, at all of which it listens.
     pub fn listens_at(&self) -> Option<String> {
         let engine = self.shared().enter().ok()?;
         engine.links.listens_afar().map(|at| format!("tcp:{at}"))
@@ -61,8 +61,9 @@ impl Endpoint {
     /// another user's that admits this one, or `tcp:HOST:PORT` for one on another host. On one host it takes three crossings of a socket and, where allowed,
     /// the trial of the paths; some 100 µs if the other side is in a call of its endpoint.
     ///
-    /// A host's name is looked up, and all addresses that it stands for are called as RFC 8305 has it: IPv6 and IPv4 in
-    /// turns, each 250 ms after the last or once that has failed. The first connection is taken.
+    /// A host's name is looked up, and all addresses that it stands for are called as RFC 8305 has
+    /// it: IPv6 and IPv4 in turns, each 250 ms after the last or once that has failed. The first
+    /// connection is taken.
     ///
     /// # Errors
     /// [`Error::NameGone`] if nobody listens there, [`Error::NotAllowed`],
@@ -105,11 +106,13 @@ impl Endpoint {
             .unwrap_or(Err(Error::Closed))
     }
 
-    /// As [`Endpoint::connect`], but waits up to `patience` for whatever may pass: nobody listens yet, a name is not
-    /// known yet or no name server answers, there is no route, a host is down or says nothing, a directory is not there or does not
-    /// let this user pass. Once somebody listens, that has the endpoint's connect time-out to answer.
+    /// As [`Endpoint::connect`], but waits up to `patience` for whatever may pass: nobody listens
+    /// yet, a name is not known yet or no name server answers, there is no route, a host is down or
+    /// says nothing, a directory is not there or does not let this user pass. Once somebody
+    /// listens, that has the endpoint's connect time-out to answer.
     ///
-    /// It returns before `patience` is over if there is a connection, or an error that waiting does not change.
+    /// It returns before `patience` is over if there is a connection, or an error that waiting does
+    /// not change.
     ///
     /// # Errors
     /// As [`Endpoint::connect`]: after `patience`, what stood in the way last.

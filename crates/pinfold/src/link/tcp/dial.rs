@@ -1,7 +1,7 @@
 //! Calls to a peer, until there is a connection with one of its addresses. Nothing here waits.
 //!
-//! [`race`](super::race) says which to try, and when. Greeted is over one connection at a time; if that comes to nothing,
-//! the race goes on.
+//! [`race`](super::race) says which to try, and when. Greeted is over one connection at a time; if
+//! that comes to nothing, the race goes on.
 
 use std::{
     net::SocketAddr,
@@ -291,7 +291,8 @@ impl Dial {
 /// Whether a connection has come about.
 fn is_there(attempt: &Attempt) -> std::io::Result<bool> {
     let is_there = stream::is_connected(&attempt.socket)?;
-    // Where nobody listens on this host, the kernel may choose the very port that is called for the caller's own end.
+    // Where nobody listens on this host, the kernel may choose the very port that is called for the
+    // caller's own end.
     let ours = |socket| stream::local_address(socket).is_ok_and(|ours| ours == attempt.to);
     if is_there && ours(attempt.socket.as_fd()) {
         return Err(Errno::CONNREFUSED.into());
@@ -331,8 +332,9 @@ fn not_connected(name: &str, error: std::io::Error) -> (Error, Failed) {
     }
 }
 
-/// Whether it may be otherwise later. Routes, interfaces and hosts come up, and messages of ICMP, which are of the moment
-/// (RFC 5461), become `errno`s by `icmp_err_convert` of the kernel; so do the rules of a firewall.
+/// Whether it may be otherwise later. Routes, interfaces and hosts come up, and messages of ICMP,
+/// which are of the moment (RFC 5461), become `errno`s by `icmp_err_convert` of the kernel; so do
+/// the rules of a firewall.
 pub(crate) fn how_failed(errno: Errno) -> Failed {
     match errno {
         Errno::NETUNREACH

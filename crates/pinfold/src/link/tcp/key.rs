@@ -88,10 +88,10 @@ impl Key {
         Ok(key)
     }
 
-    /// The key in a file: a regular one of 32 to 4,096 bytes that belongs to this user or to root, that
-    /// nobody else may write, and others may not read. Its group may read it if this process is in the group or root
-    /// owns the file, as where secrets are mounted into containers. Links are followed; what is checked is what was
-    /// opened.
+    /// The key in a file: a regular one of 32 to 4,096 bytes that belongs to this user or to root,
+    /// that nobody else may write, and others may not read. Its group may read it if this process
+    /// is in the group or root owns the file, as where secrets are mounted into containers. Links
+    /// are followed; what is checked is what was opened.
     ///
     /// # Errors
     /// [`KeyError`], with the file, what is wrong with it, and the command that mends it.

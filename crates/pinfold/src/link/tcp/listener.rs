@@ -64,7 +64,8 @@ pub(crate) fn resolve(address: &Address) -> Result<Vec<SocketAddr>> {
 }
 
 impl Listener {
-    /// Listens at all addresses that an address stands for and this host has; at one port that is free if it says 0.
+    /// Listens at all addresses that an address stands for and this host has; at one port that is
+    /// free if it says 0.
     ///
     /// # Errors
     /// [`Error::KeyNeeded`], [`Error::NameInUse`], [`Error::Os`].

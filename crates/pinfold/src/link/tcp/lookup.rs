@@ -1,6 +1,7 @@
 //! Names of peers, looked up while the endpoint goes on.
 //!
-//! The system's resolver takes as long as it likes, so a thread asks it, which ends with its answer.
+//! The system's resolver takes as long as it likes, so a thread asks it, which ends with its
+//! answer.
 
 use std::{
     net::SocketAddr,
@@ -48,8 +49,8 @@ impl Lookups {
         Lookups { resolve, under_way: Arc::default(), bell }
     }
 
-    /// Begins to ask where `address` leads. Nothing here waits. `None` if too many lookups are under way, or there is no
-    /// thread to be had.
+    /// Begins to ask where `address` leads. Nothing here waits. `None` if too many lookups are
+    /// under way, or there is no thread to be had.
     pub(crate) fn ask(&self, address: &Address) -> Option<Lookup> {
         if self.under_way.fetch_add(1, Ordering::Relaxed) >= AT_ONCE {
             self.under_way.fetch_sub(1, Ordering::Relaxed);

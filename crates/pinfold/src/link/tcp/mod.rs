@@ -1,15 +1,16 @@
 //! Peers on other hosts: finding and greeting them, and connections that carry what lanes carry within one
 //! host.
 //!
-//! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect, which
-//! both sides prove before anything else ([`greeting`], which has no I/O; [`handshake`] drives it over a
-//! connection, [`listener`] takes callers, [`strangers`] says who of them makes room for others). A name may stand for
-//! several addresses: [`race`] says which to call when, [`dial`] does. From then on a
-//! pair has a lane whose other end is in this process, and goes on over the [`connection`] ([`bridge`]), which is
-//! encrypted if both want it so ([`tls`]). Long messages leave by an [`outlet`]. If the connection breaks, whoever
-//! had connected calls again ([`absence`] says when, [`lookup`] where), and the pair goes on where it was. That the
-//! other end does not answer any more, [`vigil`] finds out. How fast it is sent to, [`congestion`] leaves to the host, but
-//! for short routes.
+//! An endpoint is called by host and port ([`address`]). Who shares its key ([`key`]) may connect,
+//! which both sides prove before anything else ([`greeting`], which has no I/O; [`handshake`]
+//! drives it over a connection, [`listener`] takes callers, [`strangers`] says who of them makes
+//! room for others). A name may stand for several addresses: [`race`] says which to call when,
+//! [`dial`] does. From then on a pair has a lane whose other end is in this process, and goes on
+//! over the [`connection`] ([`bridge`]), which is encrypted if both want it so ([`tls`]). Long
+//! messages leave by an [`outlet`]. If the connection breaks, whoever had connected calls again
+//! ([`absence`] says when, [`lookup`] where), and the pair goes on where it was. That the other end
+//! does not answer any more, [`vigil`] finds out. How fast it is sent to, [`congestion`] leaves to
+//! the host, but for short routes.
 
 pub(crate) mod absence;
 pub(crate) mod address;

@@ -1,22 +1,24 @@
 //! Which of the addresses that a name stands for to call, and when. No I/O.
 //!
-//! They are raced (RFC 8305, "Happy Eyeballs Version 2"): IPv6 and IPv4 take turns, and each has 250 ms before the next
-//! is tried as well, or until it fails. The first connection that comes about is taken, and the other attempts end. Where the
-//! caller waits, an address that failed in a way that may pass is tried again, and the name is looked up again, until
-//! the time is over or somebody has answered in a way that will not pass.
+//! They are raced (RFC 8305, "Happy Eyeballs Version 2"): IPv6 and IPv4 take turns, and each has
+//! 250 ms before the next is tried as well, or until it fails. The first connection that comes
+//! about is taken, and the other attempts end. Where the caller waits, an address that failed in a
+//! way that may pass is tried again, and the name is looked up again, until the time is over or
+//! somebody has answered in a way that will not pass.
 
 use std::net::SocketAddr;
 
 #[cfg(test)]
 mod tests;
 
-/// Between the beginnings of two attempts, ns: the "Connection Attempt Delay" of RFC 8305, section 5.
+/// Between the beginnings of two attempts, ns: the "Connection Attempt Delay" of RFC 8305, section
+/// 5.
 const DELAY_NS: u64 = 250_000_000;
 /// Until an address that has failed is tried again, ns; then twice as long each time.
 const PAUSE_NS: u64 = 20_000_000;
 const PAUSE_NS_MAX: u64 = 500_000_000;
-/// How long one attempt may last where there will be others, ns. Its packets go after 0, 1 and 3 s; a new one's go sooner
-/// than its next.
+/// How long one attempt may last where there will be others, ns. Its packets go after 0, 1 and 3 s;
+/// a new one's go sooner than its next.
 const ATTEMPT_NS: u64 = 4_000_000_000;
 /// Between two lookups, ns.
 const LOOKUP_NS: u64 = 1_000_000_000;
@@ -192,7 +194,8 @@ impl Race {
         self.name = Name::Due(now_ns.saturating_add(NO_ROOM_NS));
     }
 
-    /// An attempt has come about, and all others are ended. They may be tried again if that comes to nothing.
+    /// An attempt has come about, and all others are ended. They may be tried again if that comes
+    /// to nothing.
     pub(crate) fn won(&mut self, now_ns: u64, address: SocketAddr) {
         for place in &mut self.places {
             match place.state {

@@ -45,7 +45,8 @@ impl Links {
 }
 
 impl Engine {
-    /// Begins to connect to an endpoint on another host. The result comes under the number returned.
+    /// Begins to connect to an endpoint on another host. The result comes under the number
+    /// returned.
     pub(crate) fn call_afar(&mut self, address: &Address, patience: Patience) -> Result<u64> {
         self.room_for_peer()?;
         let granted = self.grant(true);
@@ -56,7 +57,8 @@ impl Engine {
         self.greet_by(Handshake::Dial(Box::new(dial)), granted)
     }
 
-    /// Goes on with the calls of a greeting that has no connection yet; once there is one, it begins there.
+    /// Goes on with the calls of a greeting that has no connection yet; once there is one, it
+    /// begins there.
     ///
     /// # Errors
     /// Why there will be none.
@@ -92,8 +94,8 @@ impl Engine {
         }
     }
 
-    /// A greeting has failed: if others can be called, goes on with that, and is to be taken further. If not, hands
-    /// the error back.
+    /// A greeting has failed: if others can be called, goes on with that, and is to be taken
+    /// further. If not, hands the error back.
     pub(super) fn dial_on(&mut self, at: usize, error: Error) -> Option<Error> {
         let greeting = self.links.greetings.get(at)?.as_ref();
         let Handshake::Wire(wire, _) = &greeting?.handshake else { return Some(error) };

@@ -143,7 +143,8 @@ impl Engine {
         Ok(())
     }
 
-    /// How a peer is gone whose greeting at `to`, which was to lead it back, was `refused`; `None` if it may still be there.
+    /// How a peer is gone whose greeting at `to`, which was to lead it back, was `refused`; `None`
+    /// if it may still be there.
     pub(super) fn gone_for_good(
         &self,
         id: PeerId,

@@ -72,7 +72,7 @@ fn who_closes_when_is_told() {
         scene.cut = (c, a);
         scene
     };
-    hint(cut(usize::MAX, 0), true, "see that a Pinfold endpoint listens there");
+    hint(cut(usize::MAX, 0), true, "see that a Pinfold endpoint of the same version listens there");
     hint(cut(usize::MAX, KNOCK_BYTES), true, "its key is another");
     hint(cut(KNOCK_BYTES, usize::MAX), false, "most likely it has none");
     hint(cut(0, usize::MAX), false, "its first packet");
@@ -185,7 +185,7 @@ fn who_relays_an_endpoint_to_itself_is_found_out() {
 
 #[test]
 fn other_protocols_end_at_their_first_wrong_byte() {
-    for bytes in [&b"GET / HTTP/1.1\r\n"[..], b"\x16\x03\x01", b"P", b"PINFOLD\x05", b"\0"] {
+    for bytes in [&b"GET / HTTP/1.1\r\n"[..], b"\x16\x03\x01", b"P", b"PINFOLE\x05", b"\0"] {
         let mut side = Side::new(Greeting::accept(key(1), nonce(2), "browser", DEADLINE));
         side.hear(bytes, 1, &mut |_, _| {});
         if bytes == b"P" {
@@ -195,6 +195,23 @@ fn other_protocols_end_at_their_first_wrong_byte() {
         says(side.end.unwrap().unwrap_err(), &["browser does not greet", "not Pinfold's"]);
         assert!(side.greeting.output().is_empty());
     }
+}
+
+#[test]
+fn another_edition_is_named_and_answered() {
+    let says_that = ["old runs another version of Pinfold (edition 5", "update the older side"];
+    let mut side = Side::new(Greeting::accept(key(1), nonce(2), "old", DEADLINE));
+    side.hear(b"PINFOLD\x05, and what came then", 1, &mut |_, _| {});
+    says(side.end.unwrap().unwrap_err(), &says_that);
+    // It shall see which this is. Who calls has said so already.
+    let output = side.greeting.output();
+    assert_eq!((output.len(), &output[..8]), (KNOCK_BYTES, &b"PINFOLD\x06"[..]));
+    let calls = Greeting::connect(key(1), nonce(1), "old", offer(1), None, DEADLINE);
+    let mut side = Side::new(calls);
+    let said = side.greeting.output().len();
+    side.hear(b"PINFOLD\x05, and what came then", 1, &mut |_, _| {});
+    says(side.end.unwrap().unwrap_err(), &says_that);
+    assert_eq!(side.greeting.output().len(), said);
 }
 
 #[test]
