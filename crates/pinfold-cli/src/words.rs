@@ -85,6 +85,14 @@ impl Display for Words<'_> {
                     "{peer} did not do what it was asked for (handler {id}); see what it says"
                 )
             }
+            Error::Undelivered { patience, left } => {
+                let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+                let left = left.join("; ");
+                write!(
+                    f,
+                    "not delivered within {patience:?}: {left}; see that the other side takes it"
+                )
+            }
             Error::ReadOnly => f.write_str("this memory can only be read"),
             Error::AlreadyAnswered => f.write_str("a request was answered twice"),
             Error::NotListening => {

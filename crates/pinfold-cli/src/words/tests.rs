@@ -62,6 +62,7 @@ fn all() -> Vec<Error> {
         Error::Revoked,
         Error::NotMapped { address: 7, len: 1 },
         Error::StillVisited { visitors: 1, patience: Duration::from_secs(1) },
+        Error::Undelivered { patience: Duration::from_secs(1), left: Vec::new() },
         Error::Misaligned { offset: 7, size: 8 },
         Error::ReadOnly,
         Error::Withdrawn,
