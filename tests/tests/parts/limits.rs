@@ -348,10 +348,12 @@ pub fn keeps(_: &Args) {
     say("holds");
     hear();
     assert!(endpoint.recv(peer, 5).unwrap_err().is_peer_gone());
-    // What was looked at is still there, what was not is not.
+    // What was looked at is still there, and what was not is to be had.
     check(&view, 1);
+    let other = endpoint.recv_view(peer, 2).unwrap();
+    check(&other, 2);
     assert!(endpoint.recv_view(peer, 2).unwrap_err().is_peer_gone());
-    drop(view);
+    drop((view, other));
     assert!(arenas().is_empty(), "{:?}", arenas());
     drop(endpoint);
     before.returns(PATIENCE);
@@ -414,7 +416,7 @@ pub fn holds(args: &Args) {
 }
 
 #[test]
-fn a_view_is_void_once_the_connection_is_closed() {
+fn a_view_is_void_once_its_own_side_has_closed() {
     for theirs in [true, false] {
         let (a, to_b, b, from_a) = pair("parts-void", builder(), builder());
         let arena = Arena::new().unwrap();
@@ -423,10 +425,14 @@ fn a_view_is_void_once_the_connection_is_closed() {
         check(&view, 1);
         if theirs {
             a.close();
-        } else {
-            b.disconnect(from_a);
-            assert!(a.recv(to_b, 1).unwrap_err().is_peer_gone());
+            assert!(b.recv(from_a, 1).unwrap_err().is_peer_gone());
+            check(&view, 1);
+            drop(view);
+            assert_eq!(arena.stats().buffers, 0, "it is its owner's again");
+            continue;
         }
+        b.disconnect(from_a);
+        assert!(a.recv(to_b, 1).unwrap_err().is_peer_gone());
         assert_eq!(arena.stats().buffers, 0, "it is its owner's again");
         if view.own_bytes().is_none() {
             assert!(matches!(view.read(0, &mut [0]), Err(Error::Withdrawn)));
