@@ -262,7 +262,8 @@ mod tests {
             prop_assert_eq!(Rts::read(&padded(&listed.body())), listed);
             let push = Push { want: a, place, shelf, claim: e, generation: f, chunk_shift: g };
             let bare = Push { shelf: None, ..push };
-            for cts in [Cts::Stream { want: a, credit: b }, Cts::Push(push), Cts::Push(bare)] {
+            let stream = Cts::Stream { want: a, credit: b, errno: d };
+            for cts in [stream, Cts::Push(push), Cts::Push(bare)] {
                 prop_assert_eq!(Cts::read(&padded(&cts.body())), Some(cts));
             }
             let by = [By::Kernel, By::Mapping, By::NoMapping, By::View][usize::from(g % 4)];

@@ -338,7 +338,7 @@ mod tests {
         let there = Rts { place: nowhere, number: 0, ..rts };
         assert_eq!(over(Kind::Rts, rts.body()), Some(there.body()));
         assert_eq!(over(Kind::Rts, Rts { given: true, ..rts }.body()), None);
-        let cts = Cts::Stream { want: 77, credit: 78 }.body();
+        let cts = Cts::Stream { want: 77, credit: 78, errno: 0 }.body();
         assert_eq!(over(Kind::Cts, cts), Some(cts));
         assert_eq!(over(Kind::Cts, padded(&[2, 3])), None);
         let long = arrived(Header::new(Kind::Eager, 0, 7), &padded(&long_eager(1, 1 << 40)));
