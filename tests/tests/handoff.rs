@@ -134,12 +134,13 @@ fn looker(_: &Args) {
         })
         .join()
         .unwrap();
-        // Posted before it comes, dropped before it is asked for.
+        // Posted before it comes, dropped before it is asked for: it is the next one's.
         let request = endpoint.view_request(peer, seed);
         while endpoint.counters().received[Path::Handoff as usize].messages < 4 * (seed + 1) {
             endpoint.progress().unwrap();
         }
         drop(request);
+        check(&endpoint.recv_view(peer, seed).unwrap(), seed);
     }
     endpoint.recv(peer, 1000).unwrap();
     endpoint.send(peer, 1000, b"").unwrap();

@@ -130,10 +130,11 @@ pub fn looks(_: &Args) {
         })
         .join()
         .unwrap();
-        // Posted before it comes, dropped before it is asked for.
+        // Posted before it comes, dropped before it is asked for: it is the next one's.
         let request = endpoint.view_request(peer, seed);
         endpoint.recv(peer, BEHIND | seed).unwrap();
         drop(request);
+        check(&endpoint.recv_view(peer, seed).unwrap(), seed);
         let messages = endpoint.counters().received[Path::Handoff as usize].messages;
         assert_eq!(messages, 4 * (seed + 1));
     }
