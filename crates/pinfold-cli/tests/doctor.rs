@@ -379,12 +379,12 @@ fn places_for_names() {
     assert_eq!((found.exit, &found.report["names"]["works"]), (3, &false.into()));
     let fatal = found.problem("cannot exchange messages");
     assert_eq!(fatal["reason"], "permissions");
-    let chmod = format!("chmod 700 {}", names.display());
-    assert_eq!(fatal["remedies"][0]["run"], chmod, "{fatal:#}");
-    assert!(fatal["remedies"][1]["run"].as_str().unwrap().starts_with("export PINFOLD_DIR=/"));
+    // It may be of use to others, so another one is what helps.
+    assert!(!fatal["remedies"].to_string().contains("chmod"), "{fatal:#}");
+    assert!(fatal["remedies"][0]["run"].as_str().unwrap().starts_with("export PINFOLD_DIR=/"));
     // With another place everything would work, and that is said.
     assert_eq!(found.report["paths"]["eager"]["works"], true);
-    assert!(Command::new("sh").args(["-c", &chmod]).status().unwrap().success());
+    fs::set_permissions(&names, PermissionsExt::from_mode(0o700)).unwrap();
     assert_ne!(found_in(&names).exit, 3);
     // No directory at all.
     let found = found_in(&place.path().join("a/b"));

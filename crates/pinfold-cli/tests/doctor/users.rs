@@ -83,8 +83,9 @@ fn as_nobody() {
     for call in ["process_vm_readv", "process_vm_writev"] {
         found.is_denied(call, "denied", "not_dumpable", Some("EPERM"));
     }
-    let remedy = &found.facility("process_vm_readv")["remedies"][0]["run"];
-    assert!(remedy.as_str().unwrap().starts_with("sudo chmod a+r /"), "{remedy}");
+    let remedy = &found.facility("process_vm_readv")["remedies"][0];
+    assert!(remedy["run"].is_null(), "{remedy}");
+    assert!(remedy["note"].as_str().unwrap().contains("from a copy of /"), "{remedy}");
 }
 
 #[test]

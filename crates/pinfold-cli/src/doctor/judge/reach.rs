@@ -56,13 +56,12 @@ pub(super) fn cause(
     if is_dumpable == Some(false) || (works(&others.dumpable) && !works(&others.willing)) {
         let program = std::env::current_exe().map(|path| path.display().to_string());
         let program = program.unwrap_or_else(|_| "PROGRAM".into());
-        let chmod = remedy::run_with(
-            format!("sudo chmod a+r {program}"),
-            "if this user may not read the program's file; otherwise start it without set-user-id \
-             and file capabilities, and do not switch users",
-        );
+        let readable = remedy::note(format!(
+            "start it from a copy of {program} that this user may read, without set-user-id and file \
+             capabilities, and do not switch users"
+        ));
         let why = "this program is not dumpable (PR_SET_DUMPABLE), so no other may look into it";
-        return denied(Reason::NotDumpable, why.into(), vec![chmod]);
+        return denied(Reason::NotDumpable, why.into(), vec![readable]);
     }
     let settings = &context.facts.settings;
     let scope = settings.ptrace_scope.filter(|&scope| scope > 0);
@@ -197,7 +196,9 @@ mod tests {
         let no = denied(libc::EPERM);
         let cause = found(&no, [&OK, &no, &no, &OK], &Facts::default());
         assert_eq!(cause.reason, Some(Reason::NotDumpable));
-        assert!(cause.remedies[0].run.as_ref().unwrap().starts_with("sudo chmod a+r /"));
+        // The program's file is not Pinfold's to change.
+        assert_eq!(cause.remedies[0].run, None);
+        assert!(cause.remedies[0].note.as_ref().unwrap().contains("a copy of /"));
     }
 
     #[test]

@@ -21,7 +21,21 @@ pub struct Address {
     name: String,
 }
 
+/// Begins the names of endpoints that are called by those who have come over a connection first.
+const BESIDE: &str = "beside-";
+
+/// Whether it is such a name, which only Pinfold gives.
+pub(crate) fn is_beside(name: &str) -> bool {
+    let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    name.strip_prefix(BESIDE).is_some_and(|id| id.len() == 32 && id.bytes().all(digit))
+}
+
 impl Address {
+    /// Where endpoint `id` of this user is called by those who have come over a connection first.
+    pub(crate) fn beside(id: u128) -> Address {
+        Address { user: None, name: format!("{BESIDE}{id:032x}") }
+    }
+
     /// The endpoint's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -133,6 +147,17 @@ mod tests {
         }
         let nobody: Address = "local:no-such-user-here/x".parse().unwrap();
         assert!(matches!(nobody.owner(0), Err(Error::BadAddress { .. })));
+    }
+
+    #[test]
+    fn names_of_pinfolds_own_are_known() {
+        let given = Address::beside(0xfeed);
+        assert_eq!(given.to_string().parse::<Address>().unwrap(), given);
+        assert!(is_beside(given.name()));
+        for other in ["beside-", "beside-me", "box", &given.name().to_uppercase()] {
+            assert!(!is_beside(other), "{other}");
+        }
+        assert!(!is_beside(&given.name()[..38]));
     }
 
     proptest! {

@@ -48,12 +48,30 @@ impl Kind {
     }
 }
 
+/// Who chose the name of a directory. Whatever has one of ours was made for Pinfold; one that was
+/// given may be anything, so nothing of it is changed, and nobody is told to change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Whoever set `$PINFOLD_DIR` or `$XDG_RUNTIME_DIR`.
+    Given,
+    /// This module.
+    Ours,
+}
+
 /// A place where a name may be found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub path: PathBuf,
     pub owner: u32,
     pub kind: Kind,
+    pub origin: Origin,
+}
+
+impl Candidate {
+    /// The directory there: see [`Directory::open`].
+    pub(crate) fn open(&self) -> Result<Option<Directory>> {
+        Directory::open(&self.path, self.owner, self.kind, self.origin)
+    }
 }
 
 /// What decides where the directories are: the environment, read once.
@@ -91,8 +109,8 @@ impl Places {
     pub(crate) fn candidates(&self, address: &Address) -> Result<Vec<Candidate>> {
         let owner = address.owner(self.uid)?;
         let mut all = Vec::new();
-        let mut add = |path: PathBuf, kind| {
-            let candidate = Candidate { path, owner, kind };
+        let mut add = |path: PathBuf, kind, origin| {
+            let candidate = Candidate { path, owner, kind, origin };
             if !all.contains(&candidate) {
                 all.push(candidate);
             }
@@ -100,46 +118,45 @@ impl Places {
         let own = owner == self.uid;
         if let Some(explicit) = &self.explicit {
             if own {
-                add(explicit.clone(), Kind::Private);
+                add(explicit.clone(), Kind::Private, Origin::Given);
             }
-            add(opened(explicit), Kind::Open);
+            add(opened(explicit), Kind::Open, Origin::Given);
         } else if own {
             let session = self.sessions.join(owner.to_string());
             for runtime in self.runtime.iter().chain([&session]) {
                 if self.is_usable(runtime) {
-                    add(runtime.join("pinfold"), Kind::Private);
+                    add(runtime.join("pinfold"), Kind::Private, Origin::Ours);
                 }
             }
-            add(self.in_tmp(owner), Kind::Private);
+            add(self.in_tmp(owner), Kind::Private, Origin::Ours);
         }
         if !own || self.explicit.is_none() {
-            add(opened(&self.in_tmp(owner)), Kind::Open);
+            add(opened(&self.in_tmp(owner)), Kind::Open, Origin::Ours);
         }
         Ok(all)
     }
 
     /// The directory to listen in, made if need be.
     pub(crate) fn listening(&self, kind: Kind) -> Result<Directory> {
-        let base = self.explicit.clone();
-        if kind == Kind::Open {
-            let base = base.unwrap_or_else(|| self.in_tmp(self.uid));
-            return Directory::make(&opened(&base), self.uid, kind);
-        }
-        if let Some(explicit) = base {
-            return Directory::make(&explicit, self.uid, kind);
+        let make = |path: &Path, origin| Directory::make(path, self.uid, kind, origin);
+        match (&self.explicit, kind) {
+            (Some(explicit), Kind::Open) => return make(&opened(explicit), Origin::Given),
+            (Some(explicit), Kind::Private) => return make(explicit, Origin::Given),
+            (None, Kind::Open) => return make(&opened(&self.in_tmp(self.uid)), Origin::Ours),
+            (None, Kind::Private) => {}
         }
         if let Some(runtime) = self.runtime.as_ref().filter(|runtime| self.is_usable(runtime)) {
-            match Directory::make(&runtime.join("pinfold"), self.uid, kind) {
+            match make(&runtime.join("pinfold"), Origin::Ours) {
                 Err(Error::Os { .. }) => {}
                 made => return made,
             }
         }
-        Directory::make(&self.in_tmp(self.uid), self.uid, kind)
+        make(&self.in_tmp(self.uid), Origin::Ours)
     }
 
     /// A runtime directory that is missing or another user's, as after `su`, does not count.
     fn is_usable(&self, runtime: &Path) -> bool {
-        matches!(Directory::open(runtime, self.uid, Kind::Private), Ok(Some(_)))
+        matches!(Directory::open(runtime, self.uid, Kind::Private, Origin::Given), Ok(Some(_)))
     }
 
     fn in_tmp(&self, uid: u32) -> PathBuf {
@@ -154,12 +171,17 @@ fn opened(path: &Path) -> PathBuf {
     path.into()
 }
 
+/// Said of a directory that cannot be used and is not for Pinfold to change.
+const ELSEWHERE: &str = "set PINFOLD_DIR, for all programs that are to meet, to a directory of this \
+                         user's alone, or to a path where there is nothing yet: Pinfold makes it";
+
 /// A directory that was found to be safe to use.
 #[derive(Debug)]
 pub(crate) struct Directory {
     /// Opened with `O_PATH`: enough to pass through, which is all that others may.
     fd: OwnedFd,
     path: PathBuf,
+    origin: Origin,
 }
 
 impl Directory {
@@ -168,7 +190,12 @@ impl Directory {
     /// # Errors
     /// [`Error::NotAllowed`] if it is a link or no directory, belongs to somebody else, or lets
     /// others do more than it should.
-    pub(crate) fn open(path: &Path, owner: u32, kind: Kind) -> Result<Option<Directory>> {
+    pub(crate) fn open(
+        path: &Path,
+        owner: u32,
+        kind: Kind,
+        origin: Origin,
+    ) -> Result<Option<Directory>> {
         let name = || path.display().to_string();
         let refused = |why| Err(Error::NotAllowed { name: name(), why });
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -177,7 +204,7 @@ impl Directory {
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 return refused(format!(
-                    "it is not a directory; look at what is there, and run: rm {}",
+                    "it is not a directory; see what is there (ls -ld {}), and {ELSEWHERE}",
                     quoted(path)
                 ));
             }
@@ -194,43 +221,52 @@ impl Directory {
         let stat = fs::fstat(&fd).map_err(|errno| Error::os("fstat", name(), errno))?;
         if stat.st_uid != owner {
             return refused(format!(
-                "it belongs to {}, not to {}; have its owner or root run: rm -r {}",
+                "it belongs to {}, not to {}; {ELSEWHERE}",
                 describe(stat.st_uid),
-                describe(owner),
-                quoted(path)
+                describe(owner)
             ));
         }
         let mode = stat.st_mode & 0o7777;
         if mode & kind.forbidden() != 0 {
+            let advice = match origin {
+                Origin::Given => ELSEWHERE.to_owned(),
+                Origin::Ours => format!("run: chmod {:o} {}", kind.mode(), quoted(path)),
+            };
             return refused(format!(
-                "its mode {mode:04o} lets other users in where they should not be; run: \
-                 chmod {:o} {}",
-                kind.mode(),
-                quoted(path)
+                "its mode {mode:04o} lets other users in where they should not be; {advice}"
             ));
         }
-        Ok(Some(Directory { fd, path: path.to_owned() }))
+        Ok(Some(Directory { fd, path: path.to_owned(), origin }))
     }
 
     /// Opens a directory of user `owner`, making it if there is none.
     ///
     /// # Errors
     /// As [`Directory::open`], and [`Error::Os`] if it cannot be made.
-    pub(crate) fn make(path: &Path, owner: u32, kind: Kind) -> Result<Directory> {
-        match fs::mkdirat(CWD, path, Mode::from_raw_mode(kind.mode())) {
-            Ok(()) | Err(Errno::EXIST) => {}
+    pub(crate) fn make(path: &Path, owner: u32, kind: Kind, origin: Origin) -> Result<Directory> {
+        let is_new = match fs::mkdirat(CWD, path, Mode::from_raw_mode(kind.mode())) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
             Err(errno) => return Err(Error::os("mkdir", path.display().to_string(), errno)),
-        }
+        };
         let missing = || Error::os("openat", path.display().to_string(), Errno::NOENT);
-        let directory = Directory::open(path, owner, kind)?.ok_or_else(missing)?;
-        // The umask may have taken away what others need to pass.
+        let directory = Directory::open(path, owner, kind, origin)?.ok_or_else(missing)?;
+        // The umask may have taken away what this user needs, or others to pass.
         let stat = fs::fstat(&directory.fd)
             .map_err(|errno| Error::os("fstat", directory.name(), errno))?;
-        if stat.st_mode & 0o777 != kind.mode() {
-            let mode = Mode::from_raw_mode(kind.mode());
-            fs::chmodat(&directory.fd, ".", mode, AtFlags::empty())
-                .map_err(|errno| Error::os("chmod", directory.name(), errno))?;
+        let mode = stat.st_mode & 0o777;
+        if mode & kind.mode() == kind.mode() {
+            return Ok(directory);
         }
+        if !is_new && origin == Origin::Given {
+            return Err(Error::NotAllowed {
+                name: directory.name(),
+                why: format!("its mode {mode:04o} keeps out who has to use it; {ELSEWHERE}"),
+            });
+        }
+        let mode = Mode::from_raw_mode(kind.mode());
+        fs::chmodat(&directory.fd, ".", mode, AtFlags::empty())
+            .map_err(|errno| Error::os("chmod", directory.name(), errno))?;
         Ok(directory)
     }
 
@@ -241,6 +277,11 @@ impl Directory {
         // Without /proc the long way must do. It leads to the same place: nobody else can
         // rename what this user owns in a directory of his or in a sticky one.
         if short.symlink_metadata().is_ok() { short.join(file) } else { self.path.join(file) }
+    }
+
+    /// Who chose its name.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Where it was found, for messages.

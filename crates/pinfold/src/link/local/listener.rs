@@ -18,8 +18,8 @@ use rustix::{
 
 use super::{
     access::Access,
-    address::Address,
-    directory::{Directory, Kind, Places},
+    address::{Address, is_beside},
+    directory::{Directory, Kind, Origin, Places},
 };
 use crate::{
     Error, Result,
@@ -74,7 +74,7 @@ impl Listener {
         let kind = if access.admits_others() { Kind::Open } else { Kind::Private };
         let directory = places.listening(kind)?;
         let _lock = Lock::take(&directory)?;
-        sweep(&directory);
+        sweep(&directory, address.name());
         if !is_free(places, &directory, address)? {
             return Err(Error::NameInUse { name: address.to_string() });
         }
@@ -211,10 +211,7 @@ fn is_free(places: &Places, directory: &Directory, address: &Address) -> Result<
     }
     for candidate in places.candidates(address)? {
         // A directory that cannot be used holds no name that anybody could find.
-        let Ok(Some(other)) = Directory::open(&candidate.path, candidate.owner, candidate.kind)
-        else {
-            continue;
-        };
+        let Ok(Some(other)) = candidate.open() else { continue };
         if socket::is_bound(&other.reach(address.name())).unwrap_or(false) {
             return Ok(false);
         }
@@ -222,16 +219,21 @@ fn is_free(places: &Places, directory: &Directory, address: &Address) -> Result<
     Ok(true)
 }
 
-/// Removes every socket file whose owner is gone. Called with the lock held; what cannot be
-/// removed stays.
-fn sweep(directory: &Directory) {
+/// Removes the socket files of owners that are gone: all of them where there are only Pinfold's.
+/// Called with the lock held; what cannot be removed stays.
+fn sweep(directory: &Directory, wanted: &str) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(listing) = fs::openat(directory, ".", flags, Mode::empty()).and_then(fs::Dir::new)
     else {
         return;
     };
+    // Where others may put their sockets, too, those with a name that nobody else gives.
+    let may_go = |name: &str| directory.origin() == Origin::Ours || is_beside(name);
     for entry in listing.flatten() {
         let Ok(name) = entry.file_name().to_str() else { continue };
+        if name != wanted && !may_go(name) {
+            continue;
+        }
         let is_socket = fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
         if is_socket && socket::is_bound(&directory.reach(name)).is_ok_and(|bound| !bound) {
@@ -317,6 +319,23 @@ mod tests {
     }
 
     #[test]
+    fn dead_files_of_other_programs_are_left_alone() {
+        let base = tempfile::tempdir().unwrap();
+        let mut places = places(base.path());
+        places.explicit = Some(base.path().join("given"));
+        let file = |name: &str| base.path().join("given").join(name);
+        drop(bind(&places, "first").unwrap());
+        let beside = Address::beside(7);
+        for name in ["theirs", "box", beside.name()] {
+            leave_stale(&file(name));
+        }
+        let _listener = bind(&places, "box").unwrap();
+        assert!(file("theirs").exists() && file("box").exists());
+        assert!(!file(beside.name()).exists());
+        let _other = bind(&places, "theirs").unwrap();
+    }
+
+    #[test]
     fn a_name_that_was_taken_over_is_left_alone() {
         let base = tempfile::tempdir().unwrap();
         let places = places(base.path());
@@ -339,7 +358,7 @@ mod tests {
         let taken = Listener::bind_in(&places, &address("box"), &open);
         assert!(matches!(taken, Err(Error::NameInUse { .. })));
         places.runtime = Some(base.path().join("session"));
-        Directory::make(&base.path().join("session"), uid(), Kind::Private).unwrap();
+        Directory::make(&base.path().join("session"), uid(), Kind::Private, Origin::Ours).unwrap();
         assert!(matches!(bind(&places, "box"), Err(Error::NameInUse { .. })));
         bind(&places, "box2").unwrap();
     }
@@ -377,8 +396,8 @@ mod tests {
     fn racing_for_a_name_has_one_winner() {
         let base = tempfile::tempdir().unwrap();
         let places = places(base.path());
-        Directory::make(&base.path().join(format!("pinfold-{}", uid())), uid(), Kind::Private)
-            .unwrap();
+        let place = base.path().join(format!("pinfold-{}", uid()));
+        Directory::make(&place, uid(), Kind::Private, Origin::Ours).unwrap();
         leave_stale(&file(&places, "box"));
         let won = std::thread::scope(|scope| {
             let racers: Vec<_> =

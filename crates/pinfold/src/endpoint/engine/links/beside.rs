@@ -17,7 +17,7 @@ pub(super) fn listen(config: &Config, us: &Us, epoll: &Epoll) -> Option<Listener
     }
     let id = u128::from_be_bytes(us.endpoint_id);
     let bind = || -> Result<Listener> {
-        let address: Address = format!("local:beside-{id:032x}").parse()?;
+        let address = Address::beside(id);
         let listener = Listener::bind(&address, &config.access)?;
         watch(epoll, listener.fd(), token(LISTENER, BESIDE, 0))?;
         Ok(listener)

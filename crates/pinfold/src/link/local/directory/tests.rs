@@ -37,16 +37,16 @@ fn directories_are_made_with_their_modes() {
     let base = tempfile::tempdir().unwrap();
     for (name, kind, wanted) in [("a", Kind::Private, 0o700), ("b", Kind::Open, 0o711)] {
         let path = base.path().join(name);
-        let dir = Directory::make(&path, uid(), kind).unwrap();
+        let dir = Directory::make(&path, uid(), kind, Origin::Ours).unwrap();
         assert_eq!(mode(&path), wanted);
         assert_eq!(dir.name(), path.display().to_string());
         // Again, with what is there; a mode that is too narrow is widened for an open one.
         set_mode(&path, 0o700);
-        Directory::make(&path, uid(), kind).unwrap();
+        Directory::make(&path, uid(), kind, Origin::Ours).unwrap();
         assert_eq!(mode(&path), wanted);
     }
     assert!(matches!(
-        Directory::make(&base.path().join("no/such"), uid(), Kind::Private),
+        Directory::make(&base.path().join("no/such"), uid(), Kind::Private, Origin::Ours),
         Err(Error::Os { call: "mkdir", .. })
     ));
 }
@@ -55,31 +55,75 @@ fn directories_are_made_with_their_modes() {
 fn unsafe_directories_are_refused_with_the_cure() {
     let base = tempfile::tempdir().unwrap();
     let path = base.path().join("it's");
-    assert!(Directory::open(&path, uid(), Kind::Private).unwrap().is_none());
-    Directory::make(&path, uid(), Kind::Private).unwrap();
+    assert!(Directory::open(&path, uid(), Kind::Private, Origin::Ours).unwrap().is_none());
+    Directory::make(&path, uid(), Kind::Private, Origin::Ours).unwrap();
 
     for bad in [0o750, 0o705, 0o711] {
         set_mode(&path, bad);
-        let why = why(Directory::open(&path, uid(), Kind::Private));
+        let why = why(Directory::open(&path, uid(), Kind::Private, Origin::Ours));
         assert!(why.contains(&format!("{bad:04o}")) && why.contains("chmod 700 '"), "{why}");
         assert!(why.contains(r"it'\''s'"), "{why}");
     }
     for bad in [0o731, 0o713] {
         set_mode(&path, bad);
-        let why = why(Directory::make(&path, uid(), Kind::Open));
+        let why = why(Directory::make(&path, uid(), Kind::Open, Origin::Ours));
         assert!(why.contains("chmod 711"), "{why}");
     }
     set_mode(&path, 0o700);
     let other = uid() + 1;
-    let said = why(Directory::open(&path, other, Kind::Private));
-    assert!(said.contains("belongs to") && said.contains("rm -r"), "{said}");
+    let said = why(Directory::open(&path, other, Kind::Private, Origin::Ours));
+    assert!(said.contains("belongs to") && said.contains("PINFOLD_DIR"), "{said}");
+    assert!(changes_nothing(&said), "{said}");
 
     let link = base.path().join("link");
     symlink(&path, &link).unwrap();
-    assert!(why(Directory::open(&link, uid(), Kind::Private)).contains("not a directory"));
+    assert!(
+        why(Directory::open(&link, uid(), Kind::Private, Origin::Ours)).contains("not a directory")
+    );
     let file = base.path().join("file");
     std::fs::write(&file, "").unwrap();
-    assert!(why(Directory::make(&file, uid(), Kind::Private)).contains("not a directory"));
+    assert!(
+        why(Directory::make(&file, uid(), Kind::Private, Origin::Ours)).contains("not a directory")
+    );
+}
+
+/// Whether no command is in there that would change what is there.
+fn changes_nothing(advice: &str) -> bool {
+    !["chmod", "chown", "rm ", "rmdir", "mv ", "run:"].iter().any(|word| advice.contains(word))
+}
+
+/// Whatever `$PINFOLD_DIR` names may be of use to others.
+#[test]
+fn what_was_given_is_never_to_be_changed() {
+    let base = tempfile::tempdir().unwrap();
+    for (kind, modes) in
+        [(Kind::Private, [0o1777, 0o755, 0o500]), (Kind::Open, [0o1777, 0o775, 0o700])]
+    {
+        for bad in modes {
+            let path = base.path().join(format!("{kind:?}-{bad:o}"));
+            std::fs::create_dir(&path).unwrap();
+            set_mode(&path, bad);
+            let said = why(Directory::make(&path, uid(), kind, Origin::Given));
+            assert!(said.contains(&format!("{bad:04o}")), "{said}");
+            assert!(said.contains("set PINFOLD_DIR") && changes_nothing(&said), "{said}");
+            assert_eq!(mode(&path), bad);
+        }
+    }
+    let theirs = why(Directory::open(base.path(), uid() + 1, Kind::Private, Origin::Given));
+    assert!(theirs.contains("set PINFOLD_DIR") && changes_nothing(&theirs), "{theirs}");
+    let file = base.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let none = why(Directory::make(&file, uid(), Kind::Private, Origin::Given));
+    assert!(none.contains("set PINFOLD_DIR") && changes_nothing(&none), "{none}");
+    // A wider one that does no harm stays as it is, and one that is missing is made.
+    let wide = base.path().join("wide");
+    std::fs::create_dir(&wide).unwrap();
+    set_mode(&wide, 0o755);
+    Directory::make(&wide, uid(), Kind::Open, Origin::Given).unwrap();
+    assert_eq!(mode(&wide), 0o755);
+    let new = base.path().join("new");
+    Directory::make(&new, uid(), Kind::Private, Origin::Given).unwrap();
+    assert_eq!(mode(&new), 0o700);
 }
 
 #[test]
@@ -129,7 +173,7 @@ fn candidates_cover_every_place_to_listen_in() {
     places.runtime = Some(base.path().join("s"));
     assert_eq!(paths(&places, &own), [tmp.clone(), open.clone()]);
     for dir in ["s".to_owned(), format!("run/{me}")] {
-        Directory::make(&base.path().join(dir), me, Kind::Private).unwrap();
+        Directory::make(&base.path().join(dir), me, Kind::Private, Origin::Ours).unwrap();
     }
     assert_eq!(paths(&places, &own), ["s/pinfold".to_owned(), session.clone(), tmp, open]);
     places.runtime = Some(base.path().join(format!("run/{me}")));
@@ -148,7 +192,7 @@ fn candidates_cover_every_place_to_listen_in() {
 fn files_are_reached_whatever_the_length() {
     let base = tempfile::tempdir().unwrap();
     let deep = base.path().join("d".repeat(200));
-    let dir = Directory::make(&deep, uid(), Kind::Private).unwrap();
+    let dir = Directory::make(&deep, uid(), Kind::Private, Origin::Ours).unwrap();
     let path = dir.reach("file");
     assert!(path.as_os_str().len() < 107 || !Path::new("/proc/self/fd").exists());
     std::fs::write(&path, "x").unwrap();

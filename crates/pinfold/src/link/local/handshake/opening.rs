@@ -55,8 +55,7 @@ impl Handshake {
             socket::unconnected().map_err(|error| Error::os("socket", name.as_str(), error))?;
         let mut trouble = None;
         for candidate in places.candidates(address)? {
-            let directory = match Directory::open(&candidate.path, candidate.owner, candidate.kind)
-            {
+            let directory = match candidate.open() {
                 Ok(Some(directory)) => directory,
                 Ok(None) => continue,
                 Err(error) => {

@@ -4,6 +4,7 @@
 use std::process::{Child, Command, Stdio};
 
 use super::{hostile::*, *};
+use crate::link::local::directory::Origin;
 
 const BASE: &str = "PINFOLD_TEST_BASE";
 
@@ -42,7 +43,8 @@ fn helper_greets() {
 #[ignore = "run by other tests"]
 fn helper_is_silent() {
     let Some(base) = base() else { return };
-    let dir = Directory::make(&base.join(format!("pinfold-{}", uid())), uid(), KIND).unwrap();
+    let dir = Directory::make(&base.join(format!("pinfold-{}", uid())), uid(), KIND, Origin::Ours)
+        .unwrap();
     let _socket = socket::connect(&dir.reach("box")).unwrap();
     std::thread::sleep(Duration::from_secs(60));
 }
