@@ -12,8 +12,8 @@ perf: ## Measure messages beside what one would use instead; ARGS="..." for pinf
 test: ## Run every check and every test, and count them
 	@scripts/test.sh
 
-checked: ## Run what takes long: Miri and AddressSanitizer, with a nightly Rust; AVX-512, in Bochs
-	@scripts/test.sh miri asan avx512
+checked: ## Run what takes long: Miri and AddressSanitizer, with a nightly Rust; Valgrind; AVX-512, in Bochs
+	@scripts/test.sh miri asan valgrind avx512
 
 lint: ## Check formatting, clippy and the documentation
 	@scripts/setup.sh

@@ -3,10 +3,15 @@
 // Invariant: a barrier counts as available only after the kernel accepted this process's
 // registration for it; every heavy barrier is at least a sequentially consistent fence here.
 
-use std::sync::{
-    OnceLock,
-    atomic::{Ordering, fence},
+use std::{
+    io,
+    sync::{
+        OnceLock,
+        atomic::{Ordering, fence},
+    },
 };
+
+use crate::refused::may_pass;
 
 const QUERY: i32 = 0;
 const GLOBAL_EXPEDITED: i32 = 1 << 1;
@@ -67,16 +72,36 @@ pub fn heavy_private() {
 }
 
 fn available() -> Available {
-    *AVAILABLE.get_or_init(|| {
-        let known = membarrier(QUERY);
-        let can = |command, register| {
-            known > 0 && known & command != 0 && known & register != 0 && membarrier(register) == 0
-        };
-        Available {
-            global: can(GLOBAL_EXPEDITED, REGISTER_GLOBAL_EXPEDITED),
-            private: can(PRIVATE_EXPEDITED, REGISTER_PRIVATE_EXPEDITED),
-        }
-    })
+    find(&AVAILABLE, call)
+}
+
+/// What is known, or what `call` says, which is known from then on unless it says that there is no memory for it
+/// just now. What was there once stays there.
+#[inline]
+fn find(known: &OnceLock<Available>, call: impl FnMut(i32) -> io::Result<i32>) -> Available {
+    match known.get() {
+        Some(known) => *known,
+        None => ask(known, call),
+    }
+}
+
+#[cold]
+fn ask(known: &OnceLock<Available>, mut call: impl FnMut(i32) -> io::Result<i32>) -> Available {
+    let mut passes = false;
+    let there = call(QUERY).unwrap_or_else(|error| {
+        passes |= may_pass(&error);
+        0
+    });
+    let mut can = |command, register| {
+        there & command != 0
+            && there & register != 0
+            && call(register).inspect_err(|error| passes |= may_pass(error)).is_ok()
+    };
+    let found = Available {
+        global: can(GLOBAL_EXPEDITED, REGISTER_GLOBAL_EXPEDITED),
+        private: can(PRIVATE_EXPEDITED, REGISTER_PRIVATE_EXPEDITED),
+    };
+    if passes { found } else { *known.get_or_init(|| found) }
 }
 
 /// The call itself; negative if the kernel or a filter refused.
@@ -85,9 +110,44 @@ fn membarrier(command: i32) -> i32 {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) as i32 }
 }
 
+/// The same, with what the kernel said.
+fn call(command: i32) -> io::Result<i32> {
+    let done = membarrier(command);
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_fails_for_want_of_memory_is_asked_for_again() {
+        let known = OnceLock::new();
+        let all = GLOBAL_EXPEDITED
+            | REGISTER_GLOBAL_EXPEDITED
+            | PRIVATE_EXPEDITED
+            | REGISTER_PRIVATE_EXPEDITED;
+        let answer = |refused: i32, errno: i32| {
+            move |command| match command {
+                QUERY => Ok(all),
+                _ if command == refused => Err(io::Error::from_raw_os_error(errno)),
+                _ => Ok(0),
+            }
+        };
+        let both = |found: Available| (found.global, found.private);
+        let found = find(&known, answer(REGISTER_GLOBAL_EXPEDITED, libc::ENOMEM));
+        assert_eq!(both(found), (false, true));
+        let found = find(&known, answer(QUERY - 1, 0));
+        assert_eq!(both(found), (true, true));
+        // Known now.
+        let found = find(&known, answer(REGISTER_GLOBAL_EXPEDITED, libc::ENOMEM));
+        assert_eq!(both(found), (true, true));
+        // What is denied stays so.
+        let known = OnceLock::new();
+        let found = find(&known, answer(REGISTER_PRIVATE_EXPEDITED, libc::EPERM));
+        assert_eq!(both(found), (true, false));
+        assert!(!find(&known, answer(QUERY - 1, 0)).private);
+    }
 
     #[test]
     fn registering_is_idempotent_and_barriers_return() {

@@ -13,7 +13,8 @@
 //! - [`datagram`]: sending from memory that stays where it is, and is not copied.
 //! - [`send_ring`]: the same over connections, out of anybody's memory.
 //! - [`refused`]: what the four before this one say when they cannot.
-//! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are.
+//! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are; how
+//!   threads are started.
 //! - [`scheduled`]: how long threads waited for processors.
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`signal`]: what becomes of signals here.

@@ -16,7 +16,9 @@ use std::{
 };
 
 pub use self::blocks::Blocks;
-use crate::{affinity, clock};
+use crate::{affinity, clock, threads::Kind};
+
+const PARTNER: Kind = Kind::new("pinfold-partner", 128 << 10);
 
 /// Looks before the waiting thread lets others run: there may be only one processor after all.
 const LOOKS: u32 = 4096;
@@ -67,7 +69,7 @@ impl Partner {
         let desk = Arc::new(Desk::default());
         let its = Arc::clone(&desk);
         let (tell, told) = mpsc::channel();
-        let thread = thread::Builder::new().name("partner".into()).spawn(move || {
+        let thread = PARTNER.start(move || {
             let bound = affinity::pin_to(cpu).is_ok();
             if tell.send(bound).is_ok() && bound {
                 serve(&its);

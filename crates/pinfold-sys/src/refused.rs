@@ -1,4 +1,4 @@
-//! What the kernel refused: the call, on which addresses, what it answered, and why.
+//! What the kernel refused: the call, on which addresses, what it answered, and why; and whether that may pass.
 
 use std::{fmt, io, ops::Range};
 
@@ -17,6 +17,22 @@ pub trait Why: Copy + fmt::Debug + PartialEq {
     /// # Errors
     /// The formatter's.
     fn advise(self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+/// Whether what the kernel said may be over a moment later: a limit that was reached, memory that was short, a call that
+/// was interrupted. Nobody remembers that for good.
+pub fn may_pass(error: &io::Error) -> bool {
+    const PASSING: [Errno; 7] = [
+        Errno::AGAIN,
+        Errno::INTR,
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+        Errno::NOSPC,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| PASSING.contains(&errno))
+        || error.kind() == io::ErrorKind::OutOfMemory
 }
 
 /// A refusal.

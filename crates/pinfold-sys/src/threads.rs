@@ -1,15 +1,20 @@
-//! The threads of this process, and in which system call each is, by `/proc/self/task`.
+//! The threads of this process, and in which system call each is, by `/proc/self/task`; and how those of the
+//! library are started ([`Kind`]).
 //!
 //! What `/proc/self/task/TID/syscall` says (found by the test beside this, Linux 6.18): `running` for
 //! a thread that runs, or waits for a processor; else the number of its system call, or -1 if it is
 //! not in one, such as in a page fault. The kernel looks at a thread that sleeps and then makes
 //! sure that it slept all the while.
 
+mod start;
+
 use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
+
+pub use self::start::Kind;
 
 /// Where a thread was when it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use pinfold_sys::refused::may_pass;
+
 /// What `variable` names, or else the directory `fallback` in the user's home: where this library
 /// keeps a kind of file. By the XDG base directory rules, relative paths do not count.
 pub(crate) fn directory(variable: &str, fallback: &str) -> Option<PathBuf> {
@@ -41,8 +43,11 @@ fn plain(text: &str) -> String {
 }
 
 /// The first processor's name, as the kernel lists it; that of the architecture if it does not.
-pub(crate) fn cpu_model() -> String {
-    model_in(&beginning("/proc/cpuinfo")).unwrap_or(env::consts::ARCH).to_owned()
+///
+/// # Errors
+/// Those of [`beginning`].
+pub(crate) fn cpu_model() -> io::Result<String> {
+    Ok(model_in(&beginning("/proc/cpuinfo")?).unwrap_or(env::consts::ARCH).to_owned())
 }
 
 fn model_in(cpuinfo: &str) -> Option<&str> {
@@ -55,16 +60,24 @@ fn model_in(cpuinfo: &str) -> Option<&str> {
 }
 
 /// The kernel's release; empty if it does not say.
-pub(crate) fn kernel() -> String {
-    beginning("/proc/sys/kernel/osrelease").trim().to_owned()
+///
+/// # Errors
+/// Those of [`beginning`].
+pub(crate) fn kernel() -> io::Result<String> {
+    Ok(beginning("/proc/sys/kernel/osrelease")?.trim().to_owned())
 }
 
 /// The first page of a file that the kernel makes up: all of `cpuinfo` takes milliseconds where
 /// there are many processors. Empty if it cannot be read.
-pub(crate) fn beginning(file: impl AsRef<Path>) -> String {
-    let mut page = [0; 4096];
-    let read = File::open(file).and_then(|mut file| file.read(&mut page)).unwrap_or(0);
-    String::from_utf8_lossy(&page[..read]).into_owned()
+///
+/// # Errors
+/// It cannot be read just now, for want of a descriptor or memory.
+pub(crate) fn beginning(file: impl AsRef<Path>) -> io::Result<String> {
+    let mut page = vec![0; 4096];
+    match File::open(file).and_then(|mut file| file.read(&mut page)) {
+        Err(error) if may_pass(&error) => Err(error),
+        read => Ok(String::from_utf8_lossy(&page[..read.unwrap_or(0)]).into_owned()),
+    }
 }
 
 /// Seconds since 1970.

@@ -19,6 +19,7 @@
 //! - `wire`: the bytes two processes share; nothing else knows an offset.
 //! - `sync`: the atomics, and a lock that is almost free for one thread.
 //! - `kept`: files that are kept from run to run.
+//! - `rest`: when to try again what failed.
 //! - `failpoint`: numbered points at which tests kill the process.
 //! - `fuzzing`: the decoders of peers' bytes, for a fuzzer.
 
@@ -43,6 +44,8 @@ mod kept;
 mod link;
 #[cfg(not(loom))]
 pub mod reassembly;
+#[cfg(not(loom))]
+mod rest;
 #[cfg(not(loom))]
 pub mod route;
 #[cfg(not(loom))]

@@ -27,6 +27,7 @@ pub(crate) use args::DoctorArgs;
 use crate::{exit, fold::width_of_stdout, output};
 
 /// Runs `pinfold doctor`.
+#[inline(never)]
 pub(crate) fn run(args: &DoctorArgs) -> ExitCode {
     if let Some(address) = &args.peer {
         return peer::reach(address, args.key.as_deref(), args.tls);

@@ -69,7 +69,8 @@ use self::{
 use crate::progress::say;
 
 /// Runs `pinfold perf`.
-pub(crate) fn run(args: PerfArgs) -> ExitCode {
+#[inline(never)]
+pub(crate) fn run(args: &PerfArgs) -> ExitCode {
     match &args.other {
         Some(Other::Copy(args)) => return copy::run(args),
         Some(Other::SendModes(args)) => return modes::run(args),
@@ -79,7 +80,7 @@ pub(crate) fn run(args: PerfArgs) -> ExitCode {
     if let Some(args) = args.between_hosts() {
         return tcp::run(&args);
     }
-    match act(&args) {
+    match act(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why @ Fail::Usage(_)) => why.end(),
         Err(why) => match args.role() {
@@ -90,6 +91,7 @@ pub(crate) fn run(args: PerfArgs) -> ExitCode {
     }
 }
 
+#[inline(never)]
 fn act(args: &PerfArgs) -> Result<()> {
     let start = Instant::now();
     let (wish, time, cores, output) = (args.wish()?, args.time()?, args.cores()?, args.output());

@@ -39,6 +39,7 @@ const LOOKING: u32 = 10;
 const FIRST: Duration = Duration::from_millis(250);
 
 /// Runs `pinfold top`.
+#[inline(never)]
 pub(crate) fn run(args: &TopArgs) -> ExitCode {
     match watch(args) {
         Ok(()) => ExitCode::SUCCESS,

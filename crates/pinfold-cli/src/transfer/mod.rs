@@ -138,6 +138,7 @@ impl Console {
 }
 
 /// Runs `pinfold send`.
+#[inline(never)]
 pub(crate) fn send(args: SendArgs) -> ExitCode {
     let console = Console::new(Side::Send, &args.common, true);
     console.end(block_on(send_all(&args, &console)))
@@ -230,6 +231,7 @@ async fn tell(endpoint: &Endpoint, address: &str, failure: &Failure) {
 }
 
 /// Runs `pinfold recv`.
+#[inline(never)]
 pub(crate) fn recv(args: RecvArgs) -> ExitCode {
     let console = Console::new(Side::Recv, &args.common, args.directory.is_some());
     console.end(block_on(recv_all(&args, &console)))

@@ -2,16 +2,19 @@
 
 use std::{
     io,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::mpsc,
     task::{Context, Poll},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_lite::{Stream, future};
 
 use crate::signals;
+
+/// Between looks where there is no thread that tells the time.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// What `future` yields, unless it takes longer than `time`.
 pub(super) async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
@@ -22,8 +25,7 @@ pub(super) async fn within<T>(time: Duration, future: impl Future<Output = T>) -
         drop(expired_in);
     });
     if timer.is_err() {
-        // No thread to be had: as if the time were over.
-        return None;
+        return within_without_thread(time, future).await;
     }
     let result = future::or(async { Some(future.await) }, async {
         let _ = expired.recv().await;
@@ -32,6 +34,24 @@ pub(super) async fn within<T>(time: Duration, future: impl Future<Output = T>) -
     .await;
     drop(stop);
     result
+}
+
+/// The same where no thread is to be had: it is looked again and again.
+async fn within_without_thread<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let end = Instant::now().checked_add(time);
+    let mut future = pin!(future);
+    future::poll_fn(|context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(value));
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return Poll::Ready(None);
+        }
+        thread::sleep(LOOK_AGAIN);
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
 }
 
 /// The signals that ask the process to stop: SIGINT, SIGTERM and SIGHUP.
@@ -80,6 +100,19 @@ mod tests {
             assert_eq!(within(Duration::from_secs(600), async { 7 }).await, Some(7));
             let never = future::pending::<()>();
             assert_eq!(within(Duration::from_millis(1), never).await, None);
+        });
+    }
+
+    #[test]
+    fn time_runs_out_without_a_thread_too() {
+        future::block_on(async {
+            let soon = async {
+                future::yield_now().await;
+                7
+            };
+            assert_eq!(within_without_thread(Duration::from_secs(600), soon).await, Some(7));
+            let never = future::pending::<()>();
+            assert_eq!(within_without_thread(Duration::from_millis(1), never).await, None);
         });
     }
 }

@@ -28,6 +28,7 @@ use crate::{
 const STEPS: u64 = 1000;
 
 /// Runs `pinfold tune`.
+#[inline(never)]
 pub(crate) fn run(args: &TuneArgs) -> ExitCode {
     let done = if args.show { print(args, &show()) } else { measure(args) };
     match done {

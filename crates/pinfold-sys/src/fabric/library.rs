@@ -57,8 +57,12 @@ pub(super) struct Offer {
 impl Library {
     /// The library, which is loaded if it has not been.
     pub(super) fn get() -> Result<&'static Library, Error> {
-        static LIBRARY: OnceLock<Result<Library, Error>> = OnceLock::new();
-        LIBRARY.get_or_init(|| Library::load(NAME)).as_ref().map_err(Error::clone)
+        static LIBRARY: OnceLock<Library> = OnceLock::new();
+        if let Some(library) = LIBRARY.get() {
+            return Ok(library);
+        }
+        let library = Library::load(NAME)?;
+        Ok(LIBRARY.get_or_init(|| library))
     }
 
     pub(super) fn load(name: &CStr) -> Result<Library, Error> {

@@ -1,19 +1,16 @@
 //! The threads that read a watch.
-#![allow(unsafe_code)]
 // Invariant: these threads take no lock and no memory after their start, and run no signal handler, so they never
 // wait for anybody who unmaps. Only who has the duty reads, and changes `seq`, which is odd from before it reads
-// until what it read is in the ring. The one unsafe call sets the signal mask of the calling thread.
+// until what it read is in the ring.
 
 use std::{
     io,
-    mem::MaybeUninit,
     os::fd::{AsFd, OwnedFd},
-    ptr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    thread::{self, JoinHandle},
+    thread::JoinHandle,
 };
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -27,7 +24,10 @@ use super::{
     scheduling,
     watch::{BATCH, Watch},
 };
-use crate::clock;
+use crate::{clock, threads::Kind};
+
+/// They take nothing from the heap, so all they need lies on their stack.
+const WATCHER: Kind = Kind::new("pinfold-watch", 128 << 10);
 
 /// What the threads have in common with who takes what they read.
 #[derive(Debug)]
@@ -66,8 +66,7 @@ impl Threads {
         });
         let start = |who| {
             let shared = Arc::clone(&shared);
-            let thread = thread::Builder::new().name("pinfold-watch".into()).stack_size(128 << 10);
-            unsignalled(|| thread.spawn(move || shared.run(who)))
+            WATCHER.start(move || shared.run(who))
         };
         let mut running = vec![start(Who::Ordinary)?];
         match start(Who::Modest) {
@@ -164,22 +163,4 @@ impl Shared {
         self.seq.store(next, Ordering::SeqCst);
         read.is_ok()
     }
-}
-
-/// Does `work` with all signals blocked, which threads made by it inherit: a handler that unmaps
-/// must not run where unmaps are heard of.
-fn unsignalled<T>(work: impl FnOnce() -> T) -> T {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets live through the calls, and `all` is filled before it is read.
-    let masked = unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
-    };
-    let done = work();
-    if masked {
-        // SAFETY: `before` was filled by the call above.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
-    }
-    done
 }

@@ -9,10 +9,12 @@
 //! above the root of this process's view, and limits that are lowered later.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
+
+use pinfold_sys::refused::may_pass;
 
 use crate::{Error, Result};
 
@@ -34,13 +36,29 @@ pub(crate) struct Room {
 /// [`Error::NoMemory`] if so many more bytes would not fit.
 pub(crate) fn check(bytes: u64) -> Result<()> {
     static VIEW: OnceLock<View> = OnceLock::new();
-    let view = VIEW
-        .get_or_init(|| View::new(PathBuf::from("/proc"), &read("/proc/self/mountinfo".as_ref())));
-    match view.room() {
+    let mounts = || fs::read_to_string("/proc/self/mountinfo");
+    match with_view(&VIEW, mounts, View::room) {
         Some(Room { left, whose }) if left < bytes => {
             Err(Error::NoMemory { wanted: bytes, left, whose })
         }
         _ => Ok(()),
+    }
+}
+
+/// What `see` finds in the view that is known, or that `mounts` has, which is known from then on. Mounts that cannot be
+/// read just now are as if there were none this once.
+fn with_view<T>(
+    known: &OnceLock<View>,
+    mounts: impl FnOnce() -> io::Result<String>,
+    see: impl FnOnce(&View) -> T,
+) -> T {
+    if let Some(view) = known.get() {
+        return see(view);
+    }
+    let made = |text: &str| View::new(PathBuf::from("/proc"), text);
+    match mounts() {
+        Err(error) if may_pass(&error) => see(&made("")),
+        text => see(known.get_or_init(|| made(&text.unwrap_or_default()))),
     }
 }
 
@@ -177,6 +195,21 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn mounts_that_cannot_be_read_now_are_read_later() {
+        let known = OnceLock::new();
+        let count = |view: &View| view.mounts.len();
+        let starved = || Err(io::Error::from_raw_os_error(24));
+        assert_eq!(with_view(&known, starved, count), 0);
+        let mounts = "29 23 0:26 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw\n";
+        assert_eq!(with_view(&known, || Ok(mounts.to_owned()), count), 1);
+        assert_eq!(with_view(&known, starved, count), 1);
+        // Where there is no such file there will be none.
+        let known = OnceLock::new();
+        assert_eq!(with_view(&known, || Err(io::ErrorKind::NotFound.into()), count), 0);
+        assert_eq!(with_view(&known, || unreachable!(), count), 0);
+    }
 
     /// A machine with 8 GiB, and groups to be filled in.
     struct Machine(TempDir);

@@ -7,13 +7,14 @@
 
 use std::{
     env,
-    ffi::OsString,
-    fmt,
+    ffi::{OsStr, OsString},
+    fmt, io,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
-use pinfold_sys::block::Algorithm;
+use parking_lot::Mutex;
+use pinfold_sys::{block::Algorithm, clock, refused::may_pass};
 use tracing::{debug, error, warn};
 
 use super::{
@@ -21,6 +22,7 @@ use super::{
     table::Table,
     tuned::{self, Tuned},
 };
+use crate::rest::Rest;
 
 static PLAN: OnceLock<Plan> = OnceLock::new();
 
@@ -53,13 +55,46 @@ impl fmt::Display for TooLate {
 impl std::error::Error for TooLate {}
 
 /// The plan of this process, which names nothing that the processor lacks. The first call reads a file,
-/// which takes some 100 µs; later ones cost a load.
+/// which takes some 100 µs; later ones cost a load. Where the file cannot be read just now, rules that hold on most
+/// machines are used meanwhile.
 pub fn plan() -> &'static Plan {
-    PLAN.get_or_init(|| {
-        let machine = Machine::this();
+    static REST: Mutex<Rest> = Mutex::new(Rest::new());
+    known_or(&PLAN, &REST, || {
+        let machine = Machine::now()?;
         let file = tuned::file(&machine);
-        let wish = env::var_os("PINFOLD_COPY");
-        decide(wish, file.as_deref(), &machine, Algorithm::is_supported)
+        decide(wish(), file.as_deref(), &machine, Algorithm::is_supported)
+    })
+}
+
+fn wish() -> Option<OsString> {
+    env::var_os("PINFOLD_COPY")
+}
+
+/// What is known, or what `find` finds, which is known from then on. What fails for want of a descriptor or memory is
+/// tried again later.
+fn known_or(
+    known: &'static OnceLock<Plan>,
+    rest: &Mutex<Rest>,
+    find: impl FnOnce() -> io::Result<Plan>,
+) -> &'static Plan {
+    static MEANWHILE: OnceLock<Plan> = OnceLock::new();
+    if let Some(plan) = known.get() {
+        return plan;
+    }
+    if let Some(mut rest) = rest.try_lock()
+        && rest.is_over(clock::now_ns())
+    {
+        match find() {
+            Ok(plan) => return known.get_or_init(|| plan),
+            Err(error) => {
+                debug!(%error, "no plan yet");
+                rest.failed(clock::now_ns());
+            }
+        }
+    }
+    MEANWHILE.get_or_init(|| {
+        let named = wish().and_then(|name| wished(&name, Algorithm::is_supported));
+        by_default(named, &Machine::this(), Algorithm::is_supported)
     })
 }
 
@@ -83,30 +118,45 @@ pub(crate) fn pick_zero(block: &Block) -> Algorithm {
 }
 
 /// The plan that takes effect where `wish` is in the environment and the tuned table in `file`.
+///
+/// # Errors
+/// The file cannot be read just now, for want of a descriptor or memory.
 fn decide(
     wish: Option<OsString>,
     file: Option<&Path>,
     machine: &Machine,
     supported: impl Fn(Algorithm) -> bool,
+) -> io::Result<Plan> {
+    let named = wish.and_then(|name| wished(&name, &supported));
+    let kept = match file {
+        Some(file) if named.is_none() => kept(file, machine)?,
+        _ => None,
+    };
+    let plan = match kept {
+        Some((Tuned { table, measured_s, seen }, file)) => {
+            Plan::new(table, Origin::Tuned { file, measured_s, seen }, supported)
+        }
+        None => by_default(named, machine, supported),
+    };
+    debug!(origin = ?plan.origin(), "plan");
+    Ok(plan)
+}
+
+/// The plan where there is no file.
+fn by_default(
+    named: Option<Algorithm>,
+    machine: &Machine,
+    supported: impl Fn(Algorithm) -> bool,
 ) -> Plan {
-    if let Some(algorithm) = wish.and_then(|name| wished(name, &supported)) {
+    if let Some(algorithm) = named {
         return Plan::new(Table::uniform(algorithm), Origin::Variable(algorithm), supported);
     }
-    let (table, origin) = match file.and_then(|file| kept(file, machine)) {
-        Some((Tuned { table, measured_s, seen }, file)) => {
-            (table, Origin::Tuned { file, measured_s, seen })
-        }
-        None => {
-            let table = Table::defaults(Maker::this(), machine.last_cache_bytes(), &supported);
-            (table, Origin::Defaults)
-        }
-    };
-    debug!(?origin, "plan");
-    Plan::new(table, origin, supported)
+    let table = Table::defaults(Maker::this(), machine.last_cache_bytes(), &supported);
+    Plan::new(table, Origin::Defaults, supported)
 }
 
 /// The algorithm that the variable names, if this processor has it.
-fn wished(name: OsString, supported: impl Fn(Algorithm) -> bool) -> Option<Algorithm> {
+fn wished(name: &OsStr, supported: impl Fn(Algorithm) -> bool) -> Option<Algorithm> {
     match name.to_string_lossy().parse::<Algorithm>() {
         Ok(algorithm) if supported(algorithm) => Some(algorithm),
         Ok(algorithm) => {
@@ -120,16 +170,17 @@ fn wished(name: OsString, supported: impl Fn(Algorithm) -> bool) -> Option<Algor
     }
 }
 
-fn kept(file: &Path, machine: &Machine) -> Option<(Tuned, PathBuf)> {
+fn kept(file: &Path, machine: &Machine) -> io::Result<Option<(Tuned, PathBuf)>> {
     match tuned::load(file, machine) {
-        Ok(tuned) => Some((tuned, file.to_owned())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Ok(tuned) => Ok(Some((tuned, file.to_owned()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if may_pass(&error) => Err(error),
         Err(error) => {
             warn!(
                 file = %file.display(), %error,
                 "the tuned copy table is ignored; pinfold tune makes a new one"
             );
-            None
+            Ok(None)
         }
     }
 }
@@ -158,7 +209,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let (file, machine) = (home.path().join("copy.json"), Machine::this());
         let run = |wish: Option<&str>| {
-            let plan = decide(wish.map(Into::into), Some(&file), &machine, |_| true);
+            let plan = decide(wish.map(Into::into), Some(&file), &machine, |_| true).unwrap();
             let picked = (plan.pick(&large()).to_string(), plan.pick_zero(&large()).to_string());
             (plan.origin().clone(), picked)
         };
@@ -184,13 +235,30 @@ mod tests {
         let (file, machine) = (home.path().join("copy.json"), Machine::this());
         let only_libc = |algorithm| algorithm == Algorithm::LIBC;
         let wish = Some("avx512+streaming".into());
-        let plan = decide(wish, Some(&file), &machine, only_libc);
+        let plan = decide(wish, Some(&file), &machine, only_libc).unwrap();
         assert_eq!((plan.origin(), plan.pick(&large())), (&Origin::Defaults, Algorithm::LIBC));
         let table = Table::uniform("avx512".parse().unwrap());
         tuned::store(&file, &machine, &tuned_to(table)).unwrap();
-        let plan = decide(None, Some(&file), &machine, only_libc);
+        let plan = decide(None, Some(&file), &machine, only_libc).unwrap();
         assert!(matches!(plan.origin(), Origin::Tuned { .. }));
         assert_eq!(plan.pick(&large()), Algorithm::LIBC);
+    }
+
+    #[test]
+    fn what_cannot_be_read_now_is_read_later() {
+        static KNOWN: OnceLock<Plan> = OnceLock::new();
+        let algorithm: Algorithm = "word".parse().unwrap();
+        let tuned = || {
+            let origin = Origin::Tuned { file: PathBuf::new(), measured_s: 7, seen: FAR };
+            Ok(Plan::new(Table::uniform(algorithm), origin, |_| true))
+        };
+        let starved = || Err(io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error()));
+        let rest = Mutex::new(Rest::new());
+        assert_eq!(known_or(&KNOWN, &rest, starved).origin(), &Origin::Defaults);
+        assert_eq!(known_or(&KNOWN, &rest, || unreachable!()).origin(), &Origin::Defaults);
+        *rest.lock() = Rest::new();
+        assert_eq!(known_or(&KNOWN, &rest, tuned).pick(&large()), algorithm);
+        assert_eq!(known_or(&KNOWN, &rest, || unreachable!()).pick(&large()), algorithm);
     }
 
     #[test]

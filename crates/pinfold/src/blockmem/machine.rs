@@ -1,6 +1,6 @@
 //! Which machine this is, as far as copying depends on it.
 
-use std::path::Path;
+use std::{env, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -43,14 +43,28 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one. Some 100 µs.
+    /// This one; of which nothing but what the processor itself says is known where the kernel cannot be asked. Some
+    /// 100 µs.
     pub fn this() -> Machine {
-        Machine {
-            processor: kept::cpu_model(),
-            kernel: kept::kernel(),
-            features: pinfold_sys::cpu::features().into_iter().map(str::to_owned).collect(),
-            caches_bytes: caches_in(Path::new("/sys/devices/system/cpu/cpu0/cache")),
-        }
+        Machine::now().unwrap_or_else(|_| Machine {
+            processor: env::consts::ARCH.to_owned(),
+            kernel: String::new(),
+            features: features(),
+            caches_bytes: Vec::new(),
+        })
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// The kernel cannot be asked just now, for want of a descriptor or memory.
+    pub(super) fn now() -> io::Result<Machine> {
+        Ok(Machine {
+            processor: kept::cpu_model()?,
+            kernel: kept::kernel()?,
+            features: features(),
+            caches_bytes: caches_in(Path::new("/sys/devices/system/cpu/cpu0/cache"))?,
+        })
     }
 
     /// The cache that is farthest from the core, bytes; a guess where none is known.
@@ -59,19 +73,26 @@ impl Machine {
     }
 }
 
+fn features() -> Vec<String> {
+    pinfold_sys::cpu::features().into_iter().map(str::to_owned).collect()
+}
+
 /// The caches for data that the kernel lists in this directory (see `sysfs-devices-system-cpu` in its
 /// documentation).
-fn caches_in(dir: &Path) -> Vec<usize> {
-    let one = |index: usize| {
+///
+/// # Errors
+/// Those of [`kept::beginning`].
+fn caches_in(dir: &Path) -> io::Result<Vec<usize>> {
+    let mut caches = Vec::new();
+    for index in 0.. {
         let field = |name| kept::beginning(dir.join(format!("index{index}/{name}")));
-        let level: u8 = field("level").trim().parse().ok()?;
-        let is_for_data = field("type").trim() != "Instruction";
-        Some((level, bytes_of(field("size").trim()).filter(|_| is_for_data)))
-    };
-    let mut caches: Vec<(u8, usize)> =
-        (0..).map_while(one).filter_map(|(level, bytes)| Some((level, bytes?))).collect();
+        let Ok(level) = field("level")?.trim().parse::<u8>() else { break };
+        let is_for_data = field("type")?.trim() != "Instruction";
+        caches
+            .extend(bytes_of(field("size")?.trim()).filter(|_| is_for_data).map(|it| (level, it)));
+    }
     caches.sort_unstable();
-    caches.into_iter().map(|(_, bytes)| bytes).collect()
+    Ok(caches.into_iter().map(|(_, bytes)| bytes).collect())
 }
 
 /// Reads the kernel's sizes: `32768K`.
@@ -87,7 +108,7 @@ fn bytes_of(text: &str) -> Option<usize> {
 /// One of `allowed` that is not `taken`, nor a hardware thread of the same core if that can be helped.
 pub(super) fn other_cpu(allowed: &[usize], taken: usize) -> Option<usize> {
     let list = format!("/sys/devices/system/cpu/cpu{taken}/topology/thread_siblings_list");
-    let threads = list_of(&kept::beginning(list));
+    let threads = list_of(&kept::beginning(list).unwrap_or_default());
     let others = || allowed.iter().copied().filter(|&cpu| cpu != taken);
     others().find(|cpu| !threads.contains(cpu)).or_else(|| others().next())
 }
@@ -120,7 +141,7 @@ mod tests {
     #[test]
     fn caches() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(caches_in(dir.path()), [0usize; 0]);
+        assert_eq!(caches_in(dir.path()).unwrap(), [0usize; 0]);
         // Not in their order, and one for instructions.
         for (index, (level, kind, size)) in [
             ("3", "Unified", "32768K"),
@@ -138,7 +159,7 @@ mod tests {
                 fs::write(one.join(name), format!("{text}\n")).unwrap();
             }
         }
-        assert_eq!(caches_in(dir.path()), [48 << 10, 1 << 20, 32 << 20]);
+        assert_eq!(caches_in(dir.path()).unwrap(), [48 << 10, 1 << 20, 32 << 20]);
         for nonsense in ["", "K", "xK", "-1K", "99999999999999999999K", "18446744073709551615K"] {
             assert_eq!(bytes_of(nonsense), None, "{nonsense}");
         }

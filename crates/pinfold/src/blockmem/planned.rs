@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use pinfold_sys::block;
 
 use super::{
-    CacheState, Hints,
+    CacheState, Hints, Plan,
     handler::short,
     in_force::{plan, plan_if_any},
     table::{CHOICE_MIN_AWAY, COPIES, Copies, Placement, SHORT_BELOW, Short, choice_min},
@@ -82,11 +82,22 @@ pub(super) unsafe fn copy_short(copies: Copies, from: *const u8, to: *mut u8, le
 #[cold]
 #[inline(never)]
 unsafe fn ask_and_copy_short(copies: Copies, from: *const u8, to: *mut u8, len: usize) {
-    let Short { plain_below, fetched_below } = plan().short(copies);
-    FETCHED_BELOW[copies.number()].store(fetched_below, Relaxed);
-    PLAIN_BELOW[copies.number()].store(plain_below, Relaxed);
-    // SAFETY: as the caller promised.
-    unsafe { copy_short(copies, from, to, len) };
+    let plan = plan();
+    let Short { plain_below, fetched_below } = plan.short(copies);
+    if plan_if_any().is_some() {
+        FETCHED_BELOW[copies.number()].store(fetched_below, Relaxed);
+        PLAIN_BELOW[copies.number()].store(plain_below, Relaxed);
+    }
+    // SAFETY: as for `copy_short`.
+    unsafe {
+        if len < plain_below {
+            short::copy(from, to, len);
+        } else if len < fetched_below {
+            block::copy_fetched(from, to, len);
+        } else {
+            copy_by_plan(plan, to, from, len, copies);
+        }
+    }
 }
 
 /// Apart, so that nothing of it is done for a short one; in the order of the C library's, so that nothing
@@ -98,26 +109,26 @@ unsafe fn ask_and_copy_short(copies: Copies, from: *const u8, to: *mut u8, len: 
 #[cold]
 #[inline(never)]
 unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize, copies: Copies) {
-    let Some(plan) = plan_if_any() else {
-        // SAFETY: as the caller promised.
-        return unsafe { ask_and_copy(to, from, len, copies) };
-    };
+    let plan = plan_if_any().unwrap_or_else(ask);
+    // SAFETY: as the caller promised.
+    unsafe { copy_by_plan(plan, to, from, len, copies) };
+}
+
+/// The first of all waits for the plan.
+#[cold]
+#[inline(never)]
+fn ask() -> &'static Plan {
+    plan()
+}
+
+/// # Safety
+/// As for [`copy_as_planned`].
+#[inline(always)]
+unsafe fn copy_by_plan(plan: &Plan, to: *mut u8, from: *const u8, len: usize, copies: Copies) {
     let placement = Placement::of_copy(from.addr(), to.addr());
     let algorithm = plan.table().best_of(copies, placement, len);
     // SAFETY: as the caller promised, and the plan of a process names nothing that its processor lacks.
     unsafe { block::copy_by(algorithm, from, to, len) };
-}
-
-/// The first of all, which waits for the plan.
-///
-/// # Safety
-/// As for [`copy_as_planned`].
-#[cold]
-#[inline(never)]
-unsafe fn ask_and_copy(to: *mut u8, from: *const u8, len: usize, copies: Copies) {
-    plan();
-    // SAFETY: as the caller promised.
-    unsafe { copy_long(to, from, len, copies) };
 }
 
 #[cfg(test)]

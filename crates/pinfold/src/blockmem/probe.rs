@@ -122,10 +122,21 @@ impl Probe {
 /// cost a load.
 ///
 /// # Errors
-/// See [`CannotTell`]. Then nothing is probed.
+/// See [`CannotTell`]. Then nothing is probed; the next call tries again, since a busy machine may be the reason.
 pub fn probe() -> Result<&'static Probe, CannotTell> {
-    static PROBE: OnceLock<Result<Probe, CannotTell>> = OnceLock::new();
-    PROBE.get_or_init(Probe::calibrate).as_ref().map_err(|why| *why)
+    static PROBE: OnceLock<Probe> = OnceLock::new();
+    known_or(&PROBE, Probe::calibrate)
+}
+
+fn known_or(
+    known: &OnceLock<Probe>,
+    calibrate: impl FnOnce() -> Result<Probe, CannotTell>,
+) -> Result<&Probe, CannotTell> {
+    if let Some(probe) = known.get() {
+        return Ok(probe);
+    }
+    let probe = calibrate()?;
+    Ok(known.get_or_init(|| probe))
 }
 
 fn calibrate(lines: &mut impl Lines, ns_per_tick: f64) -> Result<Probe, CannotTell> {

@@ -276,22 +276,25 @@ impl Choice {
     }
 }
 
-/// An algorithm for every situation and size. 24 KB, of which a look touches one byte.
+/// An algorithm for every situation and size. 24 KB of the heap, never of a stack, of which a look touches one byte.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Table {
-    best: [Algorithm; CELLS],
-    temporal: [Algorithm; CELLS],
-    streaming: [Algorithm; CELLS],
+    best: Box<Cells>,
+    temporal: Box<Cells>,
+    streaming: Box<Cells>,
 }
+
+type Cells = [Algorithm; CELLS];
 
 impl Table {
     /// The table that says the same of everything.
     pub fn uniform(algorithm: Algorithm) -> Table {
-        Table {
-            best: [algorithm; CELLS],
-            temporal: [algorithm; CELLS],
-            streaming: [algorithm; CELLS],
-        }
+        let cells = || -> Box<Cells> {
+            let cells = vec![algorithm; CELLS].into_boxed_slice();
+            // They are as many.
+            cells.try_into().unwrap_or_else(|_| unreachable!())
+        };
+        Table { best: cells(), temporal: cells(), streaming: cells() }
     }
 
     /// The table that `choose` makes up, where there is a choice: below [`choice_min`] the C library's is

@@ -16,7 +16,7 @@ mod tests;
 
 use std::{thread, time::Duration};
 
-use pinfold_sys::{affinity, block::Algorithm};
+use pinfold_sys::{affinity, block::Algorithm, threads::Kind};
 
 use self::{
     case::{Case, cases},
@@ -29,6 +29,9 @@ use super::{
     tuned::{Seen, Tuned},
 };
 use crate::kept;
+
+/// It says how far it is.
+const TUNE: Kind = Kind::new("pinfold-tune", Kind::STACK_OF_PROGRAMS);
 
 /// What measures. One for this machine, and one for tests.
 trait Bench {
@@ -109,9 +112,8 @@ pub fn tune(
         Ok(Found { has_other_core: bench.has_other_core(), ..found })
     };
     thread::scope(|scope| {
-        let builder = thread::Builder::new().name("pinfold-tune".into());
-        let thread = builder
-            .spawn_scoped(scope, measure)
+        let thread = TUNE
+            .start_scoped(scope, measure)
             .map_err(|error| CannotTune::NoThread(error.to_string()))?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })

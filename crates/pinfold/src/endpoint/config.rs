@@ -12,6 +12,9 @@ use crate::{
 };
 
 /// Who drives an endpoint.
+///
+/// Threads of the library's own block all signals, so that those that are sent to the process go to the program's. A
+/// handler that runs on one, and what it starts, inherits that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Progress {
     /// The threads that call it, while they call: U-Net/MM's fast trap. A first future that has

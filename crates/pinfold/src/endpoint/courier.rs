@@ -6,11 +6,10 @@
 
 use std::{
     sync::{Arc, PoisonError},
-    thread,
     time::{Duration, Instant},
 };
 
-use pinfold_sys::clock;
+use pinfold_sys::{clock, threads::Kind};
 
 use super::{
     engine::{
@@ -20,6 +19,9 @@ use super::{
     shared::Shared,
 };
 use crate::Result;
+
+/// It may run handlers.
+const COURIER: Kind = Kind::new("pinfold-answers", Kind::STACK_OF_PROGRAMS);
 
 /// How long the caller itself waits for room: most peers are about to make some.
 const GRACE: Duration = Duration::from_micros(50);
@@ -83,8 +85,7 @@ impl Shared {
             clock::relax();
         }
         let shared = Arc::clone(self);
-        let builder = thread::Builder::new().name("pinfold-answers".to_owned());
-        match builder.spawn(move || drop(shared.carry())) {
+        match COURIER.start(move || drop(shared.carry())) {
             Ok(courier) => {
                 let mut place = self.courier.lock().unwrap_or_else(PoisonError::into_inner);
                 *place = Some(courier);

@@ -35,18 +35,18 @@ use crate::{
 /// What is kept of copies that are gone, bytes.
 const STOCK_BYTES: usize = 32 << 20;
 
-/// What maps parts of peers behind each other. `None`: there is no page of memory for it.
+/// What maps parts of peers behind each other. `None`: there is no page of memory for it now.
 fn folder() -> Option<&'static Folder> {
-    static FOLDER: OnceLock<Option<Folder>> = OnceLock::new();
-    let make = || {
-        let costs = (!route::measures()).then_some(Costs::DEFAULT);
-        let settings =
-            Settings { moves: false, stock_bytes_max: STOCK_BYTES, costs, ..Settings::default() };
-        let refused =
-            |error: &_| tracing::debug!(%error, "parts of messages are copied to the heap");
-        Folder::new(settings).inspect_err(refused).ok()
-    };
-    FOLDER.get_or_init(make).as_ref()
+    static FOLDER: OnceLock<Folder> = OnceLock::new();
+    if let Some(folder) = FOLDER.get() {
+        return Some(folder);
+    }
+    let costs = (!route::measures()).then_some(Costs::DEFAULT);
+    let settings =
+        Settings { moves: false, stock_bytes_max: STOCK_BYTES, costs, ..Settings::default() };
+    let refused = |error: &_| tracing::debug!(%error, "parts of a message are copied to the heap");
+    let made = Folder::new(settings).inspect_err(refused).ok()?;
+    Some(FOLDER.get_or_init(|| made))
 }
 
 /// The bytes in a row.

@@ -153,9 +153,8 @@ impl<B: Send + 'static> Request<B> {
         if ended {
             return self.try_wait().map_or(Poll::Pending, Poll::Ready);
         }
-        if let Err(error) = self.shared.start_driver() {
-            // Nobody would complete it: progress is made whenever it is polled.
-            tracing::warn!(%error, "a future is polled without a thread to drive it");
+        if self.shared.start_driver().is_err() {
+            // Nobody would complete it: progress is made whenever it is polled, which is at once.
             context.waker().wake_by_ref();
         }
         Poll::Pending

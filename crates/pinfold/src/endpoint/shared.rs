@@ -1,6 +1,7 @@
 //! What every handle of one endpoint shares: the engine behind its lock, and its descriptor.
 
 use std::{
+    io,
     ops::{Deref, DerefMut},
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
@@ -14,6 +15,7 @@ use pinfold_sys::{
     affinity,
     fork::ForkMark,
     poll::{Epoll, Interest},
+    threads::Kind,
 };
 
 use super::{
@@ -28,6 +30,12 @@ use crate::{
     Error, Result,
     sync::biased::{BiasedLock, Guard},
 };
+
+/// It runs handlers and wakers.
+const DRIVER: Kind = Kind::new("pinfold", Kind::STACK_OF_PROGRAMS);
+
+/// After an attempt to start it that failed there is none for so long.
+const REST: Duration = Duration::from_millis(1);
 
 /// Between looks whether the driving thread has ended.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
@@ -44,7 +52,9 @@ pub(crate) struct Shared {
     /// What a caller waits on: `epoll`, and the engine's bell.
     pub pollable: Epoll,
     /// The thread that drives the endpoint, once it has been started.
-    driver: OnceLock<Option<JoinHandle<()>>>,
+    driver: OnceLock<JoinHandle<()>>,
+    /// Held by who starts it: when the last attempt failed.
+    unstarted: Mutex<Option<Instant>>,
     /// The thread that was last left with answers; see [`courier`](super::courier).
     pub courier: Mutex<Option<JoinHandle<()>>>,
     /// Tells it to end.
@@ -83,6 +93,7 @@ impl Shared {
             epoll,
             pollable,
             driver: OnceLock::new(),
+            unstarted: Mutex::new(None),
             courier: Mutex::new(None),
             stop: AtomicBool::new(false),
             crowded: affinity::current_cpus().len() < 2,
@@ -153,29 +164,44 @@ impl Shared {
     }
 
     /// Starts the thread that drives the endpoint, if it does not run yet.
+    ///
+    /// # Errors
+    /// [`Error::Os`] where there is none to be had now. It may be asked for again, as often as anybody likes.
     pub(crate) fn start_driver(self: &Arc<Shared>) -> Result<()> {
         if self.driver.get().is_some() {
             return Ok(());
         }
-        let mut result = Ok(());
-        self.driver.get_or_init(|| {
-            let weak = Arc::downgrade(self);
-            let builder = thread::Builder::new().name("pinfold".to_owned());
-            self.set_driven(true);
-            let spawned = builder.spawn(move || {
-                // Holds the endpoint only while it waits, and is woken to end.
-                if let Some(shared) = weak.upgrade() {
-                    drop(weak);
-                    // A child of this process does not have this thread.
-                    let _ = shared.drive();
-                }
-            });
-            spawned
-                .inspect_err(|_| self.set_driven(false))
-                .map_err(|error| result = Err(Error::os("clone", "the endpoint's thread", error)))
-                .ok()
+        let failed = |error| Error::os("clone", "the endpoint's thread", error);
+        let busy = || failed(io::ErrorKind::WouldBlock.into());
+        // What is woken meanwhile may come here again.
+        let mut unstarted = self.unstarted.try_lock().map_err(|_| busy())?;
+        if self.driver.get().is_some() {
+            return Ok(());
+        }
+        if unstarted.is_some_and(|last| last.elapsed() < REST) {
+            return Err(busy());
+        }
+        let weak = Arc::downgrade(self);
+        self.set_driven(true);
+        let spawned = DRIVER.start(move || {
+            // Holds the endpoint only while it waits, and is woken to end.
+            if let Some(shared) = weak.upgrade() {
+                drop(weak);
+                // A child of this process does not have this thread.
+                let _ = shared.drive();
+            }
         });
-        result
+        match spawned {
+            Ok(thread) => drop(self.driver.set(thread)),
+            Err(error) => {
+                self.set_driven(false);
+                if unstarted.replace(Instant::now()).is_none() {
+                    tracing::warn!(%error, "no thread drives the endpoint: its futures are polled in turn");
+                }
+                return Err(failed(error));
+            }
+        }
+        Ok(())
     }
 
     fn set_driven(&self, driven: bool) {
@@ -212,7 +238,7 @@ impl Shared {
         engine.kick = true;
         engine.core.wakes.any = true;
         drop(engine);
-        if let Some(Some(driver)) = self.driver.get() {
+        if let Some(driver) = self.driver.get() {
             see_off(driver);
         }
         let courier = self.courier.lock().unwrap_or_else(PoisonError::into_inner).take();

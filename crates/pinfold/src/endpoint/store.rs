@@ -70,15 +70,18 @@ impl Store {
         self.folding.fold(&self.pool, message, moves)
     }
 
-    /// The one of this process. `None`: there is no memory for it, or it is the parent's.
+    /// The one of this process. `None`: there is no memory for it now, or it is the parent's.
     fn here() -> Option<&'static Store> {
-        static STORE: OnceLock<Option<Store>> = OnceLock::new();
-        let store = STORE.get_or_init(|| {
-            Store::new()
-                .inspect_err(|error| tracing::debug!(%error, "messages come to the heap"))
-                .ok()
-        });
-        store.as_ref().filter(|store| !store.mark.is_child())
+        static STORE: OnceLock<Store> = OnceLock::new();
+        let store = match STORE.get() {
+            Some(store) => store,
+            None => {
+                let refused = |error: &_| tracing::debug!(%error, "a message comes to the heap");
+                let made = Store::new().inspect_err(refused).ok()?;
+                STORE.get_or_init(|| made)
+            }
+        };
+        Some(store).filter(|store| !store.mark.is_child())
     }
 }
 

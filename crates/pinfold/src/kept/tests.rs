@@ -30,7 +30,7 @@ fn names() {
     assert_eq!(model_in("CPU part\t: 0xd0c\n"), Some("0xd0c"));
     assert_eq!(model_in("model name\t:\n"), None);
     assert_eq!(model_in(""), None);
-    assert!(!cpu_model().is_empty());
+    assert!(!cpu_model().unwrap().is_empty());
 }
 
 #[test]

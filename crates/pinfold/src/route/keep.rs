@@ -66,18 +66,33 @@ impl Wish {
 }
 
 /// The costs to begin with in this process: those kept from an earlier run, or else measured
-/// now, which takes one to five milliseconds, and kept. Later calls cost a load.
+/// now, which takes one to five milliseconds, and kept. Later calls cost a load, unless not all could be measured:
+/// then it is tried again, and until that succeeds what was found first holds.
 pub(crate) fn model() -> &'static CostModel {
     static MODEL: OnceLock<CostModel> = OnceLock::new();
-    MODEL.get_or_init(|| {
+    static MEANWHILE: OnceLock<CostModel> = OnceLock::new();
+    known_or(&MODEL, &MEANWHILE, || {
         let wish = Wish::from_value(env::var_os("PINFOLD_CALIBRATE"));
         if wish == Wish::Defaults {
-            return CostModel::DEFAULT;
+            return Measured { costs: CostModel::DEFAULT, complete: true };
         }
         let dir = kept::directory("XDG_CACHE_HOME", ".cache");
-        let file = dir.map(|dir| dir.join(file_name()));
+        // Without a name for this machine nothing is read or kept.
+        let file = dir.zip(file_name().ok()).map(|(dir, name)| dir.join(name));
         decide(wish, file.as_deref(), kept::now_s(), calibrate::measure)
     })
+}
+
+fn known_or<'a>(
+    known: &'a OnceLock<CostModel>,
+    meanwhile: &'a OnceLock<CostModel>,
+    find: impl FnOnce() -> Measured,
+) -> &'a CostModel {
+    if let Some(costs) = known.get() {
+        return costs;
+    }
+    let Measured { costs, complete } = find();
+    if complete { known.get_or_init(|| costs) } else { meanwhile.get_or_init(|| costs) }
 }
 
 /// Whether costs may be measured in this process.
@@ -90,14 +105,14 @@ fn decide(
     file: Option<&Path>,
     now_s: u64,
     measure: impl FnOnce() -> Measured,
-) -> CostModel {
+) -> Measured {
     if wish == Wish::Defaults {
-        return CostModel::DEFAULT;
+        return Measured { costs: CostModel::DEFAULT, complete: true };
     }
     if wish == Wish::Usual
         && let Some(costs) = file.and_then(|file| load(file, now_s))
     {
-        return costs;
+        return Measured { costs, complete: true };
     }
     let Measured { costs, complete } = measure();
     debug!(?costs, complete, "measured");
@@ -108,15 +123,18 @@ fn decide(
             debug!(file = %file.display(), %error, "the measured costs cannot be kept");
         }
     }
-    costs
+    Measured { costs, complete }
 }
 
 /// A name for this machine, this library, and whether this process may use cma at all: where it
 /// may not, the file says nothing about it.
-fn file_name() -> String {
-    let (cpu, kernel, format) = (kept::cpu_model(), kept::kernel(), FORMAT.to_string());
+///
+/// # Errors
+/// Those of [`kept::beginning`].
+fn file_name() -> io::Result<String> {
+    let (cpu, kernel, format) = (kept::cpu_model()?, kept::kernel()?, FORMAT.to_string());
     let cma = if calibrate::cma_is_allowed() { "cma" } else { "nocma" };
-    kept::name(["costs", &cpu, &kernel, env!("CARGO_PKG_VERSION"), &format, cma])
+    Ok(kept::name(["costs", &cpu, &kernel, env!("CARGO_PKG_VERSION"), &format, cma]))
 }
 
 /// The costs in the file, if there are any to be believed.

@@ -32,6 +32,7 @@ use super::{
 use crate::progress::say;
 
 /// Runs `pinfold perf copy`.
+#[inline(never)]
 pub(super) fn run(args: &CopyArgs) -> ExitCode {
     match act(args) {
         Ok(()) => ExitCode::SUCCESS,

@@ -33,6 +33,7 @@ use super::{
 use crate::progress::say;
 
 /// Runs `pinfold perf send-modes`.
+#[inline(never)]
 pub(super) fn run(args: &ModesArgs) -> ExitCode {
     match act(args) {
         Ok(()) => ExitCode::SUCCESS,

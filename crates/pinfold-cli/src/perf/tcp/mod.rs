@@ -29,6 +29,7 @@ use super::{fail::Result, html, pair::Pair, table};
 use crate::progress::say;
 
 /// Runs `pinfold perf tcp`.
+#[inline(never)]
 pub(super) fn run(args: &TcpArgs) -> ExitCode {
     if args.is_second() {
         // The first process says what went wrong.

@@ -13,11 +13,15 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
+use pinfold_sys::threads::Kind;
 
 use super::{
     backend::{Backend, Capabilities, Completion, Notify, Outcome, Part},
     core,
 };
+
+/// They call back.
+const COPIES: Kind = Kind::new("pinfold-copies", Kind::STACK_OF_PROGRAMS);
 
 /// The longest part: who waits to cancel, or for a turn, waits for one.
 const PART_BYTES_MAX: usize = 4 << 20;
@@ -109,8 +113,7 @@ unsafe impl Backend for Threads {
         }
         if state.parts.len() >= state.idle && state.threads.len() < self.threads_max {
             let pool = Arc::clone(&self.pool);
-            let builder = thread::Builder::new().name("pinfold-copies".to_owned());
-            match builder.spawn(move || pool.work()) {
+            match COPIES.start(move || pool.work()) {
                 Ok(thread) => state.threads.push(thread),
                 Err(error) if state.threads.is_empty() => {
                     tracing::warn!(%error, "no thread to copy could be started");

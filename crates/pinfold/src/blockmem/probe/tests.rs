@@ -123,3 +123,13 @@ fn each_line_once() {
     all.sort_unstable();
     assert!(all.into_iter().eq(0..SAMPLES));
 }
+
+#[test]
+fn what_a_busy_machine_cannot_tell_is_asked_for_again() {
+    let known = OnceLock::new();
+    let overlap = CannotTell::Overlap { accuracy: 0.6 };
+    assert_eq!(known_or(&known, || Err(overlap)).unwrap_err(), overlap);
+    let probe = || super::calibrate(&mut Simulated::new(40, 300, 0), 1.0);
+    let threshold = known_or(&known, probe).unwrap().threshold_ticks();
+    assert_eq!(known_or(&known, || unreachable!()).unwrap().threshold_ticks(), threshold);
+}

@@ -5,11 +5,14 @@
 use std::{
     collections::VecDeque,
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
+use pinfold_sys::threads::Kind;
+
+/// Their answers may wake tasks of the program's.
+const AGENT: Kind = Kind::new("pinfold-agent", Kind::STACK_OF_PROGRAMS);
 
 /// Threads of one crew.
 const THREADS_MAX: usize = 4;
@@ -53,8 +56,7 @@ impl Crew {
         state.threads += 1;
         drop(state);
         let shared = Arc::clone(&self.shared);
-        let thread = thread::Builder::new().name("pinfold-agent".to_owned());
-        if let Err(error) = thread.spawn(move || shared.work()) {
+        if let Err(error) = AGENT.start(move || shared.work()) {
             tracing::debug!(%error, "the agent has no thread");
             let mut state = self.shared.state.lock();
             state.threads -= 1;
@@ -102,10 +104,13 @@ impl Drop for Crew {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Barrier,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
+    use std::{
+        sync::{
+            Barrier,
+            atomic::{AtomicUsize, Ordering},
+            mpsc,
+        },
+        thread,
     };
 
     use super::*;

@@ -10,6 +10,7 @@
 // process ends. All words of a slot are atomic, since others write them at any time.
 
 use std::{
+    alloc::{Layout, alloc_zeroed, handle_alloc_error},
     iter,
     ops::Deref,
     ptr,
@@ -153,7 +154,7 @@ impl Slots {
     }
 
     fn all(&self) -> impl Iterator<Item = &'static Slot> {
-        // SAFETY: null, or a page that was made by `Box` and is never freed or moved again. Its
+        // SAFETY: null, or a page that was made by `grow` and is never freed or moved again. Its
         // plain part was written before it was published, which this load acquires; the rest is
         // atomic. Nobody holds a mutable reference to a published page.
         let newest: Option<&'static Page> = unsafe { self.newest.load(Ordering::Acquire).as_ref() };
@@ -174,8 +175,13 @@ impl Slots {
     }
 
     fn grow(&self) {
-        let slots = std::array::from_fn(|_| Slot::default());
-        let page = Box::into_raw(Box::new(Page { slots, older: None }));
+        // Made where it stays: it is too long for a stack.
+        let layout = Layout::new::<Page>();
+        // SAFETY: it has a size. Zero is what slots are at first, and no link.
+        let page = unsafe { alloc_zeroed(layout) }.cast::<Page>();
+        if page.is_null() {
+            handle_alloc_error(layout);
+        }
         let mut newest = self.newest.load(Ordering::Acquire);
         loop {
             // SAFETY: `page` is this call's own until it is published, below; `newest` is null or

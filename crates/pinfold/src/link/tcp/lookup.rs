@@ -9,17 +9,18 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    thread,
 };
 
 use parking_lot::Mutex;
-use pinfold_sys::poll::EventFd;
+use pinfold_sys::{poll::EventFd, threads::Kind};
 
 use super::address::Address;
 use crate::Result;
 
 /// Lookups of one endpoint under way at a time.
 const AT_ONCE: usize = 16;
+/// The resolver may bring modules of the system's along.
+const LOOKUP: Kind = Kind::new("pinfold-lookup", Kind::STACK_OF_PROGRAMS);
 
 /// Asks for an address, and waits for that.
 type Resolve = fn(&Address) -> Result<Vec<SocketAddr>>;
@@ -59,7 +60,7 @@ impl Lookups {
         let (resolve, address, bell) = (self.resolve, address.clone(), Arc::clone(&self.bell));
         let (found, under_way) = (Arc::default(), Arc::clone(&self.under_way));
         let lookup = Lookup(Arc::clone(&found));
-        let asks = thread::Builder::new().name("pinfold-lookup".into()).spawn(move || {
+        let asks = LOOKUP.start(move || {
             let answer =
                 resolve(&address).inspect_err(|error| tracing::debug!(%error, "not found"));
             *found.lock() = Some(answer);
@@ -81,7 +82,10 @@ impl Lookups {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::{
+        thread,
+        time::{Duration, Instant},
+    };
 
     use super::*;
 

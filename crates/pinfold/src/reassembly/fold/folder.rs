@@ -4,7 +4,7 @@
 //! **Invariants.** The window's memory belongs to the messages that the books say, and is registered with
 //! the mover, if there is one, but for what a message has mapped. In a child of `fork(2)` nothing is done.
 
-use std::{io, ptr::NonNull, sync::Arc, sync::OnceLock};
+use std::{io, ptr::NonNull, sync::Arc};
 
 use parking_lot::Mutex;
 use pinfold_sys::{
@@ -56,7 +56,6 @@ pub(super) struct Inner {
     pub(super) books: Mutex<Books>,
     pub(super) stock: Arc<Stock>,
     settings: Settings,
-    known: OnceLock<Known>,
     mark: ForkMark,
     /// Room for the pieces of a message.
     pieces: Mutex<Vec<Piece>>,
@@ -106,9 +105,8 @@ impl Folder {
         let window = Window::reserve(settings.window(), mover.as_ref(), &mut refused);
         let len = window.as_ref().map_or(0, |window| window.reserved.len());
         let books = Mutex::new(Books::new(len, settings.maps()));
-        let known = OnceLock::new();
         let pieces = Mutex::new(Vec::new());
-        let inner = Inner { window, mover, refused, books, stock, settings, known, mark, pieces };
+        let inner = Inner { window, mover, refused, books, stock, settings, mark, pieces };
         Ok(Folder(Arc::new(inner)))
     }
 
@@ -269,33 +267,31 @@ impl Inner {
         self.window.as_ref()
     }
 
-    fn known(&self) -> &Known {
-        self.known.get_or_init(|| {
-            let given = |costs| Measured { costs, ..Measured::DEFAULT };
-            let measure = if self.settings.moves { Measured::here } else { Measured::unmoved };
-            let mut measured = self.settings.costs.map_or_else(measure, given);
-            if self.window.as_ref().is_none_or(|window| window.mover.is_none()) {
-                measured.costs.move_call_ns = Costs::UNKNOWN;
+    fn known(&self) -> Known {
+        let given = |costs| Measured { costs, ..Measured::DEFAULT };
+        let measure = if self.settings.moves { Measured::here } else { Measured::unmoved };
+        let mut measured = self.settings.costs.map_or_else(measure, given);
+        if self.window.as_ref().is_none_or(|window| window.mover.is_none()) {
+            measured.costs.move_call_ns = Costs::UNKNOWN;
+        }
+        let mut plan = measured.costs;
+        if self.settings.just_written && self.settings.costs.is_none() {
+            plan.copy_byte_ns = measured.copy_warm_byte_ns;
+        }
+        if self.settings.counts_return {
+            let Costs { move_call_ns, move_page_ns, move_few_page_ns, move_huge_ns, .. } =
+                &mut plan;
+            for cost in [move_call_ns, move_page_ns, move_few_page_ns, move_huge_ns] {
+                *cost *= 2.0;
             }
-            let mut plan = measured.costs;
-            if self.settings.just_written && self.settings.costs.is_none() {
-                plan.copy_byte_ns = measured.copy_warm_byte_ns;
-            }
-            if self.settings.counts_return {
-                let Costs { move_call_ns, move_page_ns, move_few_page_ns, move_huge_ns, .. } =
-                    &mut plan;
-                for cost in [move_call_ns, move_page_ns, move_few_page_ns, move_huge_ns] {
-                    *cost *= 2.0;
-                }
-            }
-            Known { measured, plan }
-        })
+        }
+        Known { measured, plan }
     }
 
     /// Whether pages are better moved back than given to the system and replaced by others. A huge page
     /// that is replaced has to be cleared.
     pub(super) fn is_back_cheaper(&self, pages: usize, huge: usize) -> bool {
-        let costs = &self.known().measured.costs;
+        let costs = self.known().measured.costs;
         let back = costs.moving(pages as u64, huge as u64);
         let (pages, huge) = (pages as f64, huge as f64);
         // To free a page takes about a third of what it takes to get one.
@@ -348,7 +344,7 @@ impl Inner {
         huge: bool,
         receipt: &mut Receipt,
     ) -> Result<carry::Carried, Why> {
-        let Known { measured: Measured { window_ns, .. }, plan: costs } = self.known();
+        let Known { measured: Measured { window_ns, .. }, plan: costs } = &self.known();
         let bytes = receipt.bytes;
         // Memory that is kept is cold once only, and so counts as warm from the first time on.
         let warm = usize::try_from(bytes).is_ok_and(|len| self.stock.keeps(len));

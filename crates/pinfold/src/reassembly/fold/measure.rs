@@ -4,10 +4,12 @@
 //! **Invariant.** All memory that is moved, mapped and copied here is made here, and nobody has a
 //! reference to it.
 
-use std::{io, os::fd::AsFd, sync::OnceLock};
+use std::{cell::Cell, io, os::fd::AsFd, sync::OnceLock};
 
+use parking_lot::Mutex;
 use pinfold_sys::{
     block, clock, memfd,
+    refused::may_pass,
     reserved::Reserved,
     userfault::{Mover, Pages},
 };
@@ -16,6 +18,7 @@ use super::{
     super::{HUGE_BYTES, PAGE_BYTES, gather::Costs},
     copying::Copying,
 };
+use crate::rest::Rest;
 
 /// What things cost here, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,40 +39,84 @@ impl Measured {
         copy_warm_byte_ns: Costs::DEFAULT.copy_byte_ns,
     };
 
-    /// What was measured, once in this process. Some milliseconds the first time, and 10 MiB for as long.
+    /// What was measured, once in this process. Some milliseconds the first time, and 10 MiB for as long. What could
+    /// not be measured for want of a descriptor or memory is measured by a later call.
     pub fn here() -> Measured {
-        static HERE: OnceLock<Measured> = OnceLock::new();
-        *HERE.get_or_init(|| measure(true))
+        static HERE: Known = Known::new();
+        HERE.get_or(|| measure(true))
     }
 
     /// The same where nothing is moved: it asks for no userfaultfd, for which a filter on system calls may kill.
     pub fn unmoved() -> Measured {
-        static HERE: OnceLock<Measured> = OnceLock::new();
-        *HERE.get_or_init(|| measure(false))
+        static HERE: Known = Known::new();
+        HERE.get_or(|| measure(false))
     }
 }
 
-/// Whatever cannot be measured cannot be done, but for copying.
-fn measure(moves: bool) -> Measured {
+/// What was measured, and what holds until all of it could be.
+struct Known {
+    whole: OnceLock<Measured>,
+    part: Mutex<(Option<Measured>, Rest)>,
+}
+
+impl Known {
+    const fn new() -> Known {
+        Known { whole: OnceLock::new(), part: Mutex::new((None, Rest::new())) }
+    }
+
+    /// `measure` says whether that was all of it.
+    fn get_or(&self, measure: impl FnOnce() -> (Measured, bool)) -> Measured {
+        if let Some(whole) = self.whole.get() {
+            return *whole;
+        }
+        let mut part = self.part.lock();
+        if let Some(whole) = self.whole.get() {
+            return *whole;
+        }
+        if let (Some(part), rest) = &*part
+            && !rest.is_over(clock::now_ns())
+        {
+            return *part;
+        }
+        match measure() {
+            (measured, true) => *self.whole.get_or_init(|| measured),
+            (measured, false) => {
+                part.0 = Some(measured);
+                part.1.failed(clock::now_ns());
+                measured
+            }
+        }
+    }
+}
+
+/// Whatever cannot be measured cannot be done, but for copying. And whether nothing of it is to be measured again.
+fn measure(moves: bool) -> (Measured, bool) {
     let mut found = Measured { costs: Costs::COPY_ONLY, ..Measured::DEFAULT };
-    if let Ok((cold, warm)) = copying() {
+    let whole = Cell::new(true);
+    let failed = |error: &io::Error| whole.set(whole.get() && !may_pass(error));
+    if let Ok((cold, warm)) = copying().inspect_err(failed) {
         (found.costs.copy_byte_ns, found.copy_warm_byte_ns) = (cold, warm);
     }
-    if let Ok((call, page)) = mapping() {
+    if let Ok((call, page)) = mapping().inspect_err(failed) {
         (found.costs.map_call_ns, found.costs.map_page_ns) = (call, page);
     }
-    if let Some(mover) = moves.then(Mover::new).and_then(Result::ok) {
-        if let Ok((call, few, page)) = moving(&mover) {
-            found.costs.move_call_ns = call;
-            (found.costs.move_few_page_ns, found.costs.move_page_ns) = (few, page);
+    if let Some(mover) = moves.then(Mover::new) {
+        match mover {
+            Ok(mover) => {
+                if let Ok((call, few, page)) = moving(&mover).inspect_err(failed) {
+                    found.costs.move_call_ns = call;
+                    (found.costs.move_few_page_ns, found.costs.move_page_ns) = (few, page);
+                }
+                found.costs.move_huge_ns = huge(&mover).unwrap_or(Costs::DEFAULT.move_huge_ns);
+            }
+            Err(error) => failed(&error.errno().into()),
         }
-        found.costs.move_huge_ns = huge(&mover).unwrap_or(Costs::DEFAULT.move_huge_ns);
     }
-    if let Ok((window, fault)) = window() {
+    if let Ok((window, fault)) = window().inspect_err(failed) {
         (found.window_ns, found.costs.fault_ns) = (window, fault);
     }
     tracing::debug!(?found, "costs of folding");
-    found
+    (found, whole.get())
 }
 
 fn timed<R>(what: impl FnOnce() -> R) -> (f64, R) {
@@ -258,6 +305,17 @@ mod tests {
         let Measured { costs, .. } = Measured::unmoved();
         assert!(costs.knows_mapping() && !costs.knows_moving() && costs.copy_byte_ns > 0.0);
         eprintln!("{:?}", Measured::here());
+    }
+
+    #[test]
+    fn what_could_not_be_measured_is_measured_later() {
+        let known = Known::new();
+        let part = Measured { costs: Costs::COPY_ONLY, ..Measured::DEFAULT };
+        assert_eq!(known.get_or(|| (part, false)), part);
+        assert_eq!(known.get_or(|| unreachable!()), part);
+        known.part.lock().1 = Rest::new();
+        assert_eq!(known.get_or(|| (Measured::DEFAULT, true)), Measured::DEFAULT);
+        assert_eq!(known.get_or(|| unreachable!()), Measured::DEFAULT);
     }
 
     #[test]

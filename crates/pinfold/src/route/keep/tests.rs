@@ -20,7 +20,7 @@ fn run(wish: Wish, file: Option<&Path>, now_s: u64) -> (CostModel, bool) {
         measured.set(true);
         Measured { costs: COSTS, complete: true }
     });
-    (costs, measured.get())
+    (costs.costs, measured.get())
 }
 
 #[test]
@@ -103,16 +103,23 @@ fn half_a_measurement_is_not_kept() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("costs.json");
     let half = || Measured { costs: COSTS, complete: false };
-    assert_eq!(decide(Wish::Usual, Some(&file), NOW, half), COSTS);
+    assert_eq!(decide(Wish::Usual, Some(&file), NOW, half).costs, COSTS);
     assert!(!file.exists());
+    // Nor is it remembered for good.
+    let (known, meanwhile) = (OnceLock::new(), OnceLock::new());
+    assert_eq!(known_or(&known, &meanwhile, half), &COSTS);
+    let other = CostModel { cma: COSTS.eager, ..COSTS };
+    assert_eq!(known_or(&known, &meanwhile, || Measured { costs: other, complete: false }), &COSTS);
+    assert_eq!(known_or(&known, &meanwhile, || Measured { costs: other, complete: true }), &other);
+    assert_eq!(known_or(&known, &meanwhile, half), &other);
 }
 
 #[test]
 fn names() {
-    let name = file_name();
+    let name = file_name().unwrap();
     assert!(name.starts_with("costs_") && name.ends_with(".json"), "{name}");
     assert!(name.len() < 255 && !name.contains('/'), "{name}");
-    assert_eq!(name, file_name());
+    assert_eq!(name, file_name().unwrap());
 }
 
 #[test]

@@ -58,6 +58,18 @@ pub enum Why {
 }
 
 impl Why {
+    /// Whether it may be otherwise a moment later.
+    pub(crate) const fn may_pass(self) -> bool {
+        const AGAIN: i32 = rustix::io::Errno::AGAIN.raw_os_error();
+        match self {
+            Why::Lacks(_, lack) => {
+                matches!(lack, Lack::Exhausted | Lack::Memlock(_) | Lack::Errno(AGAIN))
+            }
+            Why::Mappings => true,
+            _ => false,
+        }
+    }
+
     /// For [`Refused::NotKept`](crate::translate::pincache::Refused::NotKept), of those that a back end
     /// says of an area.
     pub(super) const fn number(self) -> u8 {

@@ -17,9 +17,11 @@ use std::{
 
 use parking_lot::Mutex;
 use pinfold_sys::{
-    pin::Registered,
+    clock,
+    pin::{self, Registered},
     poll::{Epoll, Interest},
     process::Segment as Part,
+    refused::may_pass,
     send_ring::{Flight, Launched, ORDERS_MAX, Order, SendRing, Way},
     stream::PARTS_MAX,
     trial,
@@ -32,8 +34,9 @@ use smallvec::SmallVec;
 
 use crate::{
     SendMode,
+    rest::Rest,
     translate::{
-        own::{OwnHold, OwnMemory},
+        own::{OwnHold, OwnMemory, Why},
         pincache::Budget,
     },
 };
@@ -62,6 +65,48 @@ enum Facility<T> {
     Unasked,
     There(T),
     Not,
+    /// It could not be had, for a reason that may pass.
+    NotNow(Rest),
+}
+
+impl<T> Facility<T> {
+    fn is_to_be_asked(&self) -> bool {
+        match self {
+            Facility::Unasked => true,
+            Facility::NotNow(rest) => rest.is_over(clock::now_ns()),
+            Facility::There(_) | Facility::Not => false,
+        }
+    }
+
+    fn is(&mut self, found: Result<T, Missing>) {
+        *self = match (found, &*self) {
+            (Ok(found), _) => Facility::There(found),
+            (Err(Missing::ForGood), _) => Facility::Not,
+            (Err(Missing::Now), before) => {
+                let mut rest =
+                    if let Facility::NotNow(rest) = before { *rest } else { Rest::new() };
+                rest.failed(clock::now_ns());
+                Facility::NotNow(rest)
+            }
+        };
+    }
+}
+
+/// For how long something is not there.
+#[derive(Clone, Copy, Debug)]
+enum Missing {
+    Now,
+    ForGood,
+}
+
+impl From<pin::Error> for Missing {
+    fn from(error: pin::Error) -> Missing {
+        tracing::debug!(%error, "no ring to send by");
+        match error.reason() {
+            pin::Reason::Exhausted | pin::Reason::Memlock(_) => Missing::Now,
+            _ => Missing::ForGood,
+        }
+    }
 }
 
 /// Memory that stays pinned, and the ring that has it.
@@ -77,8 +122,6 @@ struct Rings {
     cached: Facility<Box<Cache>>,
     /// What nobody asks for any more.
     abandoned: Vec<Airborne>,
-    /// Whether the process may try.
-    may: Option<bool>,
 }
 
 /// What a send was: how many bytes, and what is in flight of it.
@@ -208,18 +251,27 @@ impl Driver {
         }
     }
 
-    fn watch(&self, ring: &SendRing) -> bool {
-        let watched = self.epoll.add(ring, self.token, Interest::Read);
-        watched.inspect_err(|error| tracing::debug!(%error, "a ring is not watched")).is_ok()
+    fn watch(&self, ring: &SendRing) -> Result<(), Missing> {
+        self.epoll.add(ring, self.token, Interest::Read).map_err(|error| {
+            tracing::debug!(%error, "a ring is not watched");
+            if may_pass(&error) { Missing::Now } else { Missing::ForGood }
+        })
     }
 
-    /// Whether the process may ask for a ring.
-    fn may(&self) -> bool {
-        match self.settings.ring {
+    /// Whether the process may ask for a ring. Looked at each time: a filter may come later.
+    fn may(&self) -> Result<(), Missing> {
+        let may = match self.settings.ring {
             Some(may) => may,
             // What filters deny, some of them deny by killing.
             None => trial::is_unfiltered(),
-        }
+        };
+        if may { Ok(()) } else { Err(Missing::ForGood) }
+    }
+
+    fn ring(&self) -> Result<SendRing, Missing> {
+        self.may()?;
+        let ring = SendRing::new(Arc::new(Registered::new(1)?))?;
+        self.watch(&ring).map(|()| ring)
     }
 }
 
@@ -263,23 +315,9 @@ impl Rings {
         over
     }
 
-    fn may(&mut self, driver: &Driver) -> bool {
-        *self.may.get_or_insert_with(|| driver.may())
-    }
-
     fn plain(&mut self, driver: &Driver) -> Option<&mut SendRing> {
-        if matches!(self.plain, Facility::Unasked) {
-            let made = self
-                .may(driver)
-                .then(|| Registered::new(1).and_then(|ring| SendRing::new(Arc::new(ring))));
-            self.plain = match made {
-                Some(Ok(ring)) if driver.watch(&ring) => Facility::There(ring),
-                Some(Err(error)) => {
-                    tracing::debug!(%error, "no ring to send by");
-                    Facility::Not
-                }
-                _ => Facility::Not,
-            };
+        if self.plain.is_to_be_asked() {
+            self.plain.is(driver.ring());
         }
         match &mut self.plain {
             Facility::There(ring) => Some(ring),
@@ -288,12 +326,8 @@ impl Rings {
     }
 
     fn cached(&mut self, driver: &Driver) -> Option<&mut Cache> {
-        if matches!(self.cached, Facility::Unasked) {
-            let may = self.may(driver);
-            self.cached = match may.then(|| Cache::new(driver)).flatten() {
-                Some(cache) => Facility::There(Box::new(cache)),
-                None => Facility::Not,
-            };
+        if self.cached.is_to_be_asked() {
+            self.cached.is(Cache::new(driver).map(Box::new));
         }
         match &mut self.cached {
             Facility::There(cache) => Some(cache),
@@ -376,16 +410,21 @@ impl Air for Launched {
 
 impl Cache {
     /// A cache that keeps what it pins; without that it would be a slower way to send each time.
-    fn new(driver: &Driver) -> Option<Cache> {
+    fn new(driver: &Driver) -> Result<Cache, Missing> {
+        driver.may()?;
         let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
         let bytes = (limit / PINNED_SHARE).min(PINNED_MAX);
-        let own = OwnMemory::new(Budget::of_bytes(bytes)).ok()?;
-        if let Some(why) = own.standing().not_kept {
+        let own = OwnMemory::new(Budget::of_bytes(bytes)).map_err(|_| Missing::ForGood)?;
+        let standing = own.standing();
+        if let Some(why) = standing.not_kept {
             tracing::debug!(%why, "no memory is kept pinned");
-            return None;
+            // Where nothing is watched because nothing pins, that is what may pass.
+            let may_pass = why.may_pass() || standing.no_ring.is_some_and(Why::may_pass);
+            return Err(if may_pass { Missing::Now } else { Missing::ForGood });
         }
-        let ring = SendRing::new(own.ring()?).ok()?;
-        driver.watch(&ring).then_some(Cache { own, ring })
+        let ring = SendRing::new(own.ring().ok_or(Missing::ForGood)?)?;
+        driver.watch(&ring)?;
+        Ok(Cache { own, ring })
     }
 }
 

@@ -1,0 +1,54 @@
+//! That no public call is missing here.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What has public calls.
+const MODULES: [&str; 3] = ["endpoint", "arena", "status"];
+
+/// Calls that take no other way than one that is made here, or that no program makes.
+const LEFT_OUT: [&str; 0] = [];
+
+fn files(at: PathBuf, found: &mut Vec<String>) {
+    for entry in fs::read_dir(at).expect("the sources") {
+        let path = entry.expect("a file").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        if name.starts_with("tests") || name == "engine" {
+            continue;
+        }
+        match path.is_dir() {
+            true => files(path, found),
+            false => found.push(fs::read_to_string(&path).expect("text")),
+        }
+    }
+}
+
+#[test]
+fn every_public_call_is_made() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = Vec::new();
+    for module in MODULES {
+        files(here.join("../crates/pinfold/src").join(module), &mut sources);
+    }
+    let mut calls = BTreeSet::new();
+    for line in sources.iter().flat_map(|source| source.lines()) {
+        let line = line.trim_start();
+        let names = ["pub fn ", "pub const fn ", "pub unsafe fn "];
+        let rest = names.iter().find_map(|name| line.strip_prefix(name));
+        calls.extend(rest.and_then(|rest| rest.split(['(', '<']).next()));
+    }
+    assert!(calls.len() > 90, "{}: {calls:?}", calls.len());
+    let mut tests = Vec::new();
+    files(here.join("tests/small_stack"), &mut tests);
+    let tests = tests.concat();
+    let is_made = |call: &&str| {
+        [".", "::"].iter().any(|dot| tests.contains(&format!("{dot}{call}(")))
+            || tests.contains(&format!(" {call}("))
+            || LEFT_OUT.contains(call)
+    };
+    let missing: Vec<_> = calls.iter().filter(|call| !is_made(call)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

@@ -1,0 +1,223 @@
+//! Messages of all lengths by every call, and what endpoints say of themselves.
+
+use std::{
+    io::{IoSlice, IoSliceMut},
+    os::fd::AsFd,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use pinfold::{Access, Endpoint, Error, Path, PeerId, Receipt, Source, TagMatch, blockmem, status};
+use pinfold_tests::{block_on, stamp};
+
+use super::{here, small};
+
+const LENGTHS: [usize; 9] = [0, 8, 56, 57, 2048, 9000, 100_000, 1 << 20, 9 << 20];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Says how a message went, as programs do.
+fn told(receipt: Receipt) {
+    assert!(!receipt.to_string().is_empty());
+    assert!(receipt.refusals().count() < 10);
+    let _ = (receipt.refused(Path::Cma), receipt.copied_by(), receipt.made_ready());
+    let _ = (receipt.sent_by(), receipt.send_driver(), receipt.send_refused());
+}
+
+#[test]
+fn blocking_calls() {
+    here(
+        "blocking",
+        |one, peer| {
+            for len in LENGTHS {
+                let bytes = stamp::bytes(len, 1);
+                told(one.send(peer, 1, &bytes).unwrap());
+                told(one.send_by(Path::Eager, peer, 1, &bytes).unwrap());
+                let (head, tail) = bytes.split_at(len / 3);
+                let parts = [IoSlice::new(head), IoSlice::new(tail)];
+                told(one.send_vectored(peer, 1, &parts).unwrap());
+                told(one.send(peer, 1, &bytes).unwrap());
+            }
+        },
+        |two, peer| {
+            for len in LENGTHS {
+                let mut bytes = vec![0; len];
+                let received = two.recv_into(peer, 1, &mut bytes).unwrap();
+                told(received.receipt);
+                stamp::check(&bytes, 1);
+                assert_eq!(two.probe_wait(peer, 1).unwrap().len, len as u64);
+                assert!(two.probe(peer, 2).unwrap().is_none());
+                let message = two.recv(peer, TagMatch::any()).unwrap();
+                assert_eq!((message.peer(), message.tag()), (peer, 1));
+                told(message.receipt());
+                let _ = message.folded().map(|how| format!("{how:?}"));
+                stamp::check(&message.into_vec(), 1);
+                let (head, tail) = bytes.split_at_mut(len / 2);
+                let mut parts = [IoSliceMut::new(head), IoSliceMut::new(tail)];
+                told(two.recv_vectored(peer, 1, &mut parts).unwrap().receipt);
+                stamp::check(&two.recv_timeout(peer, 1, PATIENCE).unwrap(), 1);
+            }
+            let nothing = two.recv_timeout(peer, 1, Duration::from_millis(1));
+            assert!(matches!(nothing, Err(Error::Timeout(_))));
+        },
+    );
+}
+
+#[test]
+fn requests() {
+    here(
+        "requests",
+        |one, peer| {
+            for len in LENGTHS {
+                let bytes = || stamp::bytes(len, 2);
+                one.send_owned(peer, 1, bytes()).wait().0.unwrap();
+                block_on(one.send_owned(peer, 1, bytes())).0.unwrap();
+                let mut request = one.send_owned(peer, 1, bytes());
+                let done = request.wait_timeout(PATIENCE);
+                done.unwrap().0.unwrap();
+                assert!(!request.cancel() && request.try_wait().is_none());
+            }
+        },
+        |two, peer| {
+            for len in LENGTHS {
+                let (received, bytes) = two.recv_owned(peer, 1, vec![0; len]).wait();
+                received.unwrap();
+                stamp::check(&bytes, 2);
+                stamp::check(&block_on(two.recv_message(peer, 1)).unwrap(), 2);
+                stamp::check(&two.recv_message(peer, 1).wait().unwrap(), 2);
+            }
+            let mut never = two.recv_message(peer, 9);
+            assert!(never.try_wait().is_none() && never.cancel());
+            assert!(never.wait_timeout(PATIENCE).unwrap().is_err());
+        },
+    );
+}
+
+#[test]
+fn scopes() {
+    here(
+        "scopes",
+        |one, peer| {
+            for len in LENGTHS {
+                let bytes = stamp::bytes(len, 3);
+                one.scope(|scope| {
+                    scope.send(peer, 1, &bytes).unwrap().wait().unwrap();
+                    let mut send = scope.send(peer, 2, &bytes).unwrap();
+                    while let Err(again) = send.try_wait() {
+                        send = again;
+                    }
+                });
+            }
+        },
+        |two, peer| {
+            for len in LENGTHS {
+                let (mut first, mut second) = (vec![0; len], vec![0; len]);
+                two.scope(|scope| {
+                    scope.recv_into(peer, 1, &mut first).unwrap().wait().0.unwrap();
+                    let mut recv = scope.recv_into(peer, 2, &mut second).unwrap();
+                    while let Err(again) = recv.try_wait() {
+                        recv = again;
+                    }
+                });
+                stamp::check(&first, 3);
+                stamp::check(&second, 3);
+            }
+        },
+    );
+}
+
+#[test]
+fn endpoints_say_how_they_are() {
+    let look = |endpoint: &Endpoint, peer: PeerId| {
+        assert_eq!(endpoint.peers().len(), 1);
+        assert!(!format!("{:?}", endpoint.peer(peer).unwrap()).is_empty());
+        assert!(!format!("{:?} {:?}", endpoint.counters(), endpoint.copies()).is_empty());
+        let _ = endpoint.as_fd();
+        let _ = endpoint.arm().unwrap();
+        endpoint.progress().unwrap();
+        let view = status::endpoints_of(std::process::id()).unwrap();
+        assert!(!view.endpoints.is_empty() && !format!("{view:?}").is_empty());
+        for status in &view.endpoints {
+            assert!(!status.state.name().is_empty());
+            for peer in &status.peers {
+                let _ = peer.refused(Path::Cma);
+            }
+        }
+        assert!(!status::endpoints().unwrap().endpoints.is_empty());
+        endpoint.disconnect(peer);
+    };
+    here("says", look, look);
+}
+
+#[test]
+fn connecting() {
+    let address = format!("local:small-connecting-{}", std::process::id());
+    let wait = &address;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            small(|| {
+                let one = Endpoint::listen(wait).unwrap();
+                one.accept_timeout(PATIENCE).unwrap();
+            });
+        });
+        small(|| {
+            let two = Endpoint::new().unwrap();
+            assert!(two.connect("local:small-nobody").is_err());
+            assert!(two.listens_at().is_none());
+            two.connect_wait(wait, PATIENCE).unwrap();
+        });
+    });
+}
+
+#[test]
+fn settings() {
+    let key = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(key.path(), [7; 32]).unwrap();
+    small(|| {
+        let builder = Endpoint::builder().label("small").access(Access::default()).strict(false);
+        let builder = builder.connect_timeout(PATIENCE).away_max(PATIENCE).peers_max(7);
+        let builder = builder.lane_bytes_max(1 << 20).mapped_bytes_max(64 << 20);
+        let builder = builder.unexpected_bytes_max(1 << 20).active_bytes_max(1 << 20);
+        let builder = builder.io_uring(false).move_pages(false).prepare_receives(false);
+        assert!(!format!("{builder:?}").is_empty());
+        let endpoint = builder.key_file(key.path()).build().unwrap();
+        assert!(endpoint.peers().is_empty());
+        let tag = TagMatch::masked(8, 7);
+        assert!(tag.matches(15) && tag.ignore() == 7 && !TagMatch::exact(8).matches(15));
+        assert!(Source::Any.matches(small_peer(&endpoint)));
+    });
+}
+
+/// A peer, which is gone again.
+fn small_peer(endpoint: &Endpoint) -> PeerId {
+    let (tell, told) = mpsc::channel();
+    let address = format!("local:small-settings-{}", std::process::id());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let one = Endpoint::listen(&address).unwrap();
+            tell.send(()).unwrap();
+            one.accept().unwrap();
+        });
+        told.recv().unwrap();
+        endpoint.connect(&address).unwrap()
+    })
+}
+
+#[test]
+fn copies_of_slices() {
+    small(|| {
+        let from = stamp::bytes(1 << 20, 4);
+        let mut to = vec![0; 1 << 20];
+        for reader in blockmem::Reader::ALL {
+            for len in [100, 300, 5000, 1 << 20] {
+                let copied = blockmem::copy(&mut to[..len], &from[..len], reader).unwrap();
+                let zeroed = blockmem::zero(&mut to[..len], reader);
+                let moved = blockmem::move_within(&mut to, 0..len / 2, len / 3, reader).unwrap();
+                assert!(!format!("{copied:?} {zeroed:?} {moved:?}").is_empty());
+            }
+        }
+        assert!(!format!("{:?}", blockmem::counts()).is_empty());
+        assert!(!format!("{:?}", blockmem::plan().origin()).is_empty());
+        let _ = blockmem::probe();
+    });
+}
