@@ -453,19 +453,21 @@ fn what_comes_into_a_scope_that_ends() {
         let (a, to_b, b, to_a) = pair(name, paths(), paths());
         thread::scope(|threads| {
             threads.spawn(|| {
-                b.send(to_a, TAG, &stamp::bytes(len, 1)).unwrap();
+                let sent = b.send_owned(to_a, TAG, stamp::bytes(len, 1));
+                b.send(to_a, 3, b"").unwrap();
+                sent.wait().0.unwrap();
                 b.send(to_a, TAG, &stamp::bytes(8, 2)).unwrap();
                 b.recv_timeout(to_a, 1, PATIENCE).unwrap();
             });
             let mut buffer = vec![0; len];
             a.scope(|scope| {
                 let _leaked = std::mem::ManuallyDrop::new(scope.recv_into(to_b, TAG, &mut buffer));
-                // Some of it, or all.
-                take_turns(&a, 200);
+                // It has matched, then, and some or all of it has come.
+                a.recv(to_b, 3).unwrap();
             });
             buffer.fill(0);
-            stamp::check(&a.recv(to_b, TAG).unwrap(), 1);
-            stamp::check(&a.recv(to_b, TAG).unwrap(), 2);
+            stamp::check(&a.recv_timeout(to_b, TAG, PATIENCE).unwrap(), 1);
+            stamp::check(&a.recv_timeout(to_b, TAG, PATIENCE).unwrap(), 2);
             assert!(a.probe(to_b, TAG).unwrap().is_none());
             a.send(to_b, 1, b"").unwrap();
         });
