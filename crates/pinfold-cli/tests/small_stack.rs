@@ -12,7 +12,10 @@ fn pinfold(dir: &std::path::Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("/bin/sh");
     let limited = format!("ulimit -S -s {KIB} && exec \"$0\" \"$@\"");
     command.args(["-c", &limited, env!("CARGO_BIN_EXE_pinfold")]).args(arguments);
-    command.env("PINFOLD_DIR", dir).env("XDG_CACHE_HOME", dir).env("XDG_CONFIG_HOME", dir);
+    command
+        .env("PINFOLD_DIR", dir.join("names"))
+        .env("XDG_CACHE_HOME", dir)
+        .env("XDG_CONFIG_HOME", dir);
     command
 }
 
@@ -69,7 +72,7 @@ fn files_are_sent_and_received() {
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     fs::create_dir(&to).unwrap();
-    let bytes: Vec<u8> = (0..9u32 << 20).map(|at| (at * 7 >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..9u32 << 20).map(|at| (at.wrapping_mul(7) >> 3) as u8).collect();
     fs::write(&from, &bytes).unwrap();
     let name = format!("local:small-{}", std::process::id());
     let into = to.display().to_string();

@@ -300,7 +300,7 @@ fn directories_that_do_not_let_in() {
     says(&place.recv(&["local:box", "closed"]).end(), 5, "closed");
     fs::set_permissions(place.path("names"), fs::Permissions::from_mode(0o777)).unwrap();
     let ended = place.recv(&["local:box"]).end();
-    says(&ended, 3, "lets other users in where they should not be; run: chmod 700");
+    says(&ended, 3, "lets other users in where they should not be; set PINFOLD_DIR");
     // Whoever sends waits for that to be mended.
     let send = place.send(&["file", "local:box"]);
     thread::sleep(Duration::from_millis(600));
