@@ -80,6 +80,9 @@ fn memory_that_is_given_away() {
                 let mut request = one.handoff_vectored(peer, 2, filled());
                 while request.try_wait().is_none() {}
                 one.give_vectored(peer, 2, filled()).unwrap();
+                one.try_give(peer, 3, memory()).unwrap();
+                one.give_timeout(peer, 3, memory(), PATIENCE).unwrap();
+                assert!(one.give_latest(peer, 3, memory()).unwrap().is_none());
             }
         },
         |two, peer| {
@@ -112,6 +115,10 @@ fn memory_that_is_given_away() {
                 for _ in 0..2 {
                     let view = two.view_request(peer, 2).wait().unwrap();
                     assert!(view.to_vec().unwrap() == vec![3; len + 4096]);
+                }
+                for _ in 0..3 {
+                    let view = two.view_request(peer, 3).wait().unwrap();
+                    stamp::check(&view.to_vec().unwrap(), 5);
                 }
             }
             let mut never = two.view_request(peer, 9);

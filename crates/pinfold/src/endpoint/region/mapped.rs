@@ -215,7 +215,7 @@ impl Mapped {
             standing::stands(word, self.stamp, self.lent.fence)
         });
         let held = self.memory();
-        if held.orphaned.load(Ordering::Relaxed) || held.tie.is_cut() {
+        if held.orphaned.load(Ordering::Relaxed) || held.tie.is_over() {
             return Err(Error::Withdrawn);
         }
         if stands { Ok(()) } else { Err(Error::Revoked) }

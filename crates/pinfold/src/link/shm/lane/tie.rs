@@ -32,9 +32,20 @@ impl Tie {
 
     /// Whether the memory may be its owner's again: either side has cut the connection, or this one has closed it.
     pub(crate) fn is_cut(&self) -> bool {
-        let Some(segment) = &self.0.segment else { return true };
+        self.closed().is_none_or(|[theirs, ours]| theirs == CLOSED || ours != 0)
+    }
+
+    /// Whether either side has closed the connection, in whatever way: what was lent for as long as it lasts is not to
+    /// be used any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.closed().is_none_or(|words| words != [0; 2])
+    }
+
+    /// What the producer and what this side said of that.
+    fn closed(&self) -> Option<[u32; 2]> {
+        let segment = self.0.segment.as_ref()?;
         let closed = |way: Direction| segment.word32(way.closed_at()).load(Ordering::Acquire);
-        closed(self.0.way) == CLOSED || closed(self.0.way.reverse()) != 0
+        Some([closed(self.0.way), closed(self.0.way.reverse())])
     }
 }
 
