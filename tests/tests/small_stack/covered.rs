@@ -29,6 +29,9 @@ fn files(at: PathBuf, found: &mut Vec<String>) {
 #[test]
 fn every_public_call_is_made() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if fs::read_dir(here).is_err() {
+        return pinfold_tests::skip("this user cannot read the sources");
+    }
     let mut sources = Vec::new();
     for module in MODULES {
         files(here.join("../crates/pinfold/src").join(module), &mut sources);

