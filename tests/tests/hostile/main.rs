@@ -26,6 +26,7 @@ mod parts;
 mod regions;
 mod rooms;
 mod spaces;
+mod violations;
 
 use self::{
     attackers::{
@@ -39,6 +40,7 @@ use self::{
     regions::{asked, asker, false_owner, guesser},
     rooms::{giver, judge, liar, taker},
     spaces::{exploiter, exposer},
+    violations::{accuser, author, patient, reporter},
 };
 
 pinfold_tests::roles!(
@@ -64,6 +66,10 @@ pinfold_tests::roles!(
     lists,
     bored,
     canceller,
+    accuser,
+    author,
+    patient,
+    reporter,
 );
 
 /// The tags of attackers have this bit; what the honest peer says is never matched with theirs.

@@ -1,0 +1,346 @@
+//! One lie at a time: a peer writes a single descriptor, or a few, that no honest peer writes, and is cut off for that
+//! very reason. Random attacks find each check sooner or later; these miss none.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use pinfold::{Endpoint, Path, PathSet, PeerId};
+use pinfold_tests::{
+    Args, Stage,
+    baseline::{Mapped, segments},
+    host::{peek, send_raw},
+    role::{self, say},
+};
+
+use super::{
+    HOSTILE, PATIENCE, RINGS, SLOT, SLOTS, consumed,
+    gifts::{EXTENT, FIN, RTS, SMALL, WROTE, add, announcement, good, send_parcel},
+    newest, sockets,
+};
+
+/// Kinds of descriptors.
+const INLINE: u64 = 1;
+const INLINE_WIDE: u64 = 2;
+const EAGER: u64 = 4;
+const DATA: u64 = 5;
+const CTS: u64 = 7;
+const ACTIVE: u64 = 11;
+const OPEN: u64 = 12;
+const OPENED: u64 = 13;
+const USE: u64 = 14;
+const USED: u64 = 15;
+
+/// Verbs of active messages.
+const REPLY: u64 = 3;
+
+/// The descriptor's six bits of length or use, beside a kind.
+const fn code(code: u64) -> u64 {
+    code << 10
+}
+
+const BULK_BYTES: u64 = 256 << 10;
+
+/// A range of the bulk bytes, as descriptors name it.
+fn piece(offset: u64, len: u64) -> u64 {
+    offset | len << 32
+}
+
+/// Descriptors that a ring which has not grown takes without a wait.
+const BATCH: u64 = 40;
+
+struct Liar {
+    segment: Mapped,
+}
+
+impl Liar {
+    fn write(&self, kind: u64, aux: u64, body: &[u64]) {
+        add(self.segment, kind, aux, body);
+    }
+
+    /// Writes up to `count` descriptors, as the victim takes them, until it takes no more.
+    fn write_many(&self, count: u64, kind: u64, body: &[u64]) {
+        for number in 0..count {
+            let end = Instant::now() + Duration::from_secs(1);
+            while newest(self.segment).0 - consumed(self.segment) > BATCH {
+                if Instant::now() > end {
+                    return;
+                }
+            }
+            self.write(kind, number, body);
+        }
+    }
+
+    /// The stream under which the victim has announced a message.
+    fn announced(&self) -> u64 {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            let slots = (0..SLOTS).map(|slot| peek(self.segment.at + RINGS[0] + slot * SLOT));
+            if let Some(header) = slots.into_iter().find(|header| header >> 16 & 15 == RTS) {
+                return header >> 32;
+            }
+        }
+        panic!("the victim announces nothing");
+    }
+}
+
+/// A lie, and why its author is cut off.
+struct Lie {
+    name: &'static str,
+    reason: &'static str,
+    tell: fn(&Liar),
+}
+
+const fn lie(name: &'static str, reason: &'static str, tell: fn(&Liar)) -> Lie {
+    Lie { name, reason, tell }
+}
+
+/// Those after whose names the victim does something first: `receives` a message, `sends` one.
+const LIES: [Lie; 39] = [
+    lie("kind", "a descriptor of no known kind", |liar| liar.write(0, 0, &[])),
+    lie("inline", "an inline message that is too long", |liar| {
+        liar.write(INLINE | code(57), 0, &[]);
+    }),
+    lie("inline wide", "an inline message that is too long", |liar| {
+        liar.write(INLINE_WIDE | code(49), 0, &[HOSTILE]);
+    }),
+    lie("verb", "a message of no known use", |liar| {
+        liar.write(EAGER | code(6), 1, &[HOSTILE, 8, piece(0, 8)]);
+    }),
+    lie("verb of an announcement", "a message of no known use", |liar| {
+        liar.write(RTS | code(6), 1, &announcement(HOSTILE, 8, 0, 0));
+    }),
+    lie("bulk beyond", "it named bytes outside its ring", |liar| {
+        liar.write(EAGER, 1, &[HOSTILE, 64, piece(BULK_BYTES - 63, 64)]);
+    }),
+    lie("bulk far beyond", "it named bytes outside its ring", |liar| {
+        liar.write(EAGER, 1, &[HOSTILE, 64, piece(u64::from(u32::MAX), 64)]);
+    }),
+    lie("bulk around", "it named bytes outside its ring", |liar| {
+        liar.write(EAGER, 1, &[HOSTILE, 64, piece(u64::from(u32::MAX) - 31, 64)]);
+    }),
+    lie("bulk, received: receives", "it named bytes outside its ring", |liar| {
+        liar.write(EAGER, 1, &[HOSTILE, 64, piece(BULK_BYTES - 63, 64)]);
+    }),
+    lie("credit", "it sent more than its credit", |liar| {
+        liar.write_many(100_000, INLINE | code(8), &[0]);
+    }),
+    lie("credit for eager", "it sent more than its credit", |liar| {
+        for stream in 1..100_000 {
+            while newest(liar.segment).0 - consumed(liar.segment) > BATCH {
+                thread::yield_now();
+            }
+            liar.write(EAGER, stream, &[HOSTILE, 1024, piece(0, 1024)]);
+            if super::is_cut_off(liar.segment) {
+                return;
+            }
+        }
+    }),
+    lie("grant: receives", "a piece that does not fit its message", |liar| {
+        liar.write(EAGER, 1, &[HOSTILE, 1 << 40, piece(0, 64)]);
+    }),
+    lie("piece beyond its message: receives", "a piece that does not fit its message", |liar| {
+        liar.write(EAGER, 1, &[HOSTILE, 64, piece(0, 65)]);
+    }),
+    lie("stream twice", "it began a stream twice", |liar| {
+        liar.write(EAGER, 1, &[HOSTILE, 128, piece(0, 64)]);
+        liar.write(EAGER, 1, &[HOSTILE, 128, piece(0, 64)]);
+    }),
+    lie("piece of no stream", "a piece of no stream", |liar| {
+        liar.write(DATA, 1, &[piece(0, 64)]);
+    }),
+    lie("more than announced", "more of a message than it announced", |liar| {
+        liar.write(EAGER, 1, &[HOSTILE, 128, piece(0, 64)]);
+        liar.write(DATA, 1, &[piece(0, 65)]);
+    }),
+    lie("longer than memory", "a message longer than memory", |liar| {
+        liar.write(RTS, 1, &announcement(HOSTILE, 1 << 63, 0, 0));
+    }),
+    lie("announcements", "it announced more messages than it may", |liar| {
+        liar.write_many(100_000, RTS, &announcement(HOSTILE, 1 << 20, 0, 0));
+    }),
+    lie("announced twice", "it announced a stream twice", |liar| {
+        liar.write(RTS, 1, &announcement(HOSTILE, 1 << 20, 0, 0));
+        liar.write(RTS, 1, &announcement(HOSTILE, 1 << 20, 0, 0));
+    }),
+    lie("outside its arena: receives", "a message outside its arena", |liar| {
+        assert!(send_parcel([EXTENT, 1, SMALL], &[good(SMALL, 4096)]));
+        liar.write(RTS, 1, &announcement(HOSTILE, 4096, 1, SMALL - 4095));
+    }),
+    lie("around its arena: receives", "a message outside its arena", |liar| {
+        assert!(send_parcel([EXTENT, 1, SMALL], &[good(SMALL, 4096)]));
+        liar.write(RTS, 1, &announcement(HOSTILE, 4096, 1, u64::MAX - 2047));
+    }),
+    lie("use", "it wrote what goes between hosts", |liar| liar.write(USE, 1, &[1, 2, 3])),
+    lie("used", "it wrote what goes between hosts", |liar| liar.write(USED, 1, &[1, 2, 3])),
+    lie("answer to nothing", "it answered a message that is not open", |liar| {
+        liar.write(FIN, 12345, &[0, 0]);
+    }),
+    lie("answer of no kind: sends", "it answered in no known way", |liar| {
+        liar.write(CTS, liar.announced(), &[9]);
+    }),
+    lie("answer twice: sends", "it answered a message twice", |liar| {
+        let stream = liar.announced();
+        liar.write(CTS, stream, &[1, 1 << 20, 0]);
+        liar.write(CTS, stream, &[1, 1 << 20, 0]);
+    }),
+    lie("end unasked: sends", "it ended a message that it did not ask for", |liar| {
+        let stream = liar.announced();
+        liar.write(CTS, stream, &[1, 1 << 20, 0]);
+        liar.write(FIN, stream, &[0, 0]);
+    }),
+    lie("by mapping: sends", "it read memory that it was not offered", |liar| {
+        liar.write(FIN, liar.announced(), &[1 << 40, 0]);
+    }),
+    lie("kept: sends", "it kept memory that was not given away", |liar| {
+        liar.write(FIN, liar.announced(), &[3 << 40, 0]);
+    }),
+    lie("claim beyond: sends", "it asked for a copy that makes no sense", |liar| {
+        liar.write(CTS, liar.announced(), &[2, 4096, 0, 1 | 8 << 32, 1 | 16 << 16]);
+    }),
+    lie("chunk too small: sends", "it asked for a copy that makes no sense", |liar| {
+        liar.write(CTS, liar.announced(), &[2, 4096, 0, 1, 1 | 11 << 16]);
+    }),
+    lie("chunk too large: sends", "it asked for a copy that makes no sense", |liar| {
+        liar.write(CTS, liar.announced(), &[2, 4096, 0, 1, 1 | 31 << 16]);
+    }),
+    lie("more than there is: sends", "it asked for a copy that makes no sense", |liar| {
+        liar.write(CTS, liar.announced(), &[2, (1 << 20) + 1, 0, 1, 1 | 16 << 16]);
+    }),
+    lie("region not asked for", "it answered a question not asked", |liar| {
+        liar.write(OPENED, 777, &[1]);
+    }),
+    lie("region answered in no way", "it answered in no known way", |liar| {
+        liar.write(OPENED, 777, &[0]);
+    }),
+    lie("region asked for in no way", "it asked for a region in no known way", |liar| {
+        liar.write(OPEN, 1, &[u64::MAX; 7]);
+    }),
+    lie("request not open", "it answered a request that is not open", |liar| {
+        liar.write(ACTIVE | code(8), 1, &[5 | REPLY << 32, 0]);
+    }),
+    lie("active too long", "an inline message that is too long", |liar| {
+        liar.write(ACTIVE | code(49), 1, &[0]);
+    }),
+    lie("senseless", "it sent something senseless over its socket", |_| {
+        for socket in sockets() {
+            let _ = send_raw(socket, &[7; 24], &[]);
+        }
+    }),
+];
+
+fn each(lies: &[Lie]) {
+    for lie in lies {
+        let stage = Stage::new(60);
+        let mut victim = stage.role("accuser").with("lie", lie.name).spawn();
+        victim.expect("ready");
+        let mut author = stage.role("author").with("lie", lie.name).spawn();
+        let said = victim.expect("gone");
+        assert!(said.ends_with(lie.reason), "{}: {said}", lie.name);
+        victim.end_well();
+        author.kill();
+        author.end();
+    }
+}
+
+#[test]
+fn each_lie_is_found_out() {
+    each(&LIES);
+}
+
+/// Memory is refused where neither side maps any.
+#[test]
+fn memory_that_nobody_maps() {
+    each(&[MEMORY]);
+}
+
+const MEMORY: Lie =
+    lie("memory, unmapped", "it sent memory although neither side maps any", |_| {
+        assert!(send_parcel([EXTENT, 1, SMALL], &[good(SMALL, 4096)]));
+    });
+
+/// Its report on a message comes twice, or names more than it may.
+#[test]
+fn reports_of_nothing_change_nothing() {
+    let stage = Stage::new(60);
+    let mut victim = stage.role("patient").spawn();
+    victim.expect("ready");
+    let mut author = stage.role("reporter").spawn();
+    victim.end_well();
+    author.kill();
+    author.end();
+}
+
+pub fn patient(_: &Args) {
+    let (endpoint, peer) = role::listen(Endpoint::builder(), "victim");
+    shake(&endpoint, peer);
+    // It does not sleep: nobody rings.
+    let mut receive = endpoint.recv_message(peer, HOSTILE);
+    let end = Instant::now() + PATIENCE;
+    let message = loop {
+        assert!(Instant::now() < end, "nothing came");
+        if let Some(message) = receive.try_wait() {
+            break message.expect("a message");
+        }
+    };
+    assert_eq!(*message, 7u64.to_ne_bytes());
+}
+
+/// Word of chunks that nobody asked for is passed over, as it may come late.
+pub fn reporter(_: &Args) {
+    let liar = connect();
+    liar.write(WROTE, 3, &[0, 1]);
+    liar.write(INLINE_WIDE | code(8), 0, &[HOSTILE, 7]);
+    role::hear();
+}
+
+pub fn accuser(args: &Args) {
+    let name = args.text("lie");
+    let builder = Endpoint::builder().unexpected_bytes_max(1 << 20);
+    let builder = match name {
+        "memory, unmapped" => builder.paths(PathSet::only(&[Path::Inline, Path::Eager])),
+        _ => builder,
+    };
+    let (endpoint, peer) = role::listen(builder, "victim");
+    let receives = name.ends_with(": receives");
+    let _into = receives.then(|| endpoint.recv_owned(peer, HOSTILE, vec![0; 1 << 20]));
+    let _out = name.ends_with(": sends").then(|| {
+        // Memory that cannot be mapped by the other side.
+        endpoint.send_owned(peer, HOSTILE, vec![1; 1 << 20])
+    });
+    shake(&endpoint, peer);
+    let end = Instant::now() + PATIENCE;
+    while !endpoint.peers().is_empty() {
+        endpoint.progress().expect("progress");
+        assert!(Instant::now() < end, "{name}: it was not found out");
+    }
+    let error = endpoint.send(peer, 1, b"").expect_err("the peer is gone");
+    assert!(error.is_peer_gone(), "{error}");
+    say(format_args!("gone {error}"));
+}
+
+/// The victim is ready, and its peer about to write, or has written and is gone.
+fn shake(endpoint: &Endpoint, peer: PeerId) {
+    role::go(endpoint, peer);
+    let _ = endpoint.recv(peer, role::GO);
+}
+
+/// A connection whose endpoint does nothing any more: all that is written on it from now on, its author writes.
+fn connect() -> Liar {
+    let before = segments();
+    let (endpoint, victim) = role::connect(Endpoint::builder().label("author"), "victim");
+    role::await_go(&endpoint, victim);
+    // The victim polls the lane from then on.
+    role::go(&endpoint, victim);
+    let segment = segments().into_iter().find(|segment| !before.contains(segment));
+    std::mem::forget(endpoint);
+    Liar { segment: segment.expect("a new segment") }
+}
+
+pub fn author(args: &Args) {
+    let name = args.text("lie");
+    let lie = LIES.iter().chain([&MEMORY]).find(|lie| lie.name == name).expect("a lie");
+    (lie.tell)(&connect());
+    role::hear();
+}
