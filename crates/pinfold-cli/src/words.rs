@@ -74,6 +74,10 @@ impl Display for Words<'_> {
             Error::LimitReached { what, limit, .. } => {
                 write!(f, "{what} is limited to {limit}; let others end first, or use less")
             }
+            Error::NotTaken { peer, patience, .. } => write!(
+                f,
+                "{peer} did not take the message within {patience:?}; see that it receives"
+            ),
             Error::NoMemory { wanted, left, whose } => write!(
                 f,
                 "no memory for {wanted} more bytes: {whose} has {left} left; raise its limit, or let \

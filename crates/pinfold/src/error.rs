@@ -1,6 +1,6 @@
 //! What can go wrong, each case with its own name and the facts needed to act on it.
 
-use std::{io, time::Duration};
+use std::{fmt, io, time::Duration};
 
 use crate::route::{Path, Receipt, Refusal};
 
@@ -28,6 +28,46 @@ pub enum Gone {
     Forgot,
 }
 
+/// Why a send with a deadline had not gone when its time was up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Untaken {
+    /// Its receive is not posted, and what the receiver stores of messages that come before theirs is full.
+    NoCredit {
+        /// Bytes that the receiver stores of this sender's, with 128 for each message.
+        credit: u64,
+    },
+    /// Its receive is not posted, and it is too long to be stored there.
+    NoReceive,
+    /// What was sent to this peer before has not gone yet: it does not look.
+    Behind,
+    /// The receiver knows of it, and did not answer when it was to be taken back: it may receive it yet, once.
+    Unsure,
+}
+
+impl fmt::Display for Untaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Untaken::NoCredit { credit } => write!(
+                f,
+                "no receive for it is posted there, and the {credit} bytes that it stores for messages without \
+                 one are in use; have it receive them, or raise Builder::unexpected_bytes_max there"
+            ),
+            Untaken::NoReceive => write!(f, "no receive for it is posted there"),
+            Untaken::Behind => write!(
+                f,
+                "what was sent before has not gone yet; have it receive, or make progress on its own \
+                 (Progress::Dedicated)"
+            ),
+            Untaken::Unsure => write!(
+                f,
+                "it knows of the message and does not answer; it may receive the message yet, so do not \
+                 send it again unless twice is no harm"
+            ),
+        }
+    }
+}
+
 /// Why an active message was not seen to, or a request not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -43,7 +83,7 @@ pub enum NotHandled {
     TooLong,
 }
 
-impl std::fmt::Display for NotHandled {
+impl fmt::Display for NotHandled {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             NotHandled::NoHandler => "it has no such handler; register one there first",
@@ -347,6 +387,17 @@ pub enum Error {
         "this endpoint does not listen, so nobody can connect to it; give it a name with Builder::listen"
     )]
     NotListening,
+    /// A send with a deadline ([`Endpoint::send_timeout`](crate::Endpoint::send_timeout)) had not gone when its time was
+    /// up. Nothing was sent, unless `why` says that this is unsure.
+    #[error("{peer} did not take the message within {patience:?}: {why}")]
+    NotTaken {
+        /// Who did not.
+        peer: String,
+        /// How long was waited.
+        patience: Duration,
+        /// What stood in the way.
+        why: Untaken,
+    },
     /// The time given ran out.
     #[error("nothing happened within {0:?}")]
     Timeout(Duration),

@@ -66,7 +66,7 @@ pub use self::{
         RemoteSpace, Reply, Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source, TagMatch,
         View, ViewRequest,
     },
-    error::{Error, Gone, NotHandled, Result, Ungreeted},
+    error::{Error, Gone, NotHandled, Result, Ungreeted, Untaken},
     link::local::{Access, Who},
     route::{Path, PathSet, Receipt, Refusal, SendDriver, SendMode},
     status::{Counters, OneSidedCount, PathCount},

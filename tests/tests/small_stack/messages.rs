@@ -36,7 +36,7 @@ fn blocking_calls() {
                 let (head, tail) = bytes.split_at(len / 3);
                 let parts = [IoSlice::new(head), IoSlice::new(tail)];
                 told(one.send_vectored(peer, 1, &parts).unwrap());
-                told(one.send(peer, 1, &bytes).unwrap());
+                told(one.send_timeout(peer, 1, &bytes, PATIENCE).unwrap());
             }
         },
         |two, peer| {

@@ -15,6 +15,8 @@ use crate::fold::{Width, fold, hanging};
 
 /// How long an endpoint may be left alone before that is worth a word.
 const LEFT_ALONE: Duration = Duration::from_secs(2);
+/// How long a send may wait before that is.
+const WAITS_LONG: Duration = Duration::from_secs(1);
 
 /// All of it, in lines that fit into `width`. `live`: rates, else totals.
 pub(super) fn render(view: &View, flows: &Flows, live: bool, width: Width) -> Vec<String> {
@@ -165,6 +167,8 @@ fn peer_row(layout: &Layout, view: &View, peer: &PeerStatus, flow: &Flow) -> Vec
     note(peer.announced > 0, format!("{} announced by it", peer.announced));
     let spent = peer.credit_used >= peer.credit_max / 10 * 9;
     note(spent && queued(peer) > 0, "credit spent".into());
+    let waits = peer.waits.filter(|waits| *waits >= WAITS_LONG);
+    notes.extend(waits.map(|waits| format!("sends wait for {}", time(waits))));
     let begin = layout.others(&peer_name(view, peer));
     layout.row(&begin, &numbers(flow, queued(peer), peer.owed, memory), &notes.join(", "))
 }

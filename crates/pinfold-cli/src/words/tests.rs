@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use pinfold::{Endpoint, NotHandled, Path, Receipt, Refusal};
+use pinfold::{Endpoint, NotHandled, Path, Receipt, Refusal, Untaken};
 
 use super::*;
 
@@ -74,6 +74,7 @@ fn all() -> Vec<Error> {
         Error::UnusableKey("the key".into()),
         greeting(Ungreeted::Unencrypted, "build it with Builder::encrypt(true)"),
         Error::NotListening,
+        Error::NotTaken { peer: peer(), patience: Duration::from_secs(1), why: Untaken::Behind },
         Error::Timeout(Duration::from_secs(1)),
         Error::Forked,
         Error::Closed,

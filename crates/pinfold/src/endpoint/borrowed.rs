@@ -45,10 +45,20 @@ impl<'a> Borrowed<'a> {
     }
 
     pub(super) fn wait(mut self) -> Result<Done> {
-        let Some(key) = self.key else { return Err(Error::Closed) };
-        let done = self.shared.wait_done(key, None);
+        self.wait_until(None).unwrap_or(Err(Error::Closed))
+    }
+
+    /// The same until `deadline`. `None`: that passed first, and the operation goes on.
+    pub(super) fn wait_until(&mut self, deadline: Option<Instant>) -> Option<Result<Done>> {
+        let Some(key) = self.key else { return Some(Err(Error::Closed)) };
+        let done = self.shared.wait_done(key, deadline)?;
         self.key = None;
-        done.unwrap_or(Err(Error::Closed))
+        Some(done)
+    }
+
+    /// The operation goes on without the borrowed memory.
+    pub(super) fn forget(mut self) {
+        self.key = None;
     }
 }
 

@@ -183,8 +183,16 @@ impl Builder {
         self
     }
 
-    /// Bytes for messages that come before anybody asks for them, over all peers. It is shared out
-    /// as credit; senders without credit wait. Default: 128 MiB.
+    /// Bytes for messages that come before anybody asks for them, over all peers, with 128 for each. They are shared
+    /// out as credit. A peer begins with a sixteenth of what is left, 512 KiB at most, and gets more as it needs it, up
+    /// to three quarters of all: as many messages of 8 bytes as `bytes` / 182, some 737,000 by default. The last quarter
+    /// is for peers that come later. What a peer has been granted it keeps.
+    ///
+    /// A sender without credit waits until the receive for its message is posted, and no other message for that is
+    /// held up: [`Endpoint::send_timeout`](crate::Endpoint::send_timeout) waits no longer than it is told to,
+    /// `pinfold top` shows who waits for whom, and since when. Long messages stay with their senders and take none of
+    /// this but an entry each: 131,072 of a peer are known here before their receives, or as many as half of its share
+    /// has room for. Default: 128 MiB.
     pub fn unexpected_bytes_max(mut self, bytes: usize) -> Builder {
         self.config.unexpected_bytes_max = bytes;
         self

@@ -33,6 +33,7 @@ mod shared;
 mod space;
 mod spin;
 mod store;
+mod timed;
 mod view;
 mod wait;
 

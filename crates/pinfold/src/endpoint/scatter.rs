@@ -367,6 +367,18 @@ impl Scatter {
         copied.unwrap_or_else(|never| match never {}).min(self.len.saturating_sub(at))
     }
 
+    /// A copy of all bytes.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len as usize);
+        for part in &self.parts {
+            let at = bytes.len();
+            bytes.resize(at + part.len, 0);
+            // SAFETY: readable by the invariant; the vector has as many bytes from there on.
+            unsafe { std::ptr::copy_nonoverlapping(part.ptr, bytes[at..].as_mut_ptr(), part.len) };
+        }
+        bytes
+    }
+
     /// Copies the first bytes, up to `N` words of them, out for a descriptor.
     #[inline]
     pub(crate) fn read_words<const N: usize>(&self) -> [u64; N] {

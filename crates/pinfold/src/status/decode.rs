@@ -86,7 +86,7 @@ impl Copy {
             },
             looked_ago: ago(now_ns, header.looked_ns),
             counters: Counters::of(header, self.records.iter().map(PeerCounters::of)),
-            peers: listed.map(peer).collect(),
+            peers: listed.map(|record| peer(record, now_ns)).collect(),
             peers_unlisted: header.unlisted,
             newcomers: header.newcomers,
             posted: header.posted,
@@ -114,7 +114,7 @@ fn copies(header: &Header<u64>) -> Counts {
     }
 }
 
-fn peer(record: &Record<u64>) -> PeerStatus {
+fn peer(record: &Record<u64>, now_ns: u64) -> PeerStatus {
     let low = |word: u64| u64::from(word as u32);
     let agreed = |path: &Path| record.agreed & 1 << *path as u32 != 0;
     let refusal = |path: Path| {
@@ -143,6 +143,11 @@ fn peer(record: &Record<u64>) -> PeerStatus {
         answers: record.answers,
         waiting: record.waiting,
         waiting_max: low(record.announced_max),
+        waits: match record.waits_since_ns {
+            0 => None,
+            _ if record.waiting == 0 && record.queued == 0 => None,
+            since => Some(Duration::from_nanos(now_ns.saturating_sub(since))),
+        },
         credit_used: used,
         credit_max: record.credit_max,
         owed: record.owed,

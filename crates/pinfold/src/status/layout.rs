@@ -286,7 +286,10 @@ pub(crate) struct Record<W> {
     pub(super) address: Text<W, ADDRESS_WORDS>,
     /// A gauge: what is given to it and not back, bytes.
     pub given_bytes: W,
-    pub(super) spare: [W; 4],
+    /// A gauge: since when the send to it has waited that has waited longest, `CLOCK_MONOTONIC`; 0 if none does, or
+    /// nobody has looked yet.
+    pub waits_since_ns: W,
+    pub(super) spare: [W; 3],
 }
 
 /// What [`Record::flags`] says.

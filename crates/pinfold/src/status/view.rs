@@ -137,6 +137,10 @@ pub struct PeerStatus {
     pub waiting: u64,
     /// See `waiting`.
     pub waiting_max: u64,
+    /// How long the send has waited that has waited longest, of those that are queued or announced; `None` if none
+    /// does. The endpoint looks when it goes to sleep, and now and then: a send that has only just begun to wait is
+    /// among those that are counted before it is seen here.
+    pub waits: Option<Duration>,
     /// Credit in use, bytes: for messages of which the endpoint has not seen yet that they were
     /// taken. It looks when it goes to sleep, when credit runs out, and now and then.
     pub credit_used: u64,

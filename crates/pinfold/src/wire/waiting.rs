@@ -20,6 +20,8 @@ pub(crate) struct Rts {
     pub place: Place,
     /// The sender wants it streamed through the ring, not read out of its memory.
     pub stream: bool,
+    /// It lacked nothing but credit: it would have gone without being announced.
+    pub unasked: bool,
     /// The sender has given the memory away: the receiver may keep it until it says [`Fin`].
     pub given: bool,
     /// Where it lies in an arena of the sender's, if the receiver was sent that.
@@ -54,6 +56,7 @@ impl Shelf {
 const STREAM: u64 = 1 << 32;
 const GIVEN: u64 = 1 << 33;
 const LISTED: u64 = 1 << 34;
+const UNASKED: u64 = 1 << 35;
 
 impl Rts {
     /// Whether its sender took the receiver to have it mapped.
@@ -62,7 +65,9 @@ impl Rts {
     }
 
     pub(crate) const fn body(self) -> [u64; 7] {
-        let flags = if self.stream { STREAM } else { 0 } | if self.given { GIVEN } else { 0 };
+        let flags = if self.stream { STREAM } else { 0 }
+            | if self.given { GIVEN } else { 0 }
+            | if self.unasked { UNASKED } else { 0 };
         let (flags, [extent, offset]) = match self.list {
             Some(list) => (flags | LISTED, [list.body()[0], 0]),
             None => (flags, Shelf::words(self.shelf)),
@@ -78,6 +83,7 @@ impl Rts {
             place: Place { at: body[2], parts: body[3] as u32 },
             stream: body[3] & STREAM != 0,
             given: body[3] & GIVEN != 0,
+            unasked: body[3] & UNASKED != 0,
             shelf: if body[3] & LISTED == 0 { Shelf::read(body[4], body[5]) } else { None },
             list: if body[3] & LISTED == 0 { None } else { Some(Piece::from_word(body[4])) },
             number: body[6],
@@ -90,8 +96,9 @@ impl Rts {
 pub(crate) enum Cts {
     /// As pieces through the ring; only the first `want` bytes. What the receiver grants the sender by now is
     /// `credit` bytes, which may be more than before. `errno`: what the kernel answered the receiver as that
-    /// asked it for the message, if it did; else 0.
-    Stream { want: u64, credit: u64, errno: u32 },
+    /// asked it for the message, if it did; else 0. `stored`: no receive has asked for the message, and what it costs
+    /// counts against the credit.
+    Stream { want: u64, credit: u64, errno: u32, stored: bool },
     /// The sender copies into the receiver's memory, from the back, whatever it can claim.
     Push(Push),
 }
@@ -116,7 +123,9 @@ pub(crate) struct Push {
 impl Cts {
     pub(crate) const fn body(self) -> [u64; 7] {
         match self {
-            Cts::Stream { want, credit, errno } => [1, want, credit, errno as u64, 0, 0, 0],
+            Cts::Stream { want, credit, errno, stored } => {
+                [1, want, credit, errno as u64, stored as u64, 0, 0]
+            }
             Cts::Push(push) => {
                 let [extent, offset] = Shelf::words(push.shelf);
                 [
@@ -134,7 +143,12 @@ impl Cts {
 
     pub(crate) const fn read(body: &Body) -> Option<Cts> {
         match body[0] {
-            1 => Some(Cts::Stream { want: body[1], credit: body[2], errno: body[3] as u32 }),
+            1 => Some(Cts::Stream {
+                want: body[1],
+                credit: body[2],
+                errno: body[3] as u32,
+                stored: body[4] != 0,
+            }),
             2 => Some(Cts::Push(Push {
                 want: body[1],
                 place: Place { at: body[2], parts: body[3] as u32 },
@@ -255,14 +269,14 @@ mod tests {
             let place = Place { at: c, parts: d };
             let shelf = (c != 0 && i).then_some(Shelf { extent: c, offset: a });
             let list = None;
-            let rts = Rts { tag: a, len: b, place, stream: h, given: i, shelf, list, number: c };
+            let rts = Rts { tag: a, len: b, place, stream: h, unasked: i, given: i, shelf, list, number: c };
             prop_assert_eq!(Rts::read(&padded(&rts.body())), rts);
             let list = Some(Piece { offset: d, len: e & 0xff_ffff, sample: g });
             let listed = Rts { shelf: None, list, ..rts };
             prop_assert_eq!(Rts::read(&padded(&listed.body())), listed);
             let push = Push { want: a, place, shelf, claim: e, generation: f, chunk_shift: g };
             let bare = Push { shelf: None, ..push };
-            let stream = Cts::Stream { want: a, credit: b, errno: d };
+            let stream = Cts::Stream { want: a, credit: b, errno: d, stored: h };
             for cts in [stream, Cts::Push(push), Cts::Push(bare)] {
                 prop_assert_eq!(Cts::read(&padded(&cts.body())), Some(cts));
             }

@@ -44,8 +44,11 @@ impl Core {
         }
         let len = op.memory.len();
         match cts {
-            Cts::Stream { want, credit, errno } => {
+            Cts::Stream { want, credit, errno, stored } => {
                 peer.widened(credit);
+                if stored {
+                    peer.stored(want.min(len));
+                }
                 if is_denial(errno) {
                     peer.withdraw(Way::PeerReads, errno);
                 }

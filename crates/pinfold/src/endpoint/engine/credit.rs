@@ -1,29 +1,38 @@
 //! Credit: how much a peer may send before anybody has asked for it.
 //!
 //! What is sent unasked may have to be stored, so each peer is granted its share of one budget when it joins, and no
-//! more is believed to come. On this host a lane holds less than that. On the way to another one a stream keeps more
-//! in the buffers of two sockets than can be set aside for whoever joins: there the grant begins small, and doubles
-//! while messages are announced for want of it although their receives are there already. So what those get who
-//! stream is not taken from those who do not, and who does not receive in time is not sent more.
+//! more is believed to come. The grant begins small, so that what those get who send much is not taken from those
+//! who do not, and it doubles in two cases:
+//!
+//! - Messages are announced that [lacked nothing but credit](Rts::unasked), since what came before them waits here
+//!   for its receives. Such a message is stored like those before it, as long as the budget has room: its sender
+//!   goes on. Once it has none, the message stays where it is until its receive is posted.
+//! - A peer on another host streams. A stream keeps more in the buffers of two sockets than can be set aside for
+//!   whoever joins: messages are announced for want of credit although their receives are there already.
+
+use pinfold_sys::clock;
 
 use super::{
     Engine,
-    core::Core,
-    peer::{MESSAGE_COST, Peer},
+    core::{Core, Unexpected},
+    peer::{Came, Inbound, MESSAGE_COST, Peer, Sink},
 };
 use crate::{
+    endpoint::store::Kept,
+    failpoint::{self, Point},
     link::{
         local::Limits,
         shm::{budget::Budget, ring::Violation},
     },
     status::Tally,
     wire::{
+        descriptor::Kind,
         layout::{BULK_BYTES_MAX, RING_SLOTS_MAX},
-        waiting::Rts,
+        waiting::{Cts, Rts},
     },
 };
 
-/// Credit for eager messages a peer is granted at most: more than a full lane holds, so that credit
+/// Credit for eager messages a peer is granted at most when it joins: more than a full lane holds, so that credit
 /// is only ever short while messages really are unexpected.
 const BYTES_MAX: u64 = 512 << 10;
 const _: () =
@@ -31,7 +40,7 @@ const _: () =
 /// The same for a peer on another host that joins, and its share of what is left.
 const AFAR_BYTES_MAX: u64 = 2 << 20;
 const AFAR_SHARE: u64 = 64;
-/// What a grant may grow to. A stream of 1 MiB over the loopback gains up to here.
+/// What a grant may grow to for a stream. One of 1 MiB over the loopback gains up to here.
 const WIDE_BYTES_MAX: u64 = 16 << 20;
 /// What a first step goes to at least.
 const WIDE_BYTES_MIN: u64 = 64 << 10;
@@ -68,6 +77,18 @@ fn more(budget: &Budget, granted: u64, len: u64) -> u64 {
     let more = wide.saturating_sub(granted);
     let plenty = budget.left().saturating_sub(budget.limit() / LATE_SHARE);
     if len <= WIDE_BYTES_MAX / 2 && more <= plenty as u64 { more } else { 0 }
+}
+
+/// What a peer that was `granted` so many bytes, of which `owed` are in use, is granted more for a message that costs
+/// `cost` and lacked nothing but credit; 0 if there is no room for that.
+///
+/// The message is paid out of what is added, for its sender may use all of its old credit before it hears of more. As
+/// long as the old credit really is short, as much again is added, or what there is.
+fn unasked(budget: &Budget, granted: u64, owed: u64, cost: u64) -> u64 {
+    let plenty = budget.left().saturating_sub(budget.limit() / LATE_SHARE) as u64;
+    let is_short = owed + cost > granted;
+    let wide = if is_short { granted.max(WIDE_BYTES_MIN) } else { 0 };
+    if cost > plenty { 0 } else { wide.max(cost).min(plenty) }
 }
 
 /// The least that is granted: one announcement at a time, which any budget stands and which takes nothing of it. To who
@@ -109,17 +130,81 @@ impl Core {
     /// A peer has announced a message whose receive was there: it may have lacked nothing but credit. The answer
     /// says what it has (`Cts::Stream`).
     pub(super) fn widen(&mut self, peer: &mut Peer, rts: &Rts) {
-        if !peer.line.is_wire() {
-            return;
-        }
+        let more = match (peer.line.is_wire(), rts.unasked) {
+            (true, _) => more(&self.grants, peer.granted, rts.len),
+            // What a message that is not stored costs is no matter, as long as the old credit is short.
+            (false, true) if peer.owed + MESSAGE_COST + rts.len > peer.granted => {
+                unasked(&self.grants, peer.granted, peer.owed, MESSAGE_COST + rts.len)
+            }
+            (false, _) => 0,
+        };
+        self.grant_more(peer, more);
+    }
+
+    /// Grants a peer `more` bytes of credit, if the budget has them. Whether it did.
+    fn grant_more(&mut self, peer: &mut Peer, more: u64) -> bool {
         let granted = Limits { unexpected_bytes: peer.granted, rendezvous_max: peer.announced_max };
-        let wide = peer.granted + more(&self.grants, peer.granted, rts.len);
+        let wide = peer.granted.saturating_add(more);
         // Where it had nothing, what it may announce is to be taken as well.
         let takes = cost(Limits { unexpected_bytes: wide, ..granted }) - cost(granted);
-        if wide > peer.granted && self.grants.take(takes) {
-            peer.granted = wide;
-            peer.record.note_granted(wide);
+        if more == 0 || !self.grants.take(takes) {
+            return false;
         }
+        peer.granted = wide;
+        peer.record.note_granted(wide);
+        true
+    }
+
+    /// Has a message sent that was announced for want of credit alone and whose receive is not posted: it is stored
+    /// like the ones before it. Whether there is room for it.
+    pub(super) fn store_unasked(
+        &mut self,
+        peer: &mut Peer,
+        sid: u32,
+        rts: &Rts,
+    ) -> Result<bool, Violation> {
+        let &Rts { tag, len, .. } = rts;
+        if !rts.unasked || len > self.grants.limit() as u64 {
+            return Ok(false);
+        }
+        let cost = MESSAGE_COST + len;
+        let more = unasked(&self.grants, peer.granted, peer.owed, cost);
+        if more == 0 {
+            return Ok(false);
+        }
+        if peer.inbound_at(sid).is_some() || peer.announced.contains_key(&sid) {
+            return Err(Violation("it announced a stream twice"));
+        }
+        let Some(kept) = Kept::new(len, self.moves) else { return Ok(false) };
+        if !self.grant_more(peer, more) {
+            return Ok(false);
+        }
+        self.owe(peer, cost)?;
+        let key = self.matcher.keep(peer.id, tag, Unexpected::Arriving { sid, len });
+        self.wakes.any = true;
+        let answer = Cts::Stream { want: len, credit: peer.granted, errno: 0, stored: true };
+        let stream = Inbound {
+            sid,
+            tag,
+            len,
+            end: len,
+            got: 0,
+            came: Came::default(),
+            offered: false,
+            errno: 0,
+            sink: Sink::Keep(key, kept),
+            cost,
+            started: clock::ticks(),
+            lap: None,
+        };
+        match len {
+            0 => self.all_came(peer, stream),
+            _ => peer.inbound.push(stream),
+        }
+        failpoint::hit(Point::BeforeStreamAnswer);
+        self.answer(peer, Kind::Cts, sid, &answer.body());
+        failpoint::hit(Point::AfterStreamAnswer);
+        Ok(true)
     }
 }
 
@@ -142,6 +227,12 @@ impl Peer {
             self.released = released;
             self.record.note_credit(self.sent_cost - released);
         }
+    }
+
+    /// The receiver stores a message of `len` bytes that was announced for want of credit alone: it costs what it would
+    /// have cost.
+    pub(super) fn stored(&mut self, len: u64) {
+        self.sent_cost += MESSAGE_COST + len;
     }
 
     /// The receiver grants `credit` bytes by now. It never takes any back.

@@ -161,7 +161,7 @@ impl Core {
             peer,
             Kind::Cts,
             sid,
-            &Cts::Stream { want, credit: peer.granted, errno }.body(),
+            &Cts::Stream { want, credit: peer.granted, errno, stored: false }.body(),
         );
         failpoint::hit(Point::AfterStreamAnswer);
         Ok(())

@@ -195,5 +195,5 @@ fn gift_send(peer: PeerId, tag: u64, memory: Part, shelf: Shelf) -> SendOp {
 fn rts(tag: u64, memory: Part, shelf: Shelf, number: u64) -> Rts {
     let place = Scatter::from(memory).place();
     let (len, shelf) = (memory.len(), Some(shelf));
-    Rts { tag, len, place, stream: false, given: true, shelf, list: None, number }
+    Rts { tag, len, place, stream: false, unasked: false, given: true, shelf, list: None, number }
 }

@@ -364,6 +364,7 @@ impl Core {
                 self.widen(peer, &rts);
                 self.fetch(peer, key, (sid, rts), list.as_deref())
             }
+            None if self.store_unasked(peer, sid, &rts)? => Ok(()),
             None => {
                 if peer.announced.len() >= peer.announced_max as usize {
                     return Err(Violation("it announced more messages than it may"));

@@ -64,9 +64,11 @@ mod returns;
 mod sleep;
 pub(crate) mod spaces;
 mod table;
+pub(crate) mod timed;
 mod transfer;
 mod two_way;
 pub(crate) mod uses;
+mod waits;
 pub(crate) mod wakes;
 
 use std::{collections::VecDeque, io, sync::Arc, thread::Thread};

@@ -3,9 +3,12 @@
 //! The quick way puts down nothing but its counters. Whatever queues, stores or waits goes the
 //! ordinary way, which ends here, with a few numbers that are compared and seldom stored.
 
+use pinfold_sys::clock;
+
 use super::{
     Engine,
     core::Core,
+    op::{OpKey, SendStage},
     peer::{Peer, PeerInfo},
 };
 use crate::{
@@ -105,6 +108,32 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Takes note of a send that is announced `now`, ticks.
+    #[inline]
+    pub(super) fn note_wait(&mut self, peer: &mut Peer, key: OpKey, now: u64) {
+        if peer.waiting == 0 {
+            // What was put down is of others.
+            peer.record.waits_since_ns.set(0);
+        }
+        peer.waits.announce(key, now, peer.waiting, |key| self.is_waiting(key));
+    }
+
+    /// Puts down since when the send to a peer has waited that has waited longest; now, in ticks and ns.
+    fn note_waits(&mut self, peer: &mut Peer, now: u64, now_ns: u64) {
+        let front = peer.out.front().copied();
+        let oldest = peer.waits.oldest(front, now, |key| self.is_waiting(key));
+        let since =
+            oldest.map(|since| now_ns - clock::ns_of(now.saturating_sub(since)).min(now_ns));
+        peer.record.waits_since_ns.set(since.unwrap_or(0));
+    }
+
+    fn is_waiting(&mut self, key: OpKey) -> bool {
+        let send = self.ops.send_mut(key);
+        send.is_some_and(|send| matches!(send.stage, SendStage::Waiting { .. }))
+    }
+}
+
 impl Peer {
     /// Puts down how many messages it was told of and has not answered.
     #[inline(always)]
@@ -135,7 +164,7 @@ impl Engine {
         self.note();
         if now_ns >= self.credit_at {
             self.credit_at = now_ns + CREDIT_EVERY_NS;
-            self.note_credit();
+            self.note_credit(now_ns);
             self.core.note_copies();
         }
     }
@@ -143,9 +172,10 @@ impl Engine {
     /// Puts down that the endpoint sleeps from now on, one way or the other.
     pub(crate) fn note_sleep(&mut self, how: u64) {
         self.core.status.state.set(how);
-        self.core.status.looked_ns.set(pinfold_sys::clock::now_ns());
+        let now_ns = clock::now_ns();
+        self.core.status.looked_ns.set(now_ns);
         self.note();
-        self.note_credit();
+        self.note_credit(now_ns);
         self.core.note_copies();
     }
 
@@ -156,10 +186,12 @@ impl Engine {
         }
     }
 
-    /// Looks at what the peers that are polled have taken.
-    fn note_credit(&mut self) {
+    /// Looks at what the peers that are polled have taken, and since when sends to them wait.
+    fn note_credit(&mut self, now_ns: u64) {
+        let now = clock::ticks();
         for &index in &self.hot {
             let Some(peer) = self.peers.at_mut(index) else { continue };
+            self.core.note_waits(peer, now, now_ns);
             // What a blocked one waits for is looked at where it would otherwise be missed.
             if peer.sent_cost != peer.released && !peer.blocked {
                 peer.refresh_credit();

@@ -115,6 +115,9 @@ pub(crate) struct SendOp {
     pub stream: Option<u32>,
     /// What the kernel answered when the one or the other side asked it to copy the message; 0 if it did not fail.
     pub errno: u32,
+    /// Whether its memory may be wanted back before it has ended: its receiver is not told where that is, if all
+    /// that it lacks is credit.
+    pub timed: bool,
     /// What it is, if it is no message.
     pub far: Option<Box<Far>>,
 }
@@ -139,6 +142,7 @@ impl SendOp {
             is_frame: false,
             stream: None,
             errno: 0,
+            timed: false,
             far: None,
         }
     }

@@ -352,10 +352,14 @@ impl Core {
         }
         // What would have gone at once but for credit may come by any path the pair has.
         let may_copy = [Path::Cma, Path::Mapped].iter().any(|path| peer.permissions.may(*path));
-        let stream = op.receipt.path == Path::Eager && (op.required.is_some() || !may_copy);
-        if matches!(op.receipt.path, Path::Inline | Path::Eager) {
+        let short = matches!(op.receipt.path, Path::Inline | Path::Eager);
+        if short {
             peer.record.credit_stalls.add(1);
         }
+        // No other credit would be enough for one that is longer.
+        let unasked = short && op.verb == Verb::Tagged && op.memory.len() <= peer.window / 2;
+        let insists = op.receipt.path == Path::Eager && (op.required.is_some() || !may_copy);
+        let stream = insists || short && op.timed;
         let shelf = match (op.receipt.path, op.memory.part()) {
             (Path::Mapped | Path::Handoff, Some(memory)) => self.shelve(peer, memory),
             _ => None,
@@ -374,12 +378,15 @@ impl Core {
         let listed = list.and_then(|_| first()).map(|(extent, _)| extent.id());
         op.offered = shelf.map(|shelf| shelf.extent).or(listed);
         let (tag, len, place) = (op.tag, op.memory.len(), op.memory.place());
-        let rts = Rts { tag, len, place, stream, given, shelf, list, number: 0 };
+        let rts = Rts { tag, len, place, stream, unasked, given, shelf, list, number: 0 };
         failpoint::hit(Point::BeforeAnnounce);
         peer.tx.push(Header::new(Kind::Rts, op.verb as u8, op.sid(key)), &rts.body());
         failpoint::hit(Point::AfterAnnounce);
-        peer.waiting += 1;
         op.started = clock::ticks();
+        if !given {
+            self.note_wait(peer, key, op.started);
+        }
+        peer.waiting += 1;
         peer.two_way.announce(op.started);
         op.stage = SendStage::Waiting { cancelled: false };
         Ok(Step::Announced)

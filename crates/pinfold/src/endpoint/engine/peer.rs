@@ -15,6 +15,7 @@ use super::{
     returns::{Given, Returns},
     two_way::TwoWay,
     uses::{Landing, Uses},
+    waits::Waits,
 };
 use crate::{
     Gone, PathSet, PeerId, Receipt,
@@ -156,6 +157,8 @@ pub(crate) struct Peer {
     /// Announced messages the receiver has not answered.
     pub waiting: u32,
     pub waiting_max: u32,
+    /// Since when sends to it wait.
+    pub waits: Waits,
     pub permissions: Permissions,
     pub learner: Learner,
     /// What asking and answering adds to a transfer out of this side's memory.
@@ -281,6 +284,7 @@ impl Peer {
             sent_cost: 0,
             released: 0,
             waiting: 0,
+            waits: Waits::default(),
             waiting_max: joining.granted.rendezvous_max,
             permissions,
             learner: Learner::new(model),

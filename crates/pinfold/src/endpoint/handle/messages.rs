@@ -9,7 +9,7 @@ use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
         Endpoint, Envelope, Message, MessageRequest, OwnedBuf, OwnedBufMut, Received, RecvRequest,
-        Scope, SendRequest, Source, TagMatch, borrowed, scope,
+        Scope, SendRequest, Source, TagMatch, borrowed, scope, timed,
     },
 };
 
@@ -23,6 +23,27 @@ impl Endpoint {
     #[inline]
     pub fn send(&self, peer: PeerId, tag: u64, data: &[u8]) -> Result<Receipt> {
         borrowed::send(self.shared(), peer, tag, data)
+    }
+
+    /// As [`Endpoint::send`], waiting at most `patience` for the receiver to take the message, and then a moment (0.1 s)
+    /// for its word that the message is taken back. One that has begun to move within that time goes on; up to 1 MiB
+    /// that come through the ring are copied for that, longer ones are waited for.
+    ///
+    /// A long message stays in this memory until it has moved. The receiver is told where it lies: if it does not
+    /// call Pinfold when the time is up, its word is waited for however long that takes. Who cannot wait posts a
+    /// message that owns its buffer ([`Endpoint::send_owned`]).
+    ///
+    /// # Errors
+    /// [`Error::NotTaken`], which says why; nothing was sent then, but for
+    /// [`Untaken::Unsure`](crate::Untaken::Unsure). And as [`Endpoint::send`].
+    pub fn send_timeout(
+        &self,
+        peer: PeerId,
+        tag: u64,
+        data: &[u8],
+        patience: Duration,
+    ) -> Result<Receipt> {
+        timed::send(self.shared(), peer, tag, data, patience)
     }
 
     /// As [`Endpoint::send`], by `path` and no other.

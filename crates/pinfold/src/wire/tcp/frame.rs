@@ -75,8 +75,7 @@ fn words(header: Header) -> Option<usize> {
         Kind::TagHigh | Kind::Cancel => Some(0),
         Kind::Eager => Some(3),
         Kind::Data => Some(2),
-        Kind::Rts => Some(2),
-        Kind::Cts => Some(2),
+        Kind::Rts | Kind::Cts => Some(3),
         Kind::Fin => Some(2),
         Kind::Open => Some(4),
         Kind::Opened => Some(2),
@@ -148,9 +147,15 @@ pub(crate) fn crossing(header: Header, body: &mut Body) -> Option<(usize, Option
         _ if !may_cross(header, body)? => return None,
         _ => None,
     };
-    if matches!(header.kind()?, Kind::Cts) {
-        // All but the word that says that it is to be streamed.
-        body.rotate_left(1);
+    // What is to be known there comes first.
+    match header.kind()? {
+        Kind::Rts => body[2] = u64::from(Rts::read(body).unasked),
+        Kind::Cts => {
+            if let Some(Cts::Stream { want, credit, stored, .. }) = Cts::read(body) {
+                body[..3].copy_from_slice(&[want, credit, stored.into()]);
+            }
+        }
+        _ => {}
     }
     Some((words(header)?, piece))
 }
@@ -211,14 +216,15 @@ pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
         },
         Kind::Rts => {
             let place = Place { at: 0, parts: 0 };
-            let [tag, len, ..] = *words;
+            let [tag, len, unasked, ..] = *words;
+            let (stream, unasked, given) = (true, unasked != 0, false);
             let (shelf, list) = (None, None);
-            body =
-                Rts { tag, len, place, stream: true, given: false, shelf, list, number: 0 }.body();
+            body = Rts { tag, len, place, stream, unasked, given, shelf, list, number: 0 }.body();
             Follows::Nothing
         }
         Kind::Cts => {
-            body = Cts::Stream { want: words[0], credit: words[1], errno: 0 }.body();
+            let [want, credit, stored, ..] = *words;
+            body = Cts::Stream { want, credit, errno: 0, stored: stored != 0 }.body();
             Follows::Nothing
         }
         Kind::Fin => {
@@ -333,13 +339,16 @@ mod tests {
         assert_eq!(over(Kind::Eager, padded(&short)), None);
         let place = Place { at: 0xdead_0000, parts: 3 };
         let (shelf, list) = (None, None);
-        let rts = Rts { tag: 5, len: 6, place, stream: true, given: false, shelf, list, number: 9 };
+        let (stream, unasked, given) = (true, true, false);
+        let rts = Rts { tag: 5, len: 6, place, stream, unasked, given, shelf, list, number: 9 };
         let nowhere = Place { at: 0, parts: 0 };
         let there = Rts { place: nowhere, number: 0, ..rts };
         assert_eq!(over(Kind::Rts, rts.body()), Some(there.body()));
         assert_eq!(over(Kind::Rts, Rts { given: true, ..rts }.body()), None);
-        let cts = Cts::Stream { want: 77, credit: 78, errno: 0 }.body();
-        assert_eq!(over(Kind::Cts, cts), Some(cts));
+        for stored in [false, true] {
+            let cts = Cts::Stream { want: 77, credit: 78, errno: 0, stored }.body();
+            assert_eq!(over(Kind::Cts, cts), Some(cts));
+        }
         assert_eq!(over(Kind::Cts, padded(&[2, 3])), None);
         let long = arrived(Header::new(Kind::Eager, 0, 7), &padded(&long_eager(1, 1 << 40)));
         assert_eq!(long.map(|(_, follows)| follows), Some(Follows::Long(1 << 40)));

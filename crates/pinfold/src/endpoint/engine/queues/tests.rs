@@ -30,7 +30,17 @@ fn whole(token: u32) -> Item {
 fn waiting(token: u32, len: u64) -> Item {
     let place = Place { at: 0, parts: 1 };
     let (shelf, list) = (None, None);
-    let rts = Rts { tag: 0, len, place, stream: false, given: false, shelf, list, number: 0 };
+    let rts = Rts {
+        tag: 0,
+        len,
+        place,
+        stream: false,
+        unasked: false,
+        given: false,
+        shelf,
+        list,
+        number: 0,
+    };
     item(token, What::Waiting { sid: token, rts })
 }
 

@@ -373,7 +373,17 @@ fn what_means_nothing_elsewhere_is_not_sent() {
     let (mut one, _two) = pair(0);
     let place = Place { at: 0xdead_b000, parts: 1 };
     let (shelf, list) = (None, None);
-    let given = Rts { tag: 1, len: 2, place, stream: false, given: true, shelf, list, number: 1 };
+    let given = Rts {
+        tag: 1,
+        len: 2,
+        place,
+        stream: false,
+        unasked: false,
+        given: true,
+        shelf,
+        list,
+        number: 1,
+    };
     one.tx.push(Header::new(Kind::Rts, 0, 1), &given.body());
     let ended = one.bridge.turn(false, &mut one.budget).unwrap_err();
     assert!(matches!(ended, Ended::Violation(_)), "{ended:?}");
