@@ -19,7 +19,8 @@
 //! - [`process`]: other processes: are they alive, and what is in their memory.
 //! - [`signal`]: what becomes of signals here.
 //! - [`program`]: programs that this one starts: where they run, and how long.
-//! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`.
+//! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`; `inherit`: sockets that
+//!   children do not get.
 //! - [`block`]: memory copied and zeroed, by every algorithm there is.
 //! - [`partner`]: another core that reads, where it is measured what that costs.
 //! - [`careful`]: copies where there may be no memory.
@@ -45,6 +46,7 @@ pub mod datagram;
 #[cfg(feature = "fabric")]
 pub mod fabric;
 pub mod fork;
+mod inherit;
 pub mod lots;
 pub mod mapping;
 pub mod maps;

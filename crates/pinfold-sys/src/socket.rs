@@ -19,6 +19,11 @@ use rustix::{
     },
 };
 
+use crate::{
+    inherit::keep_from_children,
+    process::{pidfd_alive, pidfd_open},
+};
+
 /// The most descriptors one message carries here, either way.
 pub const FDS_MAX: usize = 8;
 
@@ -76,12 +81,15 @@ pub fn bind_listen(path: &Path, backlog: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A socket that is not connected yet, for [`dial`].
+/// A socket that is not connected yet, for [`dial`]. Children that this process forks do not get
+/// it, nor what it [listens](bind_listen) at or [accepts](accept).
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`, `ENOMEM`, or what a filter says.
 pub fn unconnected() -> io::Result<OwnedFd> {
-    Ok(net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?)
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
+    keep_from_children(&socket);
+    Ok(socket)
 }
 
 /// Connects an unconnected socket to the socket file at `path`, at once or not at all; after
@@ -127,6 +135,34 @@ pub fn is_bound(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Whether the process that listens, or listened, at the other end of a connected socket has ended.
+/// Its children may have copies of the socket that it listened with: then there is a connection, and
+/// nobody to answer. `false` where that cannot be known.
+pub fn is_orphaned(socket: impl AsFd) -> bool {
+    let is = |error: &io::Error, errnos: &[i32]| {
+        error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
+    };
+    match peer_pidfd(&socket) {
+        Ok(pidfd) => !pidfd_alive(pidfd),
+        Err(error) if is(&error, &[libc::ESRCH, libc::EINVAL]) => true,
+        // Before Linux 6.5: by its number, which may be another's by now.
+        Err(error) if is(&error, &[libc::ENOPROTOOPT]) => {
+            let pid = peer_credentials(&socket).map_or(0, |who| who.pid);
+            pid != 0 && pidfd_open(pid).is_err_and(|error| is(&error, &[libc::ESRCH]))
+        }
+        Err(_) => false,
+    }
+}
+
+/// As [`is_bound`], for a socket of this type whose owner lives: one that only a forked child of a
+/// dead owner still has does not count. The owner finds a connection in its queue that was closed.
+///
+/// # Errors
+/// As for [`is_bound`].
+pub fn is_served(path: &Path) -> io::Result<bool> {
+    Ok(is_bound(path)? && !connect(path).is_ok_and(is_orphaned))
+}
+
 /// A connected pair, for tests and for a parent and its child.
 ///
 /// # Errors
@@ -142,7 +178,10 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 pub fn accept(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
     loop {
         match net::accept_with(&listener, FLAGS) {
-            Ok(socket) => return Ok(Some(socket)),
+            Ok(socket) => {
+                keep_from_children(&socket);
+                return Ok(Some(socket));
+            }
             Err(Errno::INTR | Errno::CONNABORTED) => {}
             Err(Errno::AGAIN) => return Ok(None),
             Err(errno) => return Err(errno.into()),

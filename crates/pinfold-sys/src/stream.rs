@@ -21,7 +21,7 @@ use rustix::{
     net::{self, AddressFamily, SocketFlags, SocketType, sockopt},
 };
 
-use crate::process::Segment;
+use crate::{inherit::keep_from_children, process::Segment};
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
@@ -43,6 +43,13 @@ fn family(address: &SocketAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
+/// A socket, which children that this process forks do not get.
+fn new(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let socket = net::socket_with(family(address), SocketType::STREAM, FLAGS, None)?;
+    keep_from_children(&socket);
+    Ok(socket)
+}
+
 /// Listens at `address`; port 0 is any that is free. At once again after a listener there has ended
 /// (`SO_REUSEADDR`).
 ///
@@ -61,7 +68,7 @@ pub fn listen_alone(address: SocketAddr, backlog: u32) -> io::Result<OwnedFd> {
 }
 
 fn listen_by(address: SocketAddr, backlog: u32, six_only: bool) -> io::Result<OwnedFd> {
-    let socket = net::socket_with(family(&address), SocketType::STREAM, FLAGS, None)?;
+    let socket = new(&address)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if six_only {
         sockopt::set_ipv6_v6only(&socket, true)?;
@@ -94,7 +101,10 @@ pub fn peer_address(socket: impl AsFd) -> io::Result<SocketAddr> {
 pub fn accept(listener: impl AsFd) -> io::Result<Option<(OwnedFd, SocketAddr)>> {
     loop {
         match net::acceptfrom_with(&listener, FLAGS) {
-            Ok((socket, Some(address))) => return Ok(Some((socket, address.try_into()?))),
+            Ok((socket, Some(address))) => {
+                keep_from_children(&socket);
+                return Ok(Some((socket, address.try_into()?)));
+            }
             // It has gone again.
             Ok((_, None)) | Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
             Err(Errno::AGAIN) => return Ok(None),
@@ -116,7 +126,7 @@ pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
 /// # Errors
 /// As for [`connect`].
 pub fn connect_after(address: SocketAddr, prepare: impl FnOnce(&OwnedFd)) -> io::Result<OwnedFd> {
-    let socket = net::socket_with(family(&address), SocketType::STREAM, FLAGS, None)?;
+    let socket = new(&address)?;
     prepare(&socket);
     match net::connect(&socket, &address) {
         Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
