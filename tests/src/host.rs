@@ -174,6 +174,39 @@ pub fn fork(child: impl FnOnce() -> i32) -> Ended {
     }
 }
 
+/// How a process is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copying {
+    /// By `fork(3)`, with the handlers of `pthread_atfork(3)`.
+    Fork,
+    /// By `clone(2)` alone: no handler runs, and the child has all that its parent has.
+    Clone,
+}
+
+/// A copy of this process that does nothing, for a minute if nobody kills it: an orphan, as its parent
+/// is killed. Its process id. For processes of which the child needs nothing.
+pub fn leave_orphan(by: Copying) -> u32 {
+    let flags = libc::c_long::from(libc::SIGCHLD);
+    // SAFETY: without a stack, or memory shared, it is a fork; the child makes system calls alone.
+    let pid = unsafe {
+        match by {
+            Copying::Fork => libc::c_long::from(libc::fork()),
+            Copying::Clone => libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0),
+        }
+    };
+    if pid == 0 {
+        // SAFETY: sleeps, with nothing of the director's pipes kept open, and ends the process.
+        unsafe {
+            for fd in 0..3 {
+                libc::close(fd);
+            }
+            libc::sleep(60);
+            libc::_exit(0)
+        }
+    }
+    u32::try_from(pid).ok().filter(|pid| *pid > 0).expect("fork")
+}
+
 /// Pages of the file behind a mapping that are in memory, whoever touched them.
 pub fn resident_pages(at: usize, len: usize) -> usize {
     let mut pages = vec![0u8; len.div_ceil(4096)];

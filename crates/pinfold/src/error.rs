@@ -149,6 +149,17 @@ pub enum Error {
         /// The address asked for.
         name: String,
     },
+    /// The name of this endpoint was taken from it: its file was removed, and another endpoint listens
+    /// under the name. That is told once, to who accepts and to receives that only a newcomer could
+    /// end. The name is this endpoint's again when the other has ended.
+    #[error(
+        "the name {name} is lost: its file was removed, as by a cleaner of temporary files, and another \
+         endpoint has taken the name; stop that one, and this one has it again"
+    )]
+    NameLost {
+        /// The address that was listened at.
+        name: String,
+    },
     /// Nobody listens under this name.
     #[error("{}", name_gone(name))]
     NameGone {

@@ -42,8 +42,9 @@ which an algorithm is chosen, and those of them that are streamed past the cache
 two lines.
 
 Fields of --json. Every object has kind and time_ms (since 1970).
-  endpoint  id, pid, command, uid, user, label, address (null if it does not listen), age_s,
-            state (awake, asleep or armed: its program waits on its descriptor), looked_ago_s (since
+  endpoint  id, pid, command, uid, user, label, address (null if it does not listen),
+            name_lost (whether another endpoint has taken that name), age_s, state (awake, asleep or
+            armed: its program waits on its descriptor), looked_ago_s (since
             it last looked around or fell asleep), peers, peers_unlisted (without an object of
             their own), newcomers (not accepted yet), posted (receives that wait), stored
             (messages that wait), copying (long messages), sent and received (by path: messages,

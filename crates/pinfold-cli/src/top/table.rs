@@ -209,6 +209,9 @@ fn condition(endpoint: &EndpointStatus) -> String {
         (_, ago) if ago >= LEFT_ALONE => format!("awake, looked around {} ago", time(ago)),
         _ => "awake".to_owned(),
     }];
+    if endpoint.name_lost {
+        notes.push("another has its name".to_owned());
+    }
     let mut note = |count: u64, what: &str| {
         notes.extend((count > 0).then(|| format!("{} {what}", self::count(count as f64))));
     };

@@ -41,6 +41,7 @@ fn all() -> Vec<Error> {
     let mut all = vec![
         unknown,
         Error::NameInUse { name: name() },
+        Error::NameLost { name: name() },
         Endpoint::check_address("tcp:box").unwrap_err(),
         Error::NotAllowed { name: name(), why: "its mode".into() },
         Error::VersionMismatch {

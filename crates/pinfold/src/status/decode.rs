@@ -78,6 +78,7 @@ impl Copy {
             uid: 0,
             label: header.label.read(),
             address: Some(header.address.read()).filter(|address| !address.is_empty()),
+            name_lost: header.name_lost != 0,
             age: ago(boot_ns, header.made_ns),
             state: match header.state {
                 state::ASLEEP => State::Asleep,

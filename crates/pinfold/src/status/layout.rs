@@ -187,7 +187,9 @@ pub(crate) struct Header<W> {
     pub(super) aside_by_others: BulkWords<W>,
     /// Messages that nobody waited for, and that were not delivered before their peer went.
     pub undelivered: W,
-    pub(super) spare: [W; 6],
+    /// A gauge: 1 while another endpoint has the name that it listens at.
+    pub name_lost: W,
+    pub(super) spare: [W; 5],
 
     // Put down now and then.
     /// Copies for which an algorithm was chosen, by its number, and by size.

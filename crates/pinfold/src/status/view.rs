@@ -65,6 +65,9 @@ pub struct EndpointStatus {
     pub label: String,
     /// Where it listens, if it does.
     pub address: Option<String>,
+    /// Whether another endpoint has taken that name, so that nobody finds this one by it:
+    /// [`Error::NameLost`](crate::Error::NameLost).
+    pub name_lost: bool,
     /// Since when it is there.
     pub age: Duration,
     /// Whether it is in use.

@@ -4,6 +4,7 @@ mod afar;
 mod away;
 mod beside;
 mod meeting;
+mod names;
 
 use std::{io, os::fd::AsFd, sync::Arc, time::Duration};
 
@@ -83,6 +84,12 @@ pub(crate) struct Links {
     calls: u64,
     /// When to listen again, after there was no descriptor left to answer a caller with.
     listen_again_ns: Option<u64>,
+    /// When to look whether the names lead here.
+    names_ns: u64,
+    /// The name that another has taken, until that is told.
+    lost_name: Option<String>,
+    /// What the alarm is set to.
+    alarm_ns: Option<u64>,
 }
 
 impl Links {
@@ -137,6 +144,9 @@ impl Links {
             connected: Vec::new(),
             calls: 0,
             listen_again_ns: None,
+            names_ns: clock::now_ns(),
+            lost_name: None,
+            alarm_ns: None,
         })
     }
 
@@ -165,7 +175,8 @@ impl Links {
         let greetings = self.greetings.iter().flatten();
         let greetings = greetings.map(|greeting| greeting.handshake.deadline_ns());
         let absent = self.absent.iter().map(|(_, absence)| absence.due_ns());
-        greetings.chain(absent).chain(self.listen_again_ns).chain(self.look_ns).min()
+        let others = self.listen_again_ns.into_iter().chain(self.look_ns);
+        greetings.chain(absent).chain(others).chain(self.names_due_ns()).min()
     }
 
     /// Has the endpoint's descriptor become readable at a time, or no more at any.
@@ -175,7 +186,12 @@ impl Links {
             self.epoll.add(&alarm, token(ALARM, 0, 0), Interest::Read)?;
             self.alarm = Some(alarm);
         }
-        self.alarm.as_ref().map_or(Ok(()), |alarm| alarm.set(at_ns))
+        let Some(alarm) = self.alarm.as_ref().filter(|_| self.alarm_ns != at_ns) else {
+            return Ok(());
+        };
+        alarm.set(at_ns)?;
+        self.alarm_ns = at_ns;
+        Ok(())
     }
 
     /// Stops watching a peer.
@@ -290,6 +306,7 @@ impl Engine {
                 (ALARM, _) => {
                     // What is due was just seen to.
                     let _ = self.links.alarm.as_ref().map(Alarm::clear);
+                    self.links.alarm_ns = None;
                 }
                 (RING, _) => {
                     if !self.land() {
@@ -348,6 +365,7 @@ impl Engine {
                 let _ = watch(&self.links.epoll, listener.fd(), token(LISTENER, BESIDE, 0));
             }
         }
+        self.look_after_names(now);
         self.look_at_distant(now);
         self.see_to_absent(now);
         for at in 0..self.links.greetings.len() {

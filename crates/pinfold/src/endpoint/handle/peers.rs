@@ -164,7 +164,8 @@ impl Endpoint {
     /// them: [`Endpoint::connect`] returned those.
     ///
     /// # Errors
-    /// [`Error::NotListening`] if the endpoint does not listen, [`Error::Closed`],
+    /// [`Error::NotListening`] if the endpoint does not listen; [`Error::NameLost`], once, when
+    /// another has taken its name and nobody can connect any more; [`Error::Closed`],
     /// [`Error::Forked`].
     pub fn accept(&self) -> Result<PeerId> {
         self.accept_until(None)?.unwrap_or(Err(Error::Closed))
@@ -182,7 +183,10 @@ impl Endpoint {
     fn accept_until(&self, end: Option<Instant>) -> Result<Option<Result<PeerId>>> {
         self.shared().wait_for(end, |engine| match engine.check() {
             Err(error) => Some(Err(error)),
-            Ok(()) if engine.links.listens() => engine.newcomers.pop_front().map(Ok),
+            Ok(()) if engine.links.listens() => {
+                let newcomer = engine.newcomers.pop_front().map(Ok);
+                newcomer.or_else(|| engine.links.take_lost().map(Err))
+            }
             Ok(()) => Some(Err(Error::NotListening)),
         })
     }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{self, AtFlags, CWD, Mode, OFlags},
+    fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags},
     io::Errno,
 };
 
@@ -175,10 +175,14 @@ fn opened(path: &Path) -> PathBuf {
 const ELSEWHERE: &str = "set PINFOLD_DIR, for all programs that are to meet, to a directory of this \
                          user's alone, or to a path where there is nothing yet: Pinfold makes it";
 
+/// The longest path that a socket's address holds, bytes.
+const SOCKET_PATH_MAX: usize = 107;
+
 /// A directory that was found to be safe to use.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// Opened with `O_PATH`: enough to pass through, which is all that others may.
+    /// Opened with `O_PATH`: enough to pass through, which is all that others may. The owner's can be
+    /// opened for reading as well ([`Directory::open_up`]).
     fd: OwnedFd,
     path: PathBuf,
     origin: Origin,
@@ -277,6 +281,49 @@ impl Directory {
         // Without /proc the long way must do. It leads to the same place: nobody else can
         // rename what this user owns in a directory of his or in a sticky one.
         if short.symlink_metadata().is_ok() { short.join(file) } else { self.path.join(file) }
+    }
+
+    /// The directory's own path to `file`, without links, if it fits into a socket's address and
+    /// nobody but root and this user can have it lead anywhere else.
+    ///
+    /// The kernel shows the path by which a socket was bound to everybody (`/proc/net/unix`), and
+    /// `systemd-tmpfiles` takes a socket file whose path is not there for that of a dead process.
+    pub(crate) fn settled(&self, file: &str) -> Option<PathBuf> {
+        let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        let path = std::fs::read_link(link).ok().filter(|path| path.is_absolute())?;
+        let here = fs::fstat(&self.fd).ok()?;
+        let there = fs::statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let own = pinfold_sys::user::uid();
+        let is_settled = |above: &Path| {
+            fs::statat(CWD, above, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+                let sticky = stat.st_mode & Mode::SVTX.as_raw_mode() != 0;
+                (stat.st_uid == 0 || stat.st_uid == own) && (sticky || stat.st_mode & 0o022 == 0)
+            })
+        };
+        let fits = path.as_os_str().len() + 1 + file.len() <= SOCKET_PATH_MAX;
+        let is_it = (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino);
+        (fits && is_it && path.ancestors().skip(1).all(is_settled)).then(|| path.join(file))
+    }
+
+    /// Opens this user's own directory for reading, by which it can be locked. Where that cannot be,
+    /// it stays as it is.
+    pub(crate) fn open_up(mut self) -> Directory {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let Ok(fd) = fs::openat(&self.fd, ".", flags, Mode::empty()) {
+            self.fd = fd;
+        }
+        self
+    }
+
+    /// Locks the directory, shared with others, against `systemd-tmpfiles`, which leaves alone what is
+    /// in a directory that is locked. Whether that was done.
+    pub(crate) fn hold(&self) -> bool {
+        fs::flock(&self.fd, FlockOperation::NonBlockingLockShared).is_ok()
+    }
+
+    /// Whether it has been removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        fs::fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     /// Who chose its name.

@@ -198,3 +198,31 @@ fn files_are_reached_whatever_the_length() {
     std::fs::write(&path, "x").unwrap();
     assert_eq!(std::fs::read(deep.join("file")).unwrap(), b"x");
 }
+
+#[test]
+fn a_path_is_settled_if_it_fits_and_nobody_can_move_what_is_above() {
+    let base = tempfile::tempdir().unwrap();
+    let make = |name: &str| {
+        let path = base.path().join(name);
+        Directory::make(&path, uid(), Kind::Private, Origin::Ours).unwrap()
+    };
+    let dir = make("dir");
+    let real = base.path().canonicalize().unwrap().join("dir/file");
+    let settled = dir.settled("file");
+    if settled.is_none() {
+        return eprintln!("SKIPPED: others may move what is above {}", real.display());
+    }
+    assert_eq!(settled.as_ref(), Some(&real));
+    let link = base.path().join("link");
+    symlink(base.path(), &link).unwrap();
+    let by_link =
+        Directory::open(&link.join("dir"), uid(), Kind::Private, Origin::Ours).unwrap().unwrap();
+    assert_eq!(by_link.settled("file"), settled);
+    assert_eq!(make(&"d".repeat(100)).settled("file"), None);
+    set_mode(base.path(), 0o777);
+    assert_eq!(dir.settled("file"), None);
+    set_mode(base.path(), 0o1777);
+    assert_eq!(dir.settled("file"), settled);
+    std::fs::remove_dir(base.path().join("dir")).unwrap();
+    assert!(dir.is_removed() && dir.settled("file").is_none());
+}

@@ -51,8 +51,9 @@ impl Handshake {
         patience_ns: u64,
     ) -> Result<Handshake> {
         let name = address.to_string();
-        let socket =
-            socket::unconnected().map_err(|error| Error::os("socket", name.as_str(), error))?;
+        let fresh =
+            || socket::unconnected().map_err(|error| Error::os("socket", name.as_str(), error));
+        let mut socket = fresh()?;
         let mut trouble = None;
         for candidate in places.candidates(address)? {
             let directory = match candidate.open() {
@@ -68,6 +69,8 @@ impl Handshake {
                 Err(error) => {
                     trouble.get_or_insert(error);
                 }
+                // Only a child that its dead owner has forked still has it, and answers nobody.
+                Ok(true) if socket::is_orphaned(&socket) => socket = fresh()?,
                 Ok(connected) => {
                     let owner = candidate.owner;
                     let retry_ns = now_ns.saturating_add(RETRY_NS);
@@ -141,6 +144,9 @@ impl Handshake {
             return Err(Error::Closed);
         };
         if dial(self.fd(), &directory, address)? {
+            if socket::is_orphaned(self.fd()) {
+                return Err(Error::NameGone { name: address.to_string() });
+            }
             self.say_hello(owner)?;
             return Ok(Moved::On);
         }
