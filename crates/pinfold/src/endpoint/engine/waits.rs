@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     fn key(index: u32) -> OpKey {
-        OpKey { index, generation: 0 }
+        OpKey::of_word(index.into())
     }
 
     #[test]
