@@ -267,7 +267,7 @@ fn filters_that_kill() {
         ("memfd_create", "memfd"),
         ("membarrier", "membarrier_global"),
         ("pidfd_open", "pidfd_open"),
-        ("getsockopt", "peer_credentials"),
+        ("getsockopt", "unix_sockets"),
         ("socket", "unix_sockets"),
         ("sendmsg", "unix_sockets"),
         ("madvise", "shared_mapping"),

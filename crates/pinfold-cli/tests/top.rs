@@ -198,22 +198,26 @@ fn what_waits_is_seen() {
     let Look { endpoints, .. } = look_at(arranger.pid());
     let find = |label: &str| endpoints.iter().find(|one| one.own["label"] == label).unwrap();
     let (full, eager) = (find("full"), find("eager"));
-    // Five messages of 1,000 bytes that nobody has asked for, and one more that is announced.
+    // Messages of 1,000 bytes that nobody has asked for, as many as there is memory for, and more that are announced.
     let peer = &full.peers[0];
-    assert_eq!(peer["owed"], 5 * 1128);
+    let announced = peer["announced"].as_u64().unwrap();
+    let owed = (full.own["stored"].as_u64().unwrap() - announced) * 1128;
+    assert!(owed >= 5 * 1128 && announced > 0, "{peer:#}");
+    assert_eq!(peer["owed"], owed);
+    assert!(owed <= full.own["unexpected_bytes_max"].as_u64().unwrap() * 3 / 4 + 1128);
     assert_eq!(full.own["unexpected"].as_u64(), full.own["stored"].as_u64());
     assert!(full.own["stored"].as_u64().unwrap() > 5);
-    assert_eq!(peer["announced"], full.own["stored"].as_u64().unwrap() - 5);
     assert_eq!(full.own["posted"], 2);
     assert_eq!(peer["announced_max"], peer["announced"]);
     // Their sender has more, and is stuck.
     let peer = &eager.peers[0];
-    assert_eq!(peer["credit_used"], 5 * 1128);
+    assert_eq!(peer["credit_used"], owed);
     assert_eq!(
         (&peer["waiting"], &peer["waiting_max"]),
         (&full.peers[0]["announced"], &full.peers[0]["announced_max"])
     );
-    assert_eq!(peer["credit_stalls"], peer["waiting"]);
+    // Some were announced, too, and then stored.
+    assert!(peer["credit_stalls"].as_u64() >= peer["waiting"].as_u64());
     assert!(peer["queued"].as_u64().unwrap() > 0 && peer["blocked"] == true, "{peer:#}");
     assert!(peer["room_stalls"].as_u64().unwrap() > 0);
     // The memory of arenas is the process's.

@@ -22,7 +22,17 @@ const BARRIER: Call = Call { names: &["membarrier"], since: (4, 16) };
 const PIDFD: Call = Call { names: &["pidfd_open"], since: (5, 3) };
 const PEER_PIDFD: Call = Call { names: &["getsockopt"], since: (6, 5) };
 const SOCKETS: Call = Call {
-    names: &["socket", "socketpair", "bind", "listen", "accept4", "connect", "sendmsg", "recvmsg"],
+    names: &[
+        "socket",
+        "socketpair",
+        "getsockopt",
+        "bind",
+        "listen",
+        "accept4",
+        "connect",
+        "sendmsg",
+        "recvmsg",
+    ],
     since: (3, 17),
 };
 const CREDENTIALS: Call = Call { names: &["getsockopt"], since: (3, 17) };

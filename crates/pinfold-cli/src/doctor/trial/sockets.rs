@@ -21,7 +21,9 @@ pub(super) fn peer_pidfd() -> Tried<()> {
 }
 
 pub(super) fn unix_sockets() -> Tried<()> {
-    attempt("socket", || socket::unconnected().map(drop).map_err(Denial::of("socket")))?;
+    attempt("socket", || unix().map(drop))?;
+    // It is asked which socket it is, so that children do not keep it.
+    attempt("getsockopt", || socket::unconnected().map(drop).map_err(Denial::of("getsockopt")))?;
     (1..=STEPS.len())
         .try_for_each(|steps| attempt(STEPS[steps - 1], || meeting(steps).map(drop)))?;
     attempt("sendmsg", || sent().map(drop))?;
@@ -70,6 +72,10 @@ fn pair() -> Tried<(OwnedFd, OwnedFd)> {
         Some(ends) => Ok(ends),
         None => wrong("who connected did not arrive"),
     }
+}
+
+fn unix() -> Tried<OwnedFd> {
+    net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).map_err(Denial::of("socket"))
 }
 
 fn inet() -> Tried<OwnedFd> {

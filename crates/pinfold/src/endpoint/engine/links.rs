@@ -84,8 +84,9 @@ pub(crate) struct Links {
     calls: u64,
     /// When to listen again, after there was no descriptor left to answer a caller with.
     listen_again_ns: Option<u64>,
-    /// When to look whether the names lead here.
+    /// When to look whether the names lead here, and when that was done last.
     names_ns: u64,
+    names_looked_ns: u64,
     /// The name that another has taken, until that is told.
     lost_name: Option<String>,
     /// What the alarm is set to.
@@ -144,7 +145,8 @@ impl Links {
             connected: Vec::new(),
             calls: 0,
             listen_again_ns: None,
-            names_ns: clock::now_ns(),
+            names_ns: 0,
+            names_looked_ns: clock::now_ns(),
             lost_name: None,
             alarm_ns: None,
         })

@@ -17,7 +17,7 @@ impl Links {
     /// When a sleeping endpoint looks after its names; `None` without one.
     pub(super) fn names_due_ns(&self) -> Option<u64> {
         let has_names = self.listener.is_some() || self.beside.is_some();
-        has_names.then(|| self.names_ns.saturating_add(ASLEEP_NS - AWAKE_NS))
+        has_names.then(|| self.names_looked_ns.saturating_add(ASLEEP_NS))
     }
 
     /// Tells once that nobody can connect any more, since another has the name.
@@ -32,6 +32,7 @@ impl Engine {
         if now_ns < self.links.names_ns {
             return;
         }
+        self.links.names_looked_ns = now_ns;
         self.links.names_ns = now_ns.saturating_add(AWAKE_NS);
         for beside in [false, true] {
             self.look_after_name(beside, now_ns);
