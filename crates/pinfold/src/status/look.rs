@@ -10,6 +10,8 @@ use std::{
     fs, io,
     os::{fd::AsFd, linux::fs::MetadataExt},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use pinfold_sys::{
@@ -24,6 +26,9 @@ use super::{
     page::Foreign,
 };
 use crate::Result;
+
+/// Milliseconds in which the endpoints of one process may seal the pages that they have begun.
+const IN_THE_MAKING: u32 = 50;
 
 /// Every endpoint of this user's processes that can be seen; for root, of everybody's.
 ///
@@ -103,6 +108,7 @@ impl Process {
             }
         };
         let (mut seen, first) = (HashSet::new(), view.endpoints.len());
+        let mut patience = IN_THE_MAKING;
         let (mut arena_files, mut arena_bytes) = (0, 0);
         for entry in entries.flatten() {
             let path = entry.path();
@@ -117,7 +123,7 @@ impl Process {
                 }
             } else if link == Path::new(LINK)
                 && let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok())
-                && let Err(what) = self.look_at(fd, view, &mut seen)
+                && let Err(what) = self.look_at(fd, view, &mut seen, &mut patience)
             {
                 view.troubles.push(Trouble { pid: self.pid, command: self.command.clone(), what });
             }
@@ -133,9 +139,21 @@ impl Process {
         fd: u32,
         view: &mut View,
         seen: &mut HashSet<(u64, u64)>,
+        patience: &mut u32,
     ) -> std::result::Result<(), Problem> {
         let unreadable = |error: io::Error| Problem::Unreadable(error.to_string());
-        let (file, len) = match memfd::open_sealed_of(self.pid, fd) {
+        let opened = loop {
+            let opened = memfd::open_sealed_of(self.pid, fd);
+            // Its endpoint may be about to seal it.
+            if *patience == 0
+                || matches!(&opened, Ok(_) | Err(SealError::Os(_) | SealError::NotMemfd))
+            {
+                break opened;
+            }
+            *patience -= 1;
+            thread::sleep(Duration::from_millis(1));
+        };
+        let (file, len) = match opened {
             Ok(opened) => opened,
             // It was closed meanwhile.
             Err(SealError::Os(error)) if is_gone(&error) => return Ok(()),
