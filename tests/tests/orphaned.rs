@@ -24,7 +24,7 @@ impl Drop for Orphan {
 }
 
 /// A parent whose child is there, where it listens for other hosts, and the child.
-fn parent_of<'a>(stage: &'a Stage, by: &str, goes: &str) -> (Player, String, Orphan) {
+fn parent_of(stage: &Stage, by: &str, goes: &str) -> (Player, String, Orphan) {
     let mut parent = stage.role("parent").with("by", by).with("goes", goes).spawn();
     let at = parent.expect("listens at");
     let child = parent.expect("child").parse().expect("a number");
