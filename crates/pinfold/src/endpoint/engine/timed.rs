@@ -43,11 +43,11 @@ impl Engine {
     /// Takes a send back, whose time is up, if it does not move yet. Why it does not.
     pub(crate) fn take_back_late(&mut self, key: OpKey) -> Option<Untaken> {
         let send = self.core.ops.send_mut(key)?;
-        let (id, lacks_credit) = (send.peer, lacks_credit(send));
+        let (id, len, lacks_credit) = (send.peer, send.memory.len(), lacks_credit(send));
+        let credit = self.peers.get_mut(id).map_or(0, |peer| peer.window);
         let why = match send.stage {
             SendStage::Fresh => Untaken::Behind,
-            SendStage::Waiting { .. } if lacks_credit => {
-                let credit = self.peers.get_mut(id).map_or(0, |peer| peer.window);
+            SendStage::Waiting { .. } if lacks_credit && len <= credit / 2 => {
                 Untaken::NoCredit { credit }
             }
             SendStage::Waiting { .. } => Untaken::NoReceive,
