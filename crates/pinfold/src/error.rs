@@ -84,7 +84,7 @@ pub enum NotHandled {
 }
 
 impl fmt::Display for NotHandled {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             NotHandled::NoHandler => "it has no such handler; register one there first",
             NotHandled::Panicked => "the handler panicked; see that process's log",

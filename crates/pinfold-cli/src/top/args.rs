@@ -64,9 +64,9 @@ Fields of --json. Every object has kind and time_ms (since 1970).
             the peer that connected), paths, refused (by path: why), sent, received, unexpected,
             credit_stalls, room_stalls, doorbells_sent, one_sided (on its memory), called (to
             it), handled (of it), given_stalls, replaced, given_bytes (given to it and not back),
-            queued, answers, waiting and waiting_max
-            (announced to it), waits_s (how long the oldest of those has waited, or null), credit_used and credit_max, owed and granted (credit of the peer
-            in use here), announced and announced_max (by it), arriving, lane_bytes, blocked,
+            queued, answers, waiting and waiting_max (announced to it), waits_s (how long the send
+            has waited that has waited longest, queued or announced, or null), credit_used and
+            credit_max, owed and granted (credit of the peer in use here), announced and announced_max (by it), arriving, lane_bytes, blocked,
             leaving, encrypted, rates
   trouble   pid, command, problem (other_version, nonsense, unsteady or unreadable), text
   summary   endpoints, peers, hidden (processes of this user that may not be looked into)

@@ -21,7 +21,7 @@ pub(super) fn peer_pidfd() -> Tried<()> {
 }
 
 pub(super) fn unix_sockets() -> Tried<()> {
-    attempt("socket", || unix().map(drop))?;
+    attempt("socket", || bare(AddressFamily::UNIX, SocketType::SEQPACKET).map(drop))?;
     // It is asked which socket it is, so that children do not keep it.
     attempt("getsockopt", || socket::unconnected().map(drop).map_err(Denial::of("getsockopt")))?;
     (1..=STEPS.len())
@@ -74,12 +74,13 @@ fn pair() -> Tried<(OwnedFd, OwnedFd)> {
     }
 }
 
-fn unix() -> Tried<OwnedFd> {
-    net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).map_err(Denial::of("socket"))
+/// A socket as the kernel makes it, before the library asks anything of it.
+fn bare(family: AddressFamily, kind: SocketType) -> Tried<OwnedFd> {
+    net::socket(family, kind, None).map_err(Denial::of("socket"))
 }
 
 fn inet() -> Tried<OwnedFd> {
-    net::socket(AddressFamily::INET, SocketType::STREAM, None).map_err(Denial::of("socket"))
+    bare(AddressFamily::INET, SocketType::STREAM)
 }
 
 /// A socket that listens on the loopback, and one that connects to it, with the options that

@@ -10,7 +10,7 @@ use super::{
     core::Core,
     inbound::{bytes_of, check_first},
     op::{Arrived, Bytes, Done, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
-    peer::{Came, Inbound, MESSAGE_COST, Peer, Sink},
+    peer::{Inbound, MESSAGE_COST, Peer, Sink},
     queues::{Item, What},
 };
 use crate::{
@@ -164,20 +164,7 @@ impl Core {
             }
         };
         self.make_room(key, len);
-        let stream = Inbound {
-            sid,
-            tag: id.into(),
-            len,
-            end: len,
-            got: 0,
-            came: Came::default(),
-            offered: false,
-            errno: 0,
-            sink: Sink::Op(key),
-            cost: 0,
-            started: 0,
-            lap: None,
-        };
+        let stream = Inbound::new(sid, id.into(), len, Sink::Op(key));
         self.take_piece(peer, stream, piece)
     }
 

@@ -10,25 +10,21 @@
 //! - A peer on another host streams. A stream keeps more in the buffers of two sockets than can be set aside for
 //!   whoever joins: messages are announced for want of credit although their receives are there already.
 
-use pinfold_sys::clock;
-
 use super::{
     Engine,
     core::{Core, Unexpected},
-    peer::{Came, Inbound, MESSAGE_COST, Peer, Sink},
+    peer::{Inbound, MESSAGE_COST, Peer, Sink},
 };
 use crate::{
     endpoint::store::Kept,
-    failpoint::{self, Point},
     link::{
         local::Limits,
         shm::{budget::Budget, ring::Violation},
     },
     status::Tally,
     wire::{
-        descriptor::Kind,
         layout::{BULK_BYTES_MAX, RING_SLOTS_MAX},
-        waiting::{Cts, Rts},
+        waiting::Rts,
     },
 };
 
@@ -86,9 +82,13 @@ fn more(budget: &Budget, granted: u64, len: u64) -> u64 {
 /// long as the old credit really is short, as much again is added, or what there is.
 fn unasked(budget: &Budget, granted: u64, owed: u64, cost: u64) -> u64 {
     let plenty = budget.left().saturating_sub(budget.limit() / LATE_SHARE) as u64;
-    let is_short = owed + cost > granted;
-    let wide = if is_short { granted.max(WIDE_BYTES_MIN) } else { 0 };
+    let wide = if is_short(granted, owed, cost) { granted.max(WIDE_BYTES_MIN) } else { 0 };
     if cost > plenty { 0 } else { wide.max(cost).min(plenty) }
+}
+
+/// Whether credit of `granted` bytes, of which `owed` are in use, does not cover `cost` more.
+fn is_short(granted: u64, owed: u64, cost: u64) -> bool {
+    owed + cost > granted
 }
 
 /// The least that is granted: one announcement at a time, which any budget stands and which takes nothing of it. To who
@@ -132,8 +132,8 @@ impl Core {
     pub(super) fn widen(&mut self, peer: &mut Peer, rts: &Rts) {
         let more = match (peer.line.is_wire(), rts.unasked) {
             (true, _) => more(&self.grants, peer.granted, rts.len),
-            // What a message that is not stored costs is no matter, as long as the old credit is short.
-            (false, true) if peer.owed + MESSAGE_COST + rts.len > peer.granted => {
+            // What it costs is no matter, for it is not stored, as long as the old credit is short.
+            (false, true) if is_short(peer.granted, peer.owed, MESSAGE_COST + rts.len) => {
                 unasked(&self.grants, peer.granted, peer.owed, MESSAGE_COST + rts.len)
             }
             (false, _) => 0,
@@ -164,12 +164,9 @@ impl Core {
         rts: &Rts,
     ) -> Result<bool, Violation> {
         let &Rts { tag, len, .. } = rts;
-        if !rts.unasked || len > self.grants.limit() as u64 {
-            return Ok(false);
-        }
         let cost = MESSAGE_COST + len;
         let more = unasked(&self.grants, peer.granted, peer.owed, cost);
-        if more == 0 {
+        if !rts.unasked || more == 0 {
             return Ok(false);
         }
         if peer.inbound_at(sid).is_some() || peer.announced.contains_key(&sid) {
@@ -182,28 +179,8 @@ impl Core {
         self.owe(peer, cost)?;
         let key = self.matcher.keep(peer.id, tag, Unexpected::Arriving { sid, len });
         self.wakes.any = true;
-        let answer = Cts::Stream { want: len, credit: peer.granted, errno: 0, stored: true };
-        let stream = Inbound {
-            sid,
-            tag,
-            len,
-            end: len,
-            got: 0,
-            came: Came::default(),
-            offered: false,
-            errno: 0,
-            sink: Sink::Keep(key, kept),
-            cost,
-            started: clock::ticks(),
-            lap: None,
-        };
-        match len {
-            0 => self.all_came(peer, stream),
-            _ => peer.inbound.push(stream),
-        }
-        failpoint::hit(Point::BeforeStreamAnswer);
-        self.answer(peer, Kind::Cts, sid, &answer.body());
-        failpoint::hit(Point::AfterStreamAnswer);
+        let new = Inbound::new(sid, tag, len, Sink::Keep(key, kept));
+        self.ask_for(peer, Inbound { cost, ..new }, true);
         Ok(true)
     }
 }

@@ -142,29 +142,23 @@ impl Core {
             return Err(Violation("it began a stream twice"));
         }
         op_stage(self, key, RecvStage::Streaming { peer: peer.id });
-        peer.inbound.push(Inbound {
-            sid,
-            tag,
-            len,
-            end: want,
-            got: 0,
-            came: Came::default(),
-            offered,
-            errno,
-            sink: Sink::Op(key),
-            cost: 0,
-            started: clock::ticks(),
-            lap: None,
-        });
-        failpoint::hit(Point::BeforeStreamAnswer);
-        self.answer(
-            peer,
-            Kind::Cts,
-            sid,
-            &Cts::Stream { want, credit: peer.granted, errno, stored: false }.body(),
-        );
-        failpoint::hit(Point::AfterStreamAnswer);
+        let new = Inbound::new(sid, tag, len, Sink::Op(key));
+        self.ask_for(peer, Inbound { end: want, offered, errno, ..new }, false);
         Ok(())
+    }
+
+    /// Asks for an announced message as pieces, which are `stored` until there is a receive for it, or go to one.
+    pub(super) fn ask_for(&mut self, peer: &mut Peer, mut stream: Inbound, stored: bool) {
+        let Inbound { sid, end: want, errno, .. } = stream;
+        stream.started = clock::ticks();
+        match want {
+            0 => self.all_came(peer, stream),
+            _ => peer.inbound.push(stream),
+        }
+        let answer = Cts::Stream { want, credit: peer.granted, errno, stored };
+        failpoint::hit(Point::BeforeStreamAnswer);
+        self.answer(peer, Kind::Cts, sid, &answer.body());
+        failpoint::hit(Point::AfterStreamAnswer);
     }
 
     /// Ends a receive with a message that stays where it is. Whether the receive takes such, and

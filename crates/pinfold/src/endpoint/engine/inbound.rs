@@ -239,9 +239,7 @@ impl Core {
             }
         };
         let started = if len >= SPEED_FROM { clock::ticks() } else { 0 };
-        let (end, got, came, offered, errno, lap) = (len, 0, Came::default(), false, 0, None);
-        let stream =
-            Inbound { sid, tag, len, end, got, came, offered, errno, sink, cost, started, lap };
+        let stream = Inbound { cost, started, ..Inbound::new(sid, tag, len, sink) };
         self.take_piece(peer, stream, piece)
     }
 

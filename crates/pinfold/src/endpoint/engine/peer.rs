@@ -88,6 +88,26 @@ pub(crate) struct Inbound {
     pub lap: Option<(u8, u64)>,
 }
 
+impl Inbound {
+    /// A message of `len` bytes of which nothing has come yet and all is to.
+    pub(crate) fn new(sid: u32, tag: u64, len: u64, sink: Sink) -> Inbound {
+        Inbound {
+            sid,
+            tag,
+            len,
+            end: len,
+            got: 0,
+            came: Came::default(),
+            offered: false,
+            errno: 0,
+            sink,
+            cost: 0,
+            started: 0,
+            lap: None,
+        }
+    }
+}
+
 /// What was copied of an inbound message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Came {

@@ -265,7 +265,7 @@ impl Core {
                 if let Some(op) = self.ops.recv_mut(key) {
                     op.stage = RecvStage::Streaming { peer: peer.id };
                 }
-                peer.inbound.push(stream(sid, len, Sink::Read(key)));
+                peer.inbound.push(Inbound::new(sid, 0, len, Sink::Read(key)));
                 return Ok(());
             }
             _ => return Err(Violation("it answered another question than it was asked")),
@@ -303,23 +303,4 @@ fn receipt(peer: &Peer, len: u64) -> Receipt {
         }
     }
     receipt
-}
-
-fn stream(sid: u32, len: u64, sink: Sink) -> Inbound {
-    let came = Came::default();
-    let (tag, got, cost, started) = (0, 0, 0, 0);
-    Inbound {
-        sid,
-        tag,
-        len,
-        end: len,
-        got,
-        came,
-        offered: false,
-        errno: 0,
-        sink,
-        cost,
-        started,
-        lap: None,
-    }
 }

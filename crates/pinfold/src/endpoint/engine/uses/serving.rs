@@ -15,10 +15,10 @@ use super::{
         core::Core,
         inbound::bytes_of,
         op::{Keeps, Op, OpKind, SendOp},
-        peer::{Came, Peer, Sink},
+        peer::{Came, Inbound, Peer, Sink},
         regions::ANSWERS_MAX,
     },
-    Far, stream,
+    Far,
 };
 use crate::{
     Path, Receipt, SharedBuf,
@@ -175,7 +175,7 @@ impl Core {
         if !one_by_one || peer.inbound_at(number).is_some() {
             return Err(Violation("it began a write within another"));
         }
-        peer.inbound.push(stream(number, len, Sink::Write(Box::new(landing))));
+        peer.inbound.push(Inbound::new(number, 0, len, Sink::Write(Box::new(landing))));
         Ok(())
     }
 
