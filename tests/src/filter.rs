@@ -20,8 +20,28 @@ pub fn kill(calls: &[libc::c_long]) {
 /// From now on `call` answers `errno` where its argument number `arg`, of what `mask` leaves, is
 /// `value`.
 pub fn deny_if(call: libc::c_long, arg: u8, mask: u64, value: u64, errno: i32) {
-    let rules = vec![rule(arg, SeccompCmpOp::MaskedEq(mask), value)];
+    deny_where(call, &[(arg, mask, value)], errno);
+}
+
+/// The same where all of these `(arg, mask, value)` hold; everywhere if there are none.
+pub fn deny_where(call: libc::c_long, all: &[(u8, u64, u64)], errno: i32) {
+    let conditions = all.iter().map(|(arg, mask, value)| {
+        let compare = SeccompCmpOp::MaskedEq(*mask);
+        let condition = SeccompCondition::new(*arg, SeccompCmpArgLen::Dword, compare, *value);
+        condition.expect("a condition")
+    });
+    let conditions: Vec<_> = conditions.collect();
+    let rules = match conditions.is_empty() {
+        true => Vec::new(),
+        false => vec![SeccompRule::new(conditions).expect("a rule")],
+    };
     apply([(call, rules)], SeccompAction::Errno(errno.unsigned_abs()));
+}
+
+/// From now on a thread that makes any call but these gets a `SIGSYS`.
+pub fn trap_others(calls: &[libc::c_long]) {
+    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
+    install(rules, SeccompAction::Trap, SeccompAction::Allow);
 }
 
 /// From now on whoever makes `call` is killed where its argument number `arg`, of what `mask` leaves, is one
@@ -49,9 +69,17 @@ pub fn deny_above(calls: &[libc::c_long], args: &[u8], value: u64, errno: i32) {
 }
 
 fn apply(rules: impl IntoIterator<Item = (libc::c_long, Vec<SeccompRule>)>, answer: SeccompAction) {
-    let rules: BTreeMap<i64, Vec<_>> = rules.into_iter().collect();
+    install(rules.into_iter().collect(), SeccompAction::Allow, answer);
+}
+
+/// What the rules do not speak of is answered with `otherwise`.
+fn install(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    answer: SeccompAction,
+) {
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, arch).expect("a filter");
+    let filter = SeccompFilter::new(rules, otherwise, answer, arch).expect("a filter");
     let program: BpfProgram = filter.try_into().expect("a program");
     seccompiler::apply_filter_all_threads(&program).expect("seccomp");
 }

@@ -298,8 +298,8 @@ fn a_listener_without_any_descriptor_lives() {
         let mut caller = stage.role("candidate_of_the_poor").spawn();
         assert_eq!(
             caller.hear(),
-            "accept4 on a call, in the process listening at local:poor; raise its ulimit -n, or \
-             have it close some: Too many open files (os error 24)"
+            "accept4 on a call, in the process listening at local:poor: Too many open files (os \
+             error 24); raise its ulimit -n, or have it close some"
         );
         caller.end_well();
     }

@@ -106,7 +106,7 @@ impl Display for Words<'_> {
             Error::Truncated { len, capacity, .. } => {
                 write!(f, "a message is {len} bytes long, and there is room for {capacity}")
             }
-            Error::Os { call, on, source } => system(f, call, on, source),
+            Error::Os { call, on, source } => system(f, call, on, source, self.0.remedy()),
             Error::Transfer { peer, source } => {
                 write!(f, "the transfer with {peer} failed: {source}{}", and(lacking(source)))
             }
@@ -163,8 +163,14 @@ fn gone(f: &mut Formatter<'_>, how: Gone) -> fmt::Result {
     }
 }
 
-/// A system call that failed.
-fn system(f: &mut Formatter<'_>, call: &str, on: &str, source: &io::Error) -> fmt::Result {
+/// A system call that failed. The library's advice is given where a command has none of its own.
+fn system(
+    f: &mut Formatter<'_>,
+    call: &str,
+    on: &str,
+    source: &io::Error,
+    remedy: Option<String>,
+) -> fmt::Result {
     let host = || on.strip_prefix("tcp:").and_then(|on| on.rsplit_once(':')).map_or(on, |on| on.0);
     if call == "getaddrinfo" {
         let host = host();
@@ -176,7 +182,6 @@ fn system(f: &mut Formatter<'_>, call: &str, on: &str, source: &io::Error) -> fm
         };
     }
     let advice = match (call, Errno::from_io_error(source)) {
-        (_, Some(Errno::MFILE | Errno::NFILE)) => lacking(source),
         ("bind", Some(Errno::ACCESS)) => Some(
             "ports below 1024 are for root; choose a higher one, or have root run: \
              sysctl net.ipv4.ip_unprivileged_port_start=PORT"
@@ -194,14 +199,15 @@ fn system(f: &mut Formatter<'_>, call: &str, on: &str, source: &io::Error) -> fm
             Some("see that the host is up, and that no firewall is on the way".to_owned())
         }
         ("connect", Some(Errno::ACCESS | Errno::PERM)) => {
-            Some("a firewall or a route does not allow it".to_owned())
+            let filter = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
+            Some(format!("a firewall or a route does not allow it{filter}"))
         }
-        ("mkdir", Some(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::ROFS)) => Some(
+        ("mkdirat", Some(Errno::ACCESS | Errno::NOENT | Errno::ROFS)) => Some(
             "names are kept in that directory; choose another with PINFOLD_DIR, or see who may \
              write above it: namei -l"
                 .to_owned(),
         ),
-        _ => None,
+        _ => remedy,
     };
     let on = if on == "the endpoint" { String::new() } else { format!("{on}: ") };
     write!(f, "{on}{call}: {source}{}", and(advice))

@@ -10,7 +10,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::poll::take_count;
+use crate::{failed::Failed, poll::take_count};
 
 /// It becomes readable at a time, and is until it is cleared. See `timerfd_create(2)`.
 #[derive(Debug)]
@@ -21,9 +21,10 @@ impl Alarm {
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE` or `ENOMEM`.
-    pub fn new() -> io::Result<Alarm> {
+    pub fn new() -> Result<Alarm, Failed> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        Ok(Alarm(timerfd_create(TimerfdClockId::Monotonic, flags)?))
+        let made = timerfd_create(TimerfdClockId::Monotonic, flags);
+        Ok(Alarm(made.map_err(Failed::of("timerfd_create"))?))
     }
 
     /// Sets it to a time of [`now_ns`](crate::clock::now_ns)'s, which may have passed, or to none. Until then it
@@ -31,13 +32,14 @@ impl Alarm {
     ///
     /// # Errors
     /// What `timerfd_settime(2)` said.
-    pub fn set(&self, at_ns: Option<u64>) -> io::Result<()> {
+    pub fn set(&self, at_ns: Option<u64>) -> Result<(), Failed> {
         // All zero would be no time.
         let ns = at_ns.map_or(0, |at| at.max(1));
         let seconds = i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX);
         let it_value = Timespec { tv_sec: seconds, tv_nsec: (ns % 1_000_000_000) as i64 };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-        timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once)?;
+        let set = timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &once);
+        set.map_err(Failed::of("timerfd_settime"))?;
         Ok(())
     }
 

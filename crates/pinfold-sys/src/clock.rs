@@ -3,12 +3,20 @@
 // Invariant: the one unsafe call is an instruction that every x86-64 processor has and that
 // touches no memory.
 
-use std::sync::{
-    OnceLock,
-    atomic::{Ordering, fence},
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{Ordering, fence},
+    },
+    time::Duration,
 };
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::{
+    thread::{NanosleepRelativeResult, clock_nanosleep_relative},
+    time::{ClockId, Timespec, clock_gettime},
+};
+
+use crate::poll;
 
 /// Nanoseconds on `CLOCK_MONOTONIC`. About 20 to 50 ns.
 pub fn now_ns() -> u64 {
@@ -74,6 +82,23 @@ pub fn ticks_per_us() -> u64 {
 #[inline]
 pub fn ns_of(ticks: u64) -> u64 {
     ticks * 1000 / ticks_per_us()
+}
+
+/// Sleeps for so long, or a little longer. (What the standard library has for it ends the program
+/// where a filter denies `clock_nanosleep`.)
+pub fn pause(duration: Duration) {
+    let mut left = Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    };
+    loop {
+        match clock_nanosleep_relative(ClockId::Monotonic, &left) {
+            NanosleepRelativeResult::Ok => return,
+            NanosleepRelativeResult::Interrupted(rest) => left = rest,
+            NanosleepRelativeResult::Err(_) => break,
+        }
+    }
+    let _ = poll::ready(&mut [], Some(duration));
 }
 
 /// Tells the processor that the thread is spinning. 10 to 50 ns.

@@ -12,7 +12,8 @@
 //! - [`pin`]: keeping pages where they are.
 //! - [`datagram`]: sending from memory that stays where it is, and is not copied.
 //! - [`send_ring`]: the same over connections, out of anybody's memory.
-//! - [`refused`]: what the four before this one say when they cannot.
+//! - [`refused`]: what the four before this one say when they cannot; [`failed`]: which of several
+//!   calls it was.
 //! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are; how
 //!   threads are started.
 //! - [`scheduled`]: how long threads waited for processors.
@@ -45,6 +46,7 @@ pub mod cpu;
 pub mod datagram;
 #[cfg(feature = "fabric")]
 pub mod fabric;
+pub mod failed;
 pub mod fork;
 mod inherit;
 pub mod lots;

@@ -11,12 +11,20 @@ use std::{
 use rustix::{
     fs::{self, FileType, MemfdFlags, Mode, OFlags, SealFlags},
     io::Errno,
+    param::page_size,
 };
 
-use crate::trial;
+use crate::{
+    failed::{Failed, may_be_denied},
+    trial::{self, Limited},
+};
 
 /// `TMPFS_MAGIC` of `statfs(2)`: an ordinary memfd lies on tmpfs, a huge-page one does not.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+const TRUNCATE: &str = "ftruncate";
+const ADD_SEALS: &str = "fcntl(F_ADD_SEALS)";
+const GET_SEALS: &str = "fcntl(F_GET_SEALS)";
 
 /// The seals every shared file carries.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -33,9 +41,9 @@ const FIXED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// What `memfd_create`, `ftruncate` or `fcntl(F_ADD_SEALS)` said: `EMFILE`, `ENFILE`,
 /// `ENOMEM`, `EINVAL` for a name over 249 bytes, `ENOSYS` or `EPERM` under a filter; `EFBIG` for
 /// more than `RLIMIT_FSIZE` allows, which also holds for files in memory.
-pub fn create_sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
+pub fn create_sealed(name: &str, len: usize) -> Result<OwnedFd, Failed> {
     let file = create_fixed(name, len)?;
-    fs::fcntl_add_seals(&file, SealFlags::SEAL)?;
+    fs::fcntl_add_seals(&file, SealFlags::SEAL).map_err(Failed::of(ADD_SEALS))?;
     Ok(file)
 }
 
@@ -43,30 +51,39 @@ pub fn create_sealed(name: &str, len: usize) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// Those of `memfd_create`; see [`create_sealed`].
-pub fn create_empty(name: &str) -> io::Result<OwnedFd> {
+pub fn create_empty(name: &str) -> Result<OwnedFd, Failed> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    Ok(match fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+    let made = match fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // Kernels before 6.3 do not know the flag.
-        Err(Errno::INVAL) => fs::memfd_create(name, flags)?,
-        made => made?,
-    })
+        Err(Errno::INVAL) => fs::memfd_create(name, flags),
+        made => made,
+    };
+    made.map_err(Failed::of("memfd_create"))
 }
 
 /// As [`create_sealed`], but further seals can still be put on the file: see [`seal`].
 ///
 /// # Errors
 /// As for [`create_sealed`].
-pub fn create_fixed(name: &str, len: usize) -> io::Result<OwnedFd> {
+pub fn create_fixed(name: &str, len: usize) -> Result<OwnedFd, Failed> {
     let file = create_empty(name)?;
     // Beyond the limit on file sizes the kernel does not only refuse, it sends a SIGXFSZ, of which
     // most programs die (setrlimit(2)). A filter that denies the question leaves that to the kernel.
-    let limit = trial::limits(libc::RLIMIT_FSIZE).map_or(None, |(soft, _)| soft);
-    if limit.is_some_and(|limit| limit < len as u64) {
-        return Err(Errno::FBIG.into());
-    }
-    fs::ftruncate(&file, len as u64)?;
-    fs::fcntl_add_seals(&file, FIXED)?;
+    check_limit(len)?;
+    fs::ftruncate(&file, len as u64).map_err(Failed::of(TRUNCATE))?;
+    fs::fcntl_add_seals(&file, FIXED).map_err(Failed::of(ADD_SEALS))?;
     Ok(file)
+}
+
+/// Whether a file may have `len` bytes.
+///
+/// # Errors
+/// `EFBIG` for more than `RLIMIT_FSIZE` allows.
+pub fn check_limit(len: usize) -> Result<(), Failed> {
+    match trial::soft_limit(Limited::FileBytes) {
+        Some(limit) if limit < len as u64 => Err(Failed { call: TRUNCATE, errno: Errno::FBIG }),
+        _ => Ok(()),
+    }
 }
 
 /// Puts the last seals on a file from [`create_fixed`]. With `against_writers` that includes
@@ -80,18 +97,19 @@ pub fn create_fixed(name: &str, len: usize) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// What `fcntl(F_ADD_SEALS)` said.
-pub fn seal(fd: BorrowedFd<'_>, against_writers: bool) -> io::Result<()> {
-    if fs::fcntl_get_seals(fd)?.contains(SealFlags::SEAL) {
+pub fn seal(fd: BorrowedFd<'_>, against_writers: bool) -> Result<(), Failed> {
+    let add = |seals| fs::fcntl_add_seals(fd, seals).map_err(Failed::of(ADD_SEALS));
+    if fs::fcntl_get_seals(fd).map_err(Failed::of(GET_SEALS))?.contains(SealFlags::SEAL) {
         return Ok(());
     }
     if against_writers {
-        match fs::fcntl_add_seals(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
+        match add(SealFlags::FUTURE_WRITE | SealFlags::SEAL) {
             // Kernels before 5.1 do not know the seal.
-            Err(Errno::INVAL) => {}
-            done => return Ok(done?),
+            Err(Failed { errno: Errno::INVAL, .. }) => {}
+            done => return done,
         }
     }
-    Ok(fs::fcntl_add_seals(fd, SealFlags::SEAL)?)
+    add(SealFlags::SEAL)
 }
 
 /// Whether the kernel refuses new writers of the file: see [`seal`].
@@ -123,17 +141,18 @@ pub fn check_sealed(fd: BorrowedFd<'_>, len: usize) -> Result<(), SealError> {
 /// What is wrong with it. [`SealError::Os`] with `ENOENT` or `ESRCH` if it is gone, with `EACCES`
 /// if this process may not look.
 pub fn open_sealed_of(pid: u32, fd: u32) -> Result<(OwnedFd, u64), SealError> {
-    let os = |errno: Errno| SealError::Os(errno.into());
+    let os = |call| move |errno| SealError::Os(Failed { call, errno });
     let path = format!("/proc/{pid}/fd/{fd}");
     // The name alone first: to open a device can mean something to it, or wait for ever.
-    let name = fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(os)?;
-    let stat = fs::fstat(&name).map_err(os)?;
+    let name =
+        fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(os("openat"))?;
+    let stat = fs::fstat(&name).map_err(os("fstat"))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || !is_on_tmpfs(&name)? {
         return Err(SealError::NotMemfd);
     }
     let path = format!("/proc/self/fd/{}", name.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = fs::open(path, flags, Mode::empty()).map_err(os)?;
+    let file = fs::open(path, flags, Mode::empty()).map_err(os("openat"))?;
     let len = sealed_len(file.as_fd())?;
     Ok((file, len))
 }
@@ -148,14 +167,25 @@ pub fn identity(fd: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
 }
 
 fn is_on_tmpfs(fd: impl AsFd) -> Result<bool, SealError> {
-    let kind = fs::fstatfs(fd).map_err(|errno| SealError::Os(errno.into()))?.f_type;
-    Ok(kind as u64 == TMPFS_MAGIC)
+    let os = |call| move |errno| SealError::Os(Failed { call, errno });
+    match fs::fstatfs(&fd) {
+        Ok(found) => Ok(found.f_type as u64 == TMPFS_MAGIC),
+        // The blocks of a file of huge pages are such pages, those of any other are no smaller than
+        // here.
+        Err(errno) if may_be_denied(errno) => {
+            Ok(fs::fstat(&fd).map_err(os("fstat"))?.st_blksize as usize == page_size())
+        }
+        Err(errno) => Err(os("fstatfs")(errno)),
+    }
 }
 
 /// The size of a sealed memfd.
 fn sealed_len(fd: BorrowedFd<'_>) -> Result<u64, SealError> {
     // Files that cannot be sealed answer EINVAL; those of a tmpfs mount carry SEAL alone.
-    let seals = fs::fcntl_get_seals(fd).map_err(|_| SealError::NotMemfd)?;
+    let seals = fs::fcntl_get_seals(fd).map_err(|errno| match may_be_denied(errno) {
+        true => SealError::Os(Failed { call: GET_SEALS, errno }),
+        false => SealError::NotMemfd,
+    })?;
     // A huge-page file may fault with SIGBUS when the pool of huge pages is empty.
     if !is_on_tmpfs(fd)? {
         return Err(SealError::NotMemfd);
@@ -163,7 +193,8 @@ fn sealed_len(fd: BorrowedFd<'_>) -> Result<u64, SealError> {
     if !seals.contains(SEALS) {
         return Err(SealError::Unsealed);
     }
-    Ok(fs::fstat(fd).map_err(|errno| SealError::Os(errno.into()))?.st_size as u64)
+    let stat = fs::fstat(fd);
+    Ok(stat.map_err(|errno| SealError::Os(Failed { call: "fstat", errno }))?.st_size as u64)
 }
 
 /// Why a descriptor is not a sealed memfd of the right size.
@@ -182,7 +213,7 @@ pub enum SealError {
         wanted: u64,
     },
     /// It could not be examined.
-    Os(io::Error),
+    Os(Failed),
 }
 
 impl fmt::Display for SealError {

@@ -1,8 +1,10 @@
 //! Sleeping until a descriptor has news. Level-triggered, but for what asks for each change.
+#![allow(unsafe_code)]
+// Invariant: the kernel is given lists that are as long as it is told.
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
@@ -10,6 +12,8 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll},
     io::{Errno, read, write},
 };
+
+use crate::failed::may_be_denied;
 
 /// What to wake up for. Hang-ups and errors always wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,13 +110,17 @@ impl Epoll {
         Ok(Epoll(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// Watches `fd`, to be reported as `token`.
+    /// Watches `fd`, to be reported as `token`, also if it was watched under another.
     ///
     /// # Errors
-    /// `EEXIST` if it is watched already, `EPERM` if it cannot be, `ENOSPC` at
-    /// `/proc/sys/fs/epoll/max_user_watches`, `ENOMEM`.
+    /// `EPERM` if it cannot be watched, `ENOSPC` at `/proc/sys/fs/epoll/max_user_watches`,
+    /// `ENOMEM`.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        Ok(epoll::add(&self.0, fd, epoll::EventData::new_u64(token), interest.flags())?)
+        match epoll::add(&self.0, &fd, epoll::EventData::new_u64(token), interest.flags()) {
+            // A filter may have denied that this ended.
+            Err(Errno::EXIST) => self.modify(fd, token, interest),
+            done => Ok(done?),
+        }
     }
 
     /// Changes what `fd` is watched for, or its token.
@@ -138,9 +146,8 @@ impl Epoll {
     /// # Errors
     /// What `poll(2)` said, other than `EINTR`.
     pub fn sleep(&self, patience: Option<Duration>) -> io::Result<()> {
-        let patience = patience.map(timespec);
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        match poll(&mut fds, patience.as_ref()) {
+        match ready(&mut fds, patience) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -153,13 +160,36 @@ impl Epoll {
     /// What `epoll_wait(2)` said, other than `EINTR`.
     pub fn wait(&self, events: &mut Events, patience: Option<Duration>) -> io::Result<usize> {
         events.found.clear();
-        let patience = patience.map(timespec);
         let room = rustix::buffer::spare_capacity(&mut events.found);
-        match epoll::wait(&self.0, room, patience.as_ref()) {
+        let found = match epoll::wait(&self.0, room, patience.map(timespec).as_ref()) {
+            Err(errno) if may_be_denied(errno) => self.wait_by_old_call(events, patience),
+            found => found,
+        };
+        match found {
             Ok(found) => Ok(found),
             Err(Errno::INTR) => Ok(0),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// The same by `epoll_wait`, where a filter knows that call alone.
+    #[cold]
+    fn wait_by_old_call(
+        &self,
+        events: &mut Events,
+        patience: Option<Duration>,
+    ) -> Result<usize, Errno> {
+        let room = events.found.capacity();
+        let mut found = vec![libc::epoll_event { events: 0, u64: 0 }; room];
+        let (set, most) = (self.0.as_raw_fd(), i32::try_from(room).unwrap_or(i32::MAX));
+        // SAFETY: the kernel is given room for as many events as it is told.
+        let count = unsafe { libc::epoll_wait(set, found.as_mut_ptr(), most, ms(patience)) };
+        let count = usize::try_from(count).map_err(|_| last_errno())?;
+        events.found.extend(found[..count].iter().map(|event| epoll::Event {
+            flags: epoll::EventFlags::from_bits_retain(event.events),
+            data: epoll::EventData::new_u64(event.u64),
+        }));
+        Ok(count)
     }
 }
 
@@ -167,6 +197,33 @@ impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Waits until one of these has news, by `ppoll`, or by `poll` where a filter knows that call
+/// alone: how many have.
+pub(crate) fn ready(fds: &mut [PollFd<'_>], patience: Option<Duration>) -> Result<usize, Errno> {
+    match poll(fds, patience.map(timespec).as_ref()) {
+        Err(errno) if may_be_denied(errno) => {}
+        done => return done,
+    }
+    // SAFETY: `PollFd` is laid out as `struct pollfd`, and there are as many as the kernel is told.
+    let done =
+        unsafe { libc::poll(fds.as_mut_ptr().cast(), fds.len() as libc::nfds_t, ms(patience)) };
+    usize::try_from(done).map_err(|_| last_errno())
+}
+
+const _: () = assert!(size_of::<PollFd<'_>>() == size_of::<libc::pollfd>());
+
+/// Milliseconds for the old calls, rounded up; -1 is without end.
+fn ms(patience: Option<Duration>) -> libc::c_int {
+    patience.map_or(-1, |patience| {
+        let ms = patience.as_nanos().div_ceil(1_000_000);
+        libc::c_int::try_from(ms).unwrap_or(libc::c_int::MAX)
+    })
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 /// The kernel counts in whole milliseconds where it has only `epoll_wait`, up to 24 days; a

@@ -7,12 +7,15 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
+    event::{PollFd, PollFlags},
     process::{Pid, PidfdFlags, getpid, pidfd_open as open},
 };
+
+use crate::poll;
 
 /// The most segments the kernel takes in one call, on each side (`UIO_MAXIOV`).
 pub const SEGMENTS_MAX: usize = 1024;
@@ -78,7 +81,7 @@ pub fn self_pidfd() -> io::Result<OwnedFd> {
 pub fn pidfd_alive(pidfd: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
     loop {
-        match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        match poll::ready(&mut fds, Some(Duration::ZERO)) {
             Err(rustix::io::Errno::INTR) => {}
             // Readable, or not a pidfd at all: nothing there to count on.
             Ok(ready) => return ready == 0,

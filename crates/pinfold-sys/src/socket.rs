@@ -20,6 +20,7 @@ use rustix::{
 };
 
 use crate::{
+    failed::{Failed, may_be_denied},
     inherit::keep_from_children,
     process::{pidfd_alive, pidfd_open},
 };
@@ -73,12 +74,28 @@ pub enum Drained {
 /// the umask.
 ///
 /// # Errors
-/// `EADDRINUSE` if the path exists, and what `socket`, `bind` and `listen` say otherwise.
-pub fn bind_listen(path: &Path, backlog: u32) -> io::Result<OwnedFd> {
-    let socket = unconnected()?;
-    net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    net::listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
+/// `EADDRINUSE` if the path exists, and what `socket`, `bind` and `listen` say otherwise; what a
+/// filter says of `accept4`, without which nobody would be answered.
+pub fn bind_listen(path: &Path, backlog: u32) -> Result<OwnedFd, Failed> {
+    let socket = unconnected().map_err(Failed::of("socket"))?;
+    may_accept(&socket)?;
+    let bound = SocketAddrUnix::new(path).and_then(|address| net::bind(&socket, &address));
+    bound.map_err(Failed::of("bind"))?;
+    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    net::listen(&socket, backlog).map_err(Failed::of("listen"))?;
     Ok(socket)
+}
+
+/// Whether a filter lets callers be answered: asked of a socket that does not listen yet, so that
+/// none is there to be answered.
+///
+/// # Errors
+/// What a filter says.
+pub(crate) fn may_accept(socket: impl AsFd) -> Result<(), Failed> {
+    match net::accept_with(socket, FLAGS) {
+        Err(errno) if may_be_denied(errno) => Err(Failed { call: "accept4", errno }),
+        _ => Ok(()),
+    }
 }
 
 /// A socket that is not connected yet, for [`dial`]. Children that this process forks do not get
@@ -209,6 +226,11 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Resu
             Ok(sent) if sent == bytes.len() => return Ok(()),
             Ok(_) => return Err(Errno::MSGSIZE.into()),
             Err(Errno::INTR) => {}
+            // Without descriptors there is another call.
+            Err(errno) if fds.is_empty() && may_be_denied(errno) => {
+                net::send(&socket, bytes, flags)?;
+                return Ok(());
+            }
             Err(errno) => return Err(errno.into()),
         }
     }
@@ -230,6 +252,12 @@ pub fn recv(socket: impl AsFd, buf: &mut [u8], fds_max: usize) -> io::Result<Rec
         match net::recvmsg(&socket, &mut [IoSliceMut::new(buf)], &mut control, flags) {
             Ok(got) => break got,
             Err(Errno::INTR) => {}
+            // Without descriptors there is another call.
+            Err(errno) if fds_max == 0 && may_be_denied(errno) => {
+                let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+                let (len, whole) = net::recv(&socket, &mut *buf, flags)?;
+                return Ok(RecvMsg { len, fds: Vec::new(), truncated: whole > len });
+            }
             Err(errno) => return Err(errno.into()),
         }
     };
@@ -256,6 +284,12 @@ pub fn ring(socket: impl AsFd) -> io::Result<()> {
         match net::send(&socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(_) | Err(Errno::AGAIN) => return Ok(()),
             Err(Errno::INTR) => {}
+            Err(errno) if may_be_denied(errno) => {
+                return match send(&socket, &[1], &[]) {
+                    Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => Ok(()),
+                    sent => sent,
+                };
+            }
             Err(errno) => return Err(errno.into()),
         }
     }
@@ -270,8 +304,12 @@ pub fn drain(socket: impl AsFd) -> io::Result<Drained> {
     let mut found = Drained::Quiet;
     for _ in 0..DRAIN_MAX {
         let mut byte = [0u8; 1];
-        match net::recv(&socket, &mut byte, RecvFlags::DONTWAIT) {
-            Ok((0, _)) | Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Drained::Closed),
+        let taken = match net::recv(&socket, &mut byte, RecvFlags::DONTWAIT) {
+            Err(errno) if may_be_denied(errno) => recv(&socket, &mut byte, 0).map(|got| got.len),
+            taken => taken.map(|(len, _)| len).map_err(io::Error::from),
+        };
+        match taken.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+            Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Drained::Closed),
             Ok(_) => found = Drained::Rang,
             Err(Errno::AGAIN) => break,
             Err(Errno::INTR) => {}

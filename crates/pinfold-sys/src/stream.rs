@@ -12,7 +12,7 @@ pub mod zerocopy;
 use std::{
     io,
     net::SocketAddr,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
     time::Duration,
 };
 
@@ -21,7 +21,12 @@ use rustix::{
     net::{self, AddressFamily, SocketFlags, SocketType, sockopt},
 };
 
-use crate::{inherit::keep_from_children, process::Segment};
+use crate::{
+    failed::{Failed, may_be_denied},
+    inherit::keep_from_children,
+    process::Segment,
+    socket::may_accept,
+};
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
@@ -43,19 +48,13 @@ fn family(address: &SocketAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
-/// A socket, which children that this process forks do not get.
-fn new(address: &SocketAddr) -> io::Result<OwnedFd> {
-    let socket = net::socket_with(family(address), SocketType::STREAM, FLAGS, None)?;
-    keep_from_children(&socket);
-    Ok(socket)
-}
-
 /// Listens at `address`; port 0 is any that is free. At once again after a listener there has ended
 /// (`SO_REUSEADDR`).
 ///
 /// # Errors
-/// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` for a port below 1024, and whatever else `bind(2)` says.
-pub fn listen(address: SocketAddr, backlog: u32) -> io::Result<OwnedFd> {
+/// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` for a port below 1024, and whatever else `bind(2)` says;
+/// what a filter says of `accept4`, without which nobody would be answered.
+pub fn listen(address: SocketAddr, backlog: u32) -> Result<OwnedFd, Failed> {
     listen_by(address, backlog, false)
 }
 
@@ -63,18 +62,29 @@ pub fn listen(address: SocketAddr, backlog: u32) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// As for [`listen`].
-pub fn listen_alone(address: SocketAddr, backlog: u32) -> io::Result<OwnedFd> {
+pub fn listen_alone(address: SocketAddr, backlog: u32) -> Result<OwnedFd, Failed> {
     listen_by(address, backlog, address.is_ipv6())
 }
 
-fn listen_by(address: SocketAddr, backlog: u32, six_only: bool) -> io::Result<OwnedFd> {
-    let socket = new(&address)?;
-    sockopt::set_socket_reuseaddr(&socket, true)?;
+fn listen_by(address: SocketAddr, backlog: u32, six_only: bool) -> Result<OwnedFd, Failed> {
+    let socket = unconnected(&address)?;
+    may_accept(&socket)?;
+    // Without it the port is free only minutes after the last listener there.
+    let _ = sockopt::set_socket_reuseaddr(&socket, true);
     if six_only {
-        sockopt::set_ipv6_v6only(&socket, true)?;
+        sockopt::set_ipv6_v6only(&socket, true).map_err(Failed::of("setsockopt"))?;
     }
-    net::bind(&socket, &address)?;
-    net::listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    net::bind(&socket, &address).map_err(Failed::of("bind"))?;
+    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    net::listen(&socket, backlog).map_err(Failed::of("listen"))?;
+    Ok(socket)
+}
+
+/// A socket, which children that this process forks do not get.
+fn unconnected(to: &SocketAddr) -> Result<OwnedFd, Failed> {
+    let made = net::socket_with(family(to), SocketType::STREAM, FLAGS, None);
+    let socket = made.map_err(Failed::of("socket"))?;
+    keep_from_children(&socket);
     Ok(socket)
 }
 
@@ -117,7 +127,7 @@ pub fn accept(listener: impl AsFd) -> io::Result<Option<(OwnedFd, SocketAddr)>> 
 ///
 /// # Errors
 /// `ENETUNREACH`, `EADDRNOTAVAIL`, `EMFILE`, and whatever else is known at once.
-pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
+pub fn connect(address: SocketAddr) -> Result<OwnedFd, Failed> {
     connect_after(address, |_| {})
 }
 
@@ -125,12 +135,15 @@ pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// As for [`connect`].
-pub fn connect_after(address: SocketAddr, prepare: impl FnOnce(&OwnedFd)) -> io::Result<OwnedFd> {
-    let socket = new(&address)?;
+pub fn connect_after(
+    address: SocketAddr,
+    prepare: impl FnOnce(&OwnedFd),
+) -> Result<OwnedFd, Failed> {
+    let socket = unconnected(&address)?;
     prepare(&socket);
     match net::connect(&socket, &address) {
         Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
-        Err(errno) => Err(errno.into()),
+        Err(errno) => Err(Failed { call: CONNECT, errno }),
     }
 }
 
@@ -138,14 +151,22 @@ pub fn connect_after(address: SocketAddr, prepare: impl FnOnce(&OwnedFd)) -> io:
 ///
 /// # Errors
 /// Why there is none: `ECONNREFUSED`, `ETIMEDOUT`, `EHOSTUNREACH`, ...
-pub fn is_connected(socket: impl AsFd) -> io::Result<bool> {
-    sockopt::socket_error(&socket)??;
-    match net::getpeername(&socket) {
+pub fn is_connected(socket: impl AsFd) -> Result<bool, Failed> {
+    // To send nothing takes a connection, and tells why there is none, by calls that are needed
+    // anyway.
+    let nothing = [Segment { ptr: std::ptr::null_mut(), len: 0 }];
+    // SAFETY: of no bytes none is read.
+    match unsafe { raw_send(socket.as_fd().as_raw_fd(), &nothing, 0) } {
         Ok(_) => Ok(true),
-        Err(Errno::NOTCONN) => Ok(false),
-        Err(errno) => Err(errno.into()),
+        Err(Errno::AGAIN) => Ok(false),
+        Err(errno @ (Errno::PERM | Errno::NOSYS)) => Err(Failed { call: SENDMSG, errno }),
+        Err(errno) => Err(Failed { call: CONNECT, errno }),
     }
 }
+
+const CONNECT: &str = "connect";
+/// What sends where `sendto` is denied.
+const SENDMSG: &str = "sendmsg";
 
 /// `TCP_RTO_MAX_MS` of `linux/tcp.h`, Linux 6.15.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
@@ -156,20 +177,25 @@ const TCP_RTO_MAX_MS: libc::c_int = 44;
 /// [`signs::signs`] tells whether it answers.
 ///
 /// # Errors
-/// What `setsockopt(2)` says.
+/// What `setsockopt(2)` says of the first option that is denied. The others are set, and the
+/// connection can be used: short messages may wait for others then, and an end that is gone is
+/// noticed later or not at all.
 pub fn tune(socket: impl AsFd, silence: Duration) -> io::Result<()> {
     let seconds = silence.as_secs().clamp(1, 120);
-    sockopt::set_tcp_nodelay(&socket, true)?;
-    sockopt::set_socket_keepalive(&socket, true)?;
-    sockopt::set_tcp_keepidle(&socket, Duration::from_secs(seconds))?;
-    sockopt::set_tcp_keepintvl(&socket, Duration::from_secs(seconds))?;
-    sockopt::set_tcp_keepcnt(&socket, 3)?;
+    let period = Duration::from_secs(seconds);
+    let all = [
+        sockopt::set_tcp_nodelay(&socket, true),
+        sockopt::set_socket_keepalive(&socket, true),
+        sockopt::set_tcp_keepidle(&socket, period),
+        sockopt::set_tcp_keepintvl(&socket, period),
+        sockopt::set_tcp_keepcnt(&socket, 3),
+    ];
     let most_ms = 1000 * seconds as libc::c_int;
     let (socket, len) = (socket.as_fd().as_raw_fd(), size_of_val(&most_ms) as libc::socklen_t);
     let most = (&raw const most_ms).cast();
     // SAFETY: the option is an `int`, which is read. Without it that takes longer, up to two minutes.
     unsafe { libc::setsockopt(socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, most, len) };
-    Ok(())
+    Ok(all.into_iter().collect::<Result<(), Errno>>()?)
 }
 
 /// If both ends are on this host, has nothing held back for a network that is not there: one way to control
@@ -236,21 +262,41 @@ pub fn sever(socket: impl AsFd) -> io::Result<()> {
 pub unsafe fn send(socket: impl AsFd, parts: &[Segment], more: bool) -> io::Result<usize> {
     let socket = socket.as_fd().as_raw_fd();
     let more = if more { libc::MSG_MORE } else { 0 };
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | more;
-    let done = restarted(|| match parts {
-        // SAFETY: the part can be read, by contract.
-        [part] => unsafe { libc::send(socket, part.ptr.cast(), part.len, flags) },
-        _ => {
-            let message = message(parts);
-            // SAFETY: the list is as long as it says, and its parts can be read, by contract.
-            unsafe { libc::sendmsg(socket, &raw const message, flags) }
-        }
-    });
-    match done {
+    // SAFETY: by contract.
+    match unsafe { raw_send(socket, parts, more) } {
         Ok(bytes) => Ok(bytes),
         Err(Errno::AGAIN) => Ok(0),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Sends by one call or the other: `sendto` takes less time than `sendmsg`, and each does where a
+/// filter denies the other.
+///
+/// # Safety
+/// Each part can be read.
+unsafe fn raw_send(socket: RawFd, parts: &[Segment], more: libc::c_int) -> Result<usize, Errno> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | more;
+    let one = |part: &Segment, flags| {
+        // SAFETY: the part can be read, by contract.
+        restarted(|| unsafe { libc::send(socket, part.ptr.cast(), part.len, flags) })
+    };
+    let message = message(parts);
+    // SAFETY: the list is as long as it says, and its parts can be read, by contract.
+    let all = || restarted(|| unsafe { libc::sendmsg(socket, &raw const message, flags) });
+    match parts {
+        [part] => one(part, flags).or_else(|errno| other_way(errno, all)),
+        _ => all().or_else(|errno| {
+            // The rest goes with what is sent next.
+            let first = parts.iter().find(|part| part.len > 0);
+            other_way(errno, || first.map_or(Ok(0), |part| one(part, flags | libc::MSG_MORE)))
+        }),
+    }
+}
+
+/// What `other` does, if a call was denied.
+fn other_way(errno: Errno, other: impl FnOnce() -> Result<usize, Errno>) -> Result<usize, Errno> {
+    if may_be_denied(errno) { other() } else { Err(errno) }
 }
 
 /// Puts what has come into these parts, one after the other. At most [`PARTS_MAX`], and not all empty.
@@ -262,15 +308,23 @@ pub unsafe fn send(socket: impl AsFd, parts: &[Segment], more: bool) -> io::Resu
 /// Each part can be written.
 pub unsafe fn recv(socket: impl AsFd, parts: &[Segment]) -> io::Result<Received> {
     let socket = socket.as_fd().as_raw_fd();
-    let done = restarted(|| match parts {
+    let one = |part: &Segment| {
+        let (to, flags) = (part.ptr.cast(), libc::MSG_DONTWAIT);
         // SAFETY: the part can be written, by contract.
-        [part] => unsafe { libc::recv(socket, part.ptr.cast(), part.len, libc::MSG_DONTWAIT) },
-        _ => {
-            let mut message = message(parts);
-            // SAFETY: the list is as long as it says, and its parts can be written, by contract.
-            unsafe { libc::recvmsg(socket, &raw mut message, libc::MSG_DONTWAIT) }
-        }
-    });
+        restarted(|| unsafe { libc::recv(socket, to, part.len, flags) })
+    };
+    let mut message = message(parts);
+    // SAFETY: the list is as long as it says, and its parts can be written, by contract.
+    let mut all =
+        || restarted(|| unsafe { libc::recvmsg(socket, &raw mut message, libc::MSG_DONTWAIT) });
+    // Either does where a filter denies the other.
+    let done = match parts {
+        [part] => one(part).or_else(|errno| other_way(errno, all)),
+        _ => all().or_else(|errno| {
+            let first = parts.iter().find(|part| part.len > 0);
+            other_way(errno, || first.map_or(Err(Errno::INVAL), one))
+        }),
+    };
     match done {
         Ok(0) => Ok(Received::End),
         Ok(bytes) => Ok(Received::Bytes(bytes)),

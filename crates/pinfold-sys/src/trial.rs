@@ -7,7 +7,6 @@ use std::{
     io,
     os::fd::{AsFd, FromRawFd, OwnedFd},
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -17,6 +16,7 @@ use rustix::{
 };
 
 use crate::{
+    clock,
     mapping::SharedMapping,
     pin::{Error, Pin, Registered},
     process::Segment,
@@ -111,7 +111,7 @@ pub fn send_zc(socket: impl AsFd, bytes: &[u8]) -> Result<(), Error> {
                     Err(still) => flight = still,
                 }
                 // The kernel says so when this thread makes a call.
-                thread::sleep(Duration::from_micros(100));
+                clock::pause(Duration::from_micros(100));
             }
         }
     }
@@ -148,6 +148,28 @@ pub fn limits(resource: u32) -> io::Result<(Option<u64>, Option<u64>)> {
     check(unsafe { libc::getrlimit(resource, &raw mut limits) }.into())?;
     let some = |limit: libc::rlim_t| (limit != libc::RLIM_INFINITY).then_some(limit);
     Ok((some(limits.rlim_cur), some(limits.rlim_max)))
+}
+
+/// What a process may have a limited amount of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// The bytes of a file (`RLIMIT_FSIZE`), of one in memory as well.
+    FileBytes,
+    /// One more than the highest number of a descriptor (`RLIMIT_NOFILE`).
+    OpenFiles,
+    /// Bytes of memory that are kept in place (`RLIMIT_MEMLOCK`).
+    LockedBytes,
+}
+
+/// How much of it this process may have; `None` is without limit, or that a filter denies the
+/// question.
+pub fn soft_limit(of: Limited) -> Option<u64> {
+    let resource = match of {
+        Limited::FileBytes => libc::RLIMIT_FSIZE,
+        Limited::OpenFiles => libc::RLIMIT_NOFILE,
+        Limited::LockedBytes => libc::RLIMIT_MEMLOCK,
+    };
+    limits(resource).map_or(None, |(soft, _)| soft)
 }
 
 fn check(result: libc::c_long) -> io::Result<()> {

@@ -2,7 +2,13 @@
 
 use std::{fmt, io, time::Duration};
 
+use pinfold_sys::failed::Failed;
+
 use crate::route::{Path, Receipt, Refusal};
+
+mod remedy;
+
+pub(crate) use remedy::ELSEWHERE;
 
 /// The result of a Pinfold operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -421,7 +427,7 @@ pub enum Error {
     #[error("the endpoint is closed")]
     Closed,
     /// A system call failed.
-    #[error("{call} on {on}: {source}")]
+    #[error("{call} on {on}: {source}{}", and(remedy::of(call, on, source)))]
     Os {
         /// The call.
         call: &'static str,
@@ -430,6 +436,10 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+fn and(remedy: Option<String>) -> String {
+    remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default()
 }
 
 fn listed(left: &[crate::Outstanding]) -> String {
@@ -479,6 +489,19 @@ impl Error {
         source: impl Into<io::Error>,
     ) -> Error {
         Error::Os { call, on: on.into(), source: source.into() }
+    }
+
+    /// The same of whichever call of several it was.
+    pub(crate) fn failed(on: impl Into<String>) -> impl FnOnce(Failed) -> Error {
+        move |failed| Error::os(failed.call, on, failed.errno)
+    }
+
+    /// What to do about a system call that failed, where that is known; the end of the message.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Error::Os { call, on, source } => remedy::of(call, on, source),
+            _ => None,
+        }
     }
 
     /// Whether the peer of the operation is gone.

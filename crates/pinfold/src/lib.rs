@@ -43,6 +43,8 @@ pub mod fuzzing;
 mod kept;
 mod link;
 #[cfg(not(loom))]
+mod random;
+#[cfg(not(loom))]
 pub mod reassembly;
 #[cfg(not(loom))]
 mod rest;

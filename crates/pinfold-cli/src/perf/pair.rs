@@ -375,7 +375,7 @@ impl Pair {
             if start.elapsed() > patience {
                 return None;
             }
-            std::thread::sleep(Duration::from_millis(1));
+            pinfold_sys::clock::pause(Duration::from_millis(1));
         }
     }
 }

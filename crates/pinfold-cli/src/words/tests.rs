@@ -143,7 +143,7 @@ fn what_the_system_says_comes_with_what_to_do() {
         (os("bind", "tcp:10.0.0.7:80", Errno::ADDRNOTAVAIL), "see which it has: ip address"),
         (os("connect", "tcp:box:80", Errno::NETUNREACH), "ip route get box"),
         (os("connect", "tcp:box:80", Errno::TIMEDOUT), "see that the host is up"),
-        (os("eventfd", "the endpoint", Errno::MFILE), "raise the limit: ulimit -n"),
+        (os("eventfd", "the endpoint", Errno::MFILE), "raise the limit on open files (ulimit -n)"),
         (greeting(Ungreeted::NoKey, ""), "--key FILE"),
         (greeting(Ungreeted::Unencrypted, ""), "--tls"),
         (Error::KeyNeeded { address: "tcp:box:7".into() }, "--key FILE"),

@@ -7,6 +7,7 @@ use rustix::{
 };
 
 use super::span::Span;
+use crate::failed::may_be_denied;
 
 /// A mapping of a shared file that can only be read, absent from children of `fork(2)`.
 ///
@@ -74,6 +75,8 @@ impl ReadOnlyMapping {
             match self.0.advise(range.clone(), Advice::LinuxPopulateRead) {
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(Errno::INVAL) | Ok(()) => return Ok(()),
+                // Each page is mapped as it is read.
+                Err(errno) if may_be_denied(errno) => return Ok(()),
                 Err(errno) => return Err(errno.into()),
             }
         }

@@ -7,6 +7,7 @@ use rustix::{
 };
 
 use super::span::Span;
+use crate::failed::may_be_denied;
 
 /// A readable and writable mapping of a shared file from its beginning, absent from children of
 /// `fork(2)`.
@@ -72,7 +73,11 @@ impl SharedMapping {
     pub fn populate_file(&self, file: BorrowedFd<'_>, range: Range<usize>) -> io::Result<()> {
         let Some(range) = self.try_populate(range)? else { return Ok(()) };
         let (at, len) = (range.start as u64, range.len() as u64);
-        rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, at, len)?;
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, at, len) {
+            // Then the memory comes as it is touched, if there is any.
+            Err(errno) if may_be_denied(errno) => {}
+            done => done?,
+        }
         self.0.touch(range);
         Ok(())
     }
@@ -125,7 +130,8 @@ impl SharedMapping {
         self.0.fetch(range)
     }
 
-    /// The range, by whole pages, if the kernel has no `MADV_POPULATE_WRITE` for it.
+    /// The range, by whole pages, if the kernel has no `MADV_POPULATE_WRITE` for it, or a filter
+    /// denies that.
     fn try_populate(&self, range: Range<usize>) -> io::Result<Option<Range<usize>>> {
         self.0.check(&range)?;
         if range.is_empty() {
@@ -136,6 +142,7 @@ impl SharedMapping {
             match self.0.advise(range.clone(), Advice::LinuxPopulateWrite) {
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(Errno::INVAL) => return Ok(Some(range)),
+                Err(errno) if may_be_denied(errno) => return Ok(Some(range)),
                 Err(errno) => return Err(errno.into()),
                 Ok(()) => return Ok(None),
             }

@@ -39,7 +39,9 @@ impl Span {
         prot: ProtFlags,
     ) -> Result<Span, Errno> {
         let span = Span { ptr: place(fd, len, align, prot)?, len };
-        span.advise(0..len, Advice::LinuxDontFork)?;
+        // Where that is denied, a child keeps memory of which it knows (`fork`) that it is its
+        // parent's.
+        let _ = span.advise(0..len, Advice::LinuxDontFork);
         Ok(span)
     }
 

@@ -16,7 +16,11 @@ pub(super) struct Info {
     pub retransmits: u8,
     pub probes: u8,
     more: [u8; 4],
-    times: [u32; 9],
+    /// Microseconds of timers, and sizes of segments.
+    times: [u32; 4],
+    /// Packets that are not acknowledged.
+    pub unacked: u32,
+    counts: [u32; 4],
     last_data_sent: u32,
     last_ack_sent: u32,
     last_data_recv: u32,
@@ -25,7 +29,9 @@ pub(super) struct Info {
     pub total_retrans: u32,
     rates: [u64; 2],
     bytes: [u64; 2],
-    segments: [u32; 3],
+    segments: [u32; 2],
+    /// What was never sent yet; Linux 4.6.
+    pub unsent_bytes: u32,
     /// Microseconds; Linux 4.6.
     pub min_rtt: u32,
     data_segs_in: u32,
@@ -39,6 +45,8 @@ pub(super) struct Info {
 }
 
 const _: () = assert!(std::mem::offset_of!(Info, total_retrans) == 100);
+const _: () = assert!(std::mem::offset_of!(Info, unacked) == 24);
+const _: () = assert!(std::mem::offset_of!(Info, unsent_bytes) == 144);
 const _: () = assert!(std::mem::offset_of!(Info, min_rtt) == 148);
 const _: () = assert!(std::mem::offset_of!(Info, data_segs_out) == 156);
 const _: () = assert!(std::mem::offset_of!(Info, dsack_dups) == 216);

@@ -7,12 +7,13 @@ use std::{
     io,
     marker::PhantomData,
     os::fd::{AsRawFd, OwnedFd},
-    thread,
     time::Duration,
 };
 
 use io_uring::{IoUring, opcode, squeue, types::Fd};
 use rustix::io::Errno;
+
+use crate::clock;
 
 /// A connected stream socket and a ring of its own.
 ///
@@ -105,7 +106,7 @@ impl RingStream {
                     return Err(error);
                 }
                 // It is under way: there is no way back before it has ended.
-                Err(_) => thread::sleep(Duration::from_millis(1)),
+                Err(_) => clock::pause(Duration::from_millis(1)),
             }
         }
     }

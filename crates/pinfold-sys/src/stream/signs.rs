@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
+use rustix::io::Errno;
+
 use super::info::info;
+use crate::failed::may_be_denied;
 
 /// Signs of life of the other end, and of its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,23 +27,35 @@ pub struct Signs {
 
 /// Looks for signs of life. Two system calls.
 ///
+/// Where a filter denies `ioctl`, what waits is known in packets, not in bytes, from the other of
+/// the two.
+///
 /// `TCP_USER_TIMEOUT` cannot say this: it also ends a connection whose other end answers that it has no room.
 ///
 /// # Errors
 /// What `getsockopt(2)` says of `TCP_INFO`.
 pub fn signs(socket: impl AsFd) -> io::Result<Signs> {
     let (info, _) = info(&socket)?;
-    let socket = socket.as_fd().as_raw_fd();
-    let mut queued: libc::c_int = 0;
-    // SAFETY: the kernel writes one integer: `SIOCOUTQ`.
-    if unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut queued) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let waits = match queued(&socket) {
+        Err(errno) if may_be_denied(errno) => info.unacked > 0 || info.unsent_bytes > 0,
+        queued => queued? > 0,
+    };
     Ok(Signs {
-        waits: queued > 0,
+        waits,
         unanswered: info.retransmits > 0 || info.probes > 0,
         silent: Duration::from_millis(info.last_ack_recv.into()),
     })
+}
+
+/// The bytes that are not acknowledged: `SIOCOUTQ` of `tcp(7)`.
+fn queued(socket: impl AsFd) -> Result<libc::c_int, Errno> {
+    let socket = socket.as_fd().as_raw_fd();
+    let mut queued = 0;
+    // SAFETY: the kernel writes one integer.
+    if unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut queued) } == 0 {
+        return Ok(queued);
+    }
+    Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
 #[cfg(test)]

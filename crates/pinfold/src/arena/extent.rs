@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use pinfold_sys::{fork::ForkMark, mapping::SharedMapping, memfd};
+use pinfold_sys::{failed::Failed, fork::ForkMark, mapping::SharedMapping, memfd};
 
 use super::committed::{BLOCK_BYTES, CHUNK_BYTES, Piece};
 
@@ -49,12 +49,12 @@ impl Extent {
         align: usize,
         peers_may_write: bool,
         mark: &Arc<ForkMark>,
-    ) -> Result<Extent, (&'static str, io::Error)> {
+    ) -> Result<Extent, Failed> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let file = memfd::create_fixed(NAME, len).map_err(|error| ("memfd_create", error))?;
+        let file = memfd::create_fixed(NAME, len)?;
         let align = align.max(BLOCK_BYTES);
-        let mapping = SharedMapping::map_aligned(file.as_fd(), len, align)
-            .map_err(|error| ("mmap", error))?;
+        let mapping =
+            SharedMapping::map_aligned(file.as_fd(), len, align).map_err(Failed::of("mmap"))?;
         Ok(Extent {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             len,
@@ -118,7 +118,7 @@ impl Extent {
     ///
     /// # Errors
     /// What the kernel said.
-    pub(crate) fn seal(&self) -> io::Result<bool> {
+    pub(crate) fn seal(&self) -> Result<bool, Failed> {
         match self.sealed.load(Ordering::Relaxed) {
             SEALED_FOR_READERS => return Ok(true),
             SEALED => return Ok(false),

@@ -10,12 +10,11 @@
 //! buffer that was handed out has memory until it is freed.
 
 use std::{
-    io,
     ptr::NonNull,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use pinfold_sys::fork::ForkMark;
+use pinfold_sys::{failed::Failed, fork::ForkMark};
 use rustix::io::Errno;
 
 use super::{
@@ -206,11 +205,11 @@ impl Heap {
             match Extent::new(len, want.align, self.settings.peers_may_write, &self.mark) {
                 Ok(extent) => break registry::list(extent),
                 // Where address space or the size of files is limited, try less.
-                Err((_, error)) if len / 2 >= least && is_short(&error) => {
+                Err(failed) if len / 2 >= least && is_short(failed) => {
                     len = (len / 2).next_multiple_of(BLOCK_BYTES);
                 }
-                Err((call, error)) => {
-                    return Err(Error::os(call, format!("{len} bytes of an arena"), error));
+                Err(failed) => {
+                    return Err(Error::failed(format!("{len} bytes of an arena"))(failed));
                 }
             }
         };
@@ -308,8 +307,8 @@ fn bytes(pieces: &[Piece]) -> u64 {
 }
 
 /// Whether a smaller extent may be possible where this one was not.
-fn is_short(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::NOMEM | Errno::FBIG))
+fn is_short(failed: Failed) -> bool {
+    matches!(failed.errno, Errno::NOMEM | Errno::FBIG)
 }
 
 impl Growth {

@@ -5,7 +5,6 @@
 //! its addresses can mean something else, and whoever still reads an old table finds it dead.
 
 use std::{
-    io,
     ops::{Deref, Range},
     os::fd::BorrowedFd,
     sync::{
@@ -186,12 +185,11 @@ impl ArenaRef {
     /// `EOPNOTSUPP` if peers may only read and the kernel cannot refuse writers; what
     /// `fcntl(F_ADD_SEALS)` said.
     pub(crate) fn fd_for_peers(&self) -> Result<BorrowedFd<'_>> {
-        let failed = |error| Error::os("fcntl(F_ADD_SEALS)", "an arena", error);
-        let readers_only = self.extent.seal().map_err(failed)?;
+        let readers_only = self.extent.seal().map_err(Error::failed("an arena"))?;
         if readers_only || self.extent.peers_may_write {
             return Ok(self.extent.fd());
         }
-        Err(failed(io::Error::from(rustix::io::Errno::OPNOTSUPP)))
+        Err(Error::os("fcntl(F_ADD_SEALS)", "an arena", rustix::io::Errno::OPNOTSUPP))
     }
 
     /// The descriptor as it is.

@@ -76,9 +76,9 @@ impl Mapping {
     /// # Errors
     /// As for [`Mapping::map_readonly`], short of what `mmap(2)` itself says.
     pub(crate) fn check(fd: BorrowedFd<'_>, bytes_max: u64, writable: bool) -> Result<usize> {
-        let refused = |error: SealError| {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, error);
-            Error::os("mmap", "the arena of a peer", error)
+        let refused = |error: SealError| match error {
+            SealError::Os(failed) => Error::failed("the arena of a peer")(failed),
+            error => mmap(io::Error::new(io::ErrorKind::InvalidInput, error)),
         };
         let wrong = SealError::Size { found: 0, wanted: bytes_max };
         let len = usize::try_from(bytes_max).ok().filter(|len| *len > 0);
@@ -211,7 +211,7 @@ impl Mapping {
             if rustix::system::sysinfo().totalswap == 0 || Instant::now() >= end {
                 return Err(rustix::io::Errno::NODATA.into());
             }
-            std::thread::sleep(Duration::from_millis(1));
+            pinfold_sys::clock::pause(Duration::from_millis(1));
         }
         Ok(())
     }

@@ -130,7 +130,8 @@ mod tests {
             lane_bytes_max: 0,
             unexpected_bytes_max: 0,
             mapped_bytes_max: 0,
-        });
+        })
+        .unwrap();
         let aside = Aside::new(status.aside());
         let libc = usize::from(Algorithm::LIBC.id());
         aside.count(Algorithm::LIBC, 5001);

@@ -164,9 +164,9 @@ impl Endpoint {
         if engine.asleep || engine.ask_all() {
             let due = engine.due_ns();
             let set = engine.links.set_alarm(due);
-            if let Err(error) = set {
+            if let Err(failed) = set {
                 engine.armed = false;
-                return Err(Error::os("timerfd_create", "the endpoint", error));
+                return Err(Error::failed("the endpoint")(failed));
             }
             engine.note_armed();
             return Ok(true);

@@ -73,7 +73,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(config: Config) -> Result<Arc<Shared>> {
         let epoll =
-            Epoll::new().map_err(|error| Error::os("epoll_create", "the endpoint", error))?;
+            Epoll::new().map_err(|error| Error::os("epoll_create1", "the endpoint", error))?;
         let epoll = Arc::new(epoll);
         let fork = ForkMark::new().map_err(|error| Error::os("mmap", "the fork mark", error))?;
         let dedicated = config.progress == Progress::Dedicated;
@@ -81,7 +81,7 @@ impl Shared {
         let engine = Engine::new(config, Arc::clone(&epoll))?;
         let failed = |error| Error::os("epoll_ctl", "the endpoint", error);
         let pollable =
-            Epoll::new().map_err(|error| Error::os("epoll_create", "the endpoint", error))?;
+            Epoll::new().map_err(|error| Error::os("epoll_create1", "the endpoint", error))?;
         pollable.add(&*epoll, 0, Interest::Read).map_err(failed)?;
         pollable.add(&engine.links.bell, 1, Interest::Read).map_err(failed)?;
         let aside = Arc::clone(&engine.core.aside);
@@ -171,7 +171,7 @@ impl Shared {
         if self.driver.get().is_some() {
             return Ok(());
         }
-        let failed = |error| Error::os("clone", "the endpoint's thread", error);
+        let failed = |error| Error::os("clone3", "the endpoint's thread", error);
         let busy = || failed(io::ErrorKind::WouldBlock.into());
         // What is woken meanwhile may come here again.
         let mut unstarted = self.unstarted.try_lock().map_err(|_| busy())?;
@@ -272,7 +272,7 @@ fn see_off(thread: &JoinHandle<()>) {
         && thread.thread().id() != thread::current().id()
         && Instant::now() < end
     {
-        thread::sleep(LOOK_AGAIN);
+        pinfold_sys::clock::pause(LOOK_AGAIN);
     }
 }
 

@@ -7,7 +7,8 @@
 
 use std::{
     collections::HashSet,
-    fs, io,
+    fs,
+    io::{self, Read},
     os::{fd::AsFd, linux::fs::MetadataExt},
     path::{Path, PathBuf},
     thread,
@@ -16,16 +17,18 @@ use std::{
 
 use pinfold_sys::{
     clock,
+    failed::Failed,
     memfd::{self, SealError},
     user,
 };
+use rustix::io::Errno;
 
 use super::{
     Problem, Trouble, View, decode,
     layout::{ARENA_LINK, FILE_BYTES, LINK, PAGE},
     page::Foreign,
 };
-use crate::Result;
+use crate::{Error, Result};
 
 /// Milliseconds in which the endpoints of one process may seal the pages that they have begun.
 const IN_THE_MAKING: u32 = 50;
@@ -37,14 +40,14 @@ const IN_THE_MAKING: u32 = 50;
 /// # Errors
 /// [`Error::Os`](crate::Error::Os) if there is no `/proc`. What cannot be seen is in the [`View`].
 pub fn endpoints() -> Result<View> {
-    let failed = |error| crate::Error::os("opendir", "/proc", error);
+    let failed = |error| crate::Error::os("openat", "/proc", error);
     let own = user::uid();
     let mut view = View::default();
     for entry in fs::read_dir("/proc").map_err(failed)?.flatten() {
         let name = entry.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
         // One that has just ended is not there.
-        if let Some(process) = Process::read(pid)
+        if let Ok(process) = Process::read(pid)
             && (own == 0 || process.uid == own)
         {
             process.look(&mut view);
@@ -60,10 +63,7 @@ pub fn endpoints() -> Result<View> {
 /// [`Error::Os`](crate::Error::Os) if there is no such process.
 pub fn endpoints_of(pid: u32) -> Result<View> {
     let mut view = View::default();
-    let none = || io::Error::from_raw_os_error(rustix::io::Errno::SRCH.raw_os_error());
-    let process = Process::read(pid)
-        .ok_or_else(|| crate::Error::os("open", format!("/proc/{pid}/status"), none()))?;
-    process.look(&mut view);
+    Process::read(pid).map_err(Error::failed(format!("/proc/{pid}/status")))?.look(&mut view);
     Ok(view)
 }
 
@@ -78,11 +78,23 @@ struct Process {
 }
 
 impl Process {
-    /// `None`: there is none, or it has ended.
-    fn read(pid: u32) -> Option<Process> {
+    /// # Errors
+    /// `ESRCH`: there is none, or it has ended. Else what does not let this process look.
+    fn read(pid: u32) -> Result<Process, Failed> {
+        let none = Failed { call: "openat", errno: Errno::SRCH };
         let place = PathBuf::from(format!("/proc/{pid}"));
-        let status = fs::read(place.join("status")).ok()?;
-        let status = String::from_utf8_lossy(&status);
+        let mut file =
+            fs::File::open(place.join("status")).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => none,
+                _ => Failed::of("openat")(error),
+            })?;
+        let mut status = Vec::new();
+        file.read_to_end(&mut status).map_err(Failed::of("read"))?;
+        Process::parse(place, pid, &String::from_utf8_lossy(&status)).ok_or(none)
+    }
+
+    /// `None`: it has ended.
+    fn parse(place: PathBuf, pid: u32, status: &str) -> Option<Process> {
         let field = |name: &str| {
             let mut lines = status.lines().filter_map(|line| line.strip_prefix(name));
             lines.find_map(|rest| rest.strip_prefix(':')).map(str::trim)
@@ -140,7 +152,7 @@ impl Process {
         view: &mut View,
         seen: &mut HashSet<(u64, u64)>,
         patience: &mut u32,
-    ) -> std::result::Result<(), Problem> {
+    ) -> Result<(), Problem> {
         let unreadable = |error: io::Error| Problem::Unreadable(error.to_string());
         let opened = loop {
             let opened = memfd::open_sealed_of(self.pid, fd);
@@ -156,8 +168,8 @@ impl Process {
         let (file, len) = match opened {
             Ok(opened) => opened,
             // It was closed meanwhile.
-            Err(SealError::Os(error)) if is_gone(&error) => return Ok(()),
-            Err(SealError::Os(error)) => return Err(unreadable(error)),
+            Err(SealError::Os(failed)) if is_gone(&failed.into()) => return Ok(()),
+            Err(SealError::Os(failed)) => return Err(Problem::Unreadable(failed.to_string())),
             Err(SealError::NotMemfd) => return Err(Problem::Nonsense("it is no memfd")),
             Err(_) => return Err(Problem::Nonsense("it is not sealed")),
         };
@@ -196,6 +208,6 @@ impl Process {
 }
 
 fn is_gone(error: &io::Error) -> bool {
-    let gone = [rustix::io::Errno::NOENT, rustix::io::Errno::SRCH];
+    let gone = [Errno::NOENT, Errno::SRCH];
     gone.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -14,6 +14,7 @@ use std::{
 };
 
 use pinfold_sys::{
+    failed::{Failed, may_be_denied},
     mapping::{ReadOnlyMapping, SharedMapping},
     memfd,
 };
@@ -40,14 +41,19 @@ struct Own([AtomicU64; PAGE / 8]);
 
 impl Page {
     /// A page of zeros, and the descriptor that others find it by. `None`: it cannot be found.
-    pub(super) fn new() -> (Arc<Page>, Option<OwnedFd>) {
-        let made = Page::shared();
-        let made = made.inspect_err(|error| {
-            tracing::debug!(%error, "an endpoint cannot be seen from outside");
-        });
-        match made {
-            Ok((mapping, file)) => (Arc::new(Page { memory: Memory::Shared(mapping) }), Some(file)),
-            Err(_) => (Page::unseen(), None),
+    ///
+    /// # Errors
+    /// Files in memory are denied. Then no peer can be had either.
+    pub(super) fn new() -> Result<(Arc<Page>, Option<OwnedFd>), Failed> {
+        match Page::shared() {
+            Ok((mapping, file)) => {
+                Ok((Arc::new(Page { memory: Memory::Shared(mapping) }), Some(file)))
+            }
+            Err(failed) if may_be_denied(failed.errno) => Err(failed),
+            Err(failed) => {
+                tracing::debug!(%failed, "an endpoint cannot be seen from outside");
+                Ok((Page::unseen(), None))
+            }
         }
     }
 
@@ -57,10 +63,10 @@ impl Page {
         Arc::new(Page { memory: Memory::Own(own) })
     }
 
-    fn shared() -> io::Result<(SharedMapping, OwnedFd)> {
+    fn shared() -> Result<(SharedMapping, OwnedFd), Failed> {
         let file = memfd::create_fixed(NAME, FILE_BYTES)?;
-        let mapping = SharedMapping::map(file.as_fd(), FILE_BYTES)?;
-        mapping.populate_file(file.as_fd(), 0..PAGE)?;
+        let mapping = SharedMapping::map(file.as_fd(), FILE_BYTES).map_err(Failed::of("mmap"))?;
+        mapping.populate_file(file.as_fd(), 0..PAGE).map_err(Failed::of("madvise"))?;
         // Nobody else ever writes it, not even through a descriptor opened anew.
         memfd::seal(file.as_fd(), true)?;
         Ok((mapping, file))

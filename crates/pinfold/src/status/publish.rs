@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use pinfold_sys::clock;
+use pinfold_sys::{clock, failed::Failed};
 
 use super::{
     Counters, MESSAGE_COST, PeerCounters, Tally,
@@ -149,9 +149,12 @@ impl Deref for Status {
 
 impl Status {
     /// Tells of an endpoint. Where that cannot be, it just counts.
-    pub(crate) fn new(identity: &Identity<'_>) -> Status {
-        let (page, file) = Page::new();
-        Status::on(page, file, identity)
+    ///
+    /// # Errors
+    /// Files in memory are denied. Then no peer can be had either.
+    pub(crate) fn new(identity: &Identity<'_>) -> Result<Status, Failed> {
+        let (page, file) = Page::new()?;
+        Ok(Status::on(page, file, identity))
     }
 
     /// As [`Status::new`], on this page of zeros.

@@ -22,7 +22,7 @@ use crate::{Path, PathSet, PeerId, Refusal, sync::seqlock};
 
 /// An endpoint that is nothing but its page.
 fn status(id: u8, label: &str) -> Status {
-    Status::new(&identity(id, label))
+    Status::new(&identity(id, label)).unwrap()
 }
 
 fn identity(id: u8, label: &str) -> Identity<'_> {

@@ -8,16 +8,21 @@
 //!              <- Ready                                     my verdict on yours
 //! ```
 //!
-//! or, instead of Welcome, Refuse. Each message is one packet of a fixed size, in the host's
-//! byte order. The first sixteen bytes of a message, its [`Head`], are the same in every version
-//! of the protocol, and so is all of Refuse.
+//! or, instead of Welcome or Ready, Refuse. Each message is one packet of a fixed size, in the
+//! host's byte order. The first sixteen bytes of a message, its [`Head`], are the same in every
+//! version of the protocol, and so is all of Refuse.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::route::{Path, PathSet, Refusal};
 
+mod refuse;
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+use self::refuse::CALLS;
+pub(crate) use self::refuse::{Refuse, decode_refusal, encode_refuse};
 
 /// The version of the protocol this library speaks.
 pub(crate) const VERSION: u32 = 1;
@@ -82,39 +87,6 @@ pub(crate) struct Verdict {
     pub read: Result<(), Refusal>,
     /// Whether the scratch was written.
     pub write: Result<(), Refusal>,
-}
-
-/// Why a connection is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refuse {
-    /// The access rule does not admit the user.
-    NotAdmitted {
-        /// The user the listening endpoint runs as.
-        owner: u32,
-        /// The user who connected, as the listening side sees it.
-        user: u32,
-        /// How many other users the rule names.
-        users: u32,
-        /// How many groups the rule names.
-        groups: u32,
-    },
-    /// No version in common.
-    Version {
-        /// The oldest the sender speaks.
-        min: u32,
-        /// The newest the sender speaks.
-        max: u32,
-    },
-    /// The listening endpoint has all the peers it may have.
-    Full {
-        /// How many that is.
-        peers_max: u64,
-    },
-    /// The listening process ran out of something.
-    Exhausted {
-        /// What the kernel said.
-        errno: i32,
-    },
 }
 
 /// A message that answers a Hello.
@@ -209,14 +181,6 @@ struct ReadyMessage {
     verdict: RawVerdict,
 }
 
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct RefuseMessage {
-    head: Head,
-    code: u64,
-    numbers: [u64; 4],
-}
-
 // Both sides may be built by different compilers: the layout is the protocol.
 const _: () = {
     assert!(size_of::<Head>() == 16);
@@ -225,7 +189,6 @@ const _: () = {
     assert!(size_of::<WelcomeMessage>() == 160);
     assert!(size_of::<ProofMessage>() == 64);
     assert!(size_of::<ReadyMessage>() == 24);
-    assert!(size_of::<RefuseMessage>() == 56);
     assert!(size_of::<WelcomeMessage>() <= MESSAGE_MAX);
 };
 
@@ -258,22 +221,10 @@ pub(crate) fn encode_welcome(us: &Introduction, about_you: &Proof) -> Vec<u8> {
     WelcomeMessage { head: Head::new(WELCOME), introduction, proof }.as_bytes().to_vec()
 }
 
-pub(crate) fn encode_refuse(why: &Refuse) -> Vec<u8> {
-    let (code, numbers) = match *why {
-        Refuse::NotAdmitted { owner, user, users, groups } => {
-            (1, [owner, user, users, groups].map(u64::from))
-        }
-        Refuse::Version { min, max } => (2, [min.into(), max.into(), 0, 0]),
-        Refuse::Full { peers_max } => (3, [peers_max, 0, 0, 0]),
-        Refuse::Exhausted { errno } => (4, [u64::from(errno.unsigned_abs()), 0, 0, 0]),
-    };
-    RefuseMessage { head: Head::new(REFUSE), code, numbers }.as_bytes().to_vec()
-}
-
 /// Decodes what answers a Hello.
 pub(crate) fn decode_answer(bytes: &[u8]) -> Decoded<Answer> {
     if head(bytes, REFUSE).is_ok() {
-        return Ok(Answer::Refused(exactly::<RefuseMessage>(bytes)?.check()?));
+        return Ok(Answer::Refused(refuse::decode(bytes)?));
     }
     chosen(head(bytes, WELCOME)?)?;
     let welcome = exactly::<WelcomeMessage>(bytes)?;
@@ -478,28 +429,5 @@ impl From<&Verdict> for RawVerdict {
 impl RawVerdict {
     fn check(&self) -> Decoded<Verdict> {
         Ok(Verdict { read: outcome(self.read, ())?, write: outcome(self.write, ())? })
-    }
-}
-
-impl RefuseMessage {
-    fn check(&self) -> Decoded<Refuse> {
-        let number = |at: usize| {
-            u32::try_from(self.numbers[at]).map_err(|_| Malformed("a refusal is out of range"))
-        };
-        Ok(match self.code {
-            1 => Refuse::NotAdmitted {
-                owner: number(0)?,
-                user: number(1)?,
-                users: number(2)?,
-                groups: number(3)?,
-            },
-            2 => Refuse::Version { min: number(0)?, max: number(1)? },
-            3 => Refuse::Full { peers_max: self.numbers[0] },
-            4 => {
-                let errno = i32::try_from(number(0)?).unwrap_or(i32::MAX);
-                Refuse::Exhausted { errno: errno.clamp(1, ERRNO_MAX) }
-            }
-            _ => return Err(Malformed("it refuses for no known reason")),
-        })
     }
 }

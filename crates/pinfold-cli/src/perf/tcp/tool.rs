@@ -4,7 +4,6 @@ use std::{
     fs, io,
     net::{IpAddr, TcpListener},
     process::{Child, Command, Stdio},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -120,7 +119,7 @@ fn wait(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
         if start.elapsed() > patience {
             return false;
         }
-        thread::sleep(Duration::from_millis(1));
+        pinfold_sys::clock::pause(Duration::from_millis(1));
     }
     true
 }

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use self::numbers::{Notice, Numbers};
 use super::{message, restarted};
-use crate::process::Segment;
+use crate::{failed::may_be_denied, process::Segment};
 
 /// Of `linux/socket.h` and `linux/errqueue.h`; the `libc` crate has them not for all architectures.
 const SO_ZEROCOPY: libc::c_int = 60;
@@ -50,11 +50,17 @@ impl ZeroCopy {
     /// For this connection, and no other: nobody else sends there by such calls, or reads its error queue.
     ///
     /// # Errors
-    /// What `setsockopt(2)` says: `EOPNOTSUPP`, `ENOPROTOOPT` before Linux 4.14.
+    /// What `setsockopt(2)` says: `EOPNOTSUPP`, `ENOPROTOOPT` before Linux 4.14. What a filter says
+    /// of `recvmsg`, without which nobody would learn that a flight is over.
     pub fn new(socket: impl AsFd) -> io::Result<ZeroCopy> {
         let on: libc::c_int = 1;
         let len = size_of_val(&on) as libc::socklen_t;
         let socket = socket.as_fd().as_raw_fd();
+        if let Err(errno) = next(socket)
+            && may_be_denied(errno)
+        {
+            return Err(errno.into());
+        }
         // SAFETY: the option is an `int`, which is read.
         let set = unsafe {
             libc::setsockopt(socket, libc::SOL_SOCKET, SO_ZEROCOPY, (&raw const on).cast(), len)

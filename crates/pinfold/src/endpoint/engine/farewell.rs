@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// Frees all that a peer held. Every operation with it has ended.
-    fn bury(&mut self, id: PeerId, how: Gone) {
+    pub(super) fn bury(&mut self, id: PeerId, how: Gone) {
         let Some(mut peer) = self.peers.remove(id, how) else { return };
         tracing::debug!(peer = peer.info.name, %how, "a peer is gone");
         self.core.status.strike(id);

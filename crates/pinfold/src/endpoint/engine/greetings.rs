@@ -18,6 +18,7 @@ use crate::{
     },
     wire::{
         hello,
+        layout::SEGMENT_BYTES,
         tcp::offer::{HostIdentity, LocalName, ModeSet, Offer},
     },
 };
@@ -193,8 +194,9 @@ impl Handshake {
                     paths: peer.paths,
                     granted: peer.limits,
                 };
-                let lanes = |error| Error::os("memfd_create", "the lanes of a peer", error);
-                let joining = Joining::from_afar(stranger, paths, tally).map_err(lanes)?;
+                let lanes = format!("the lanes of a peer, {SEGMENT_BYTES} bytes");
+                let joining = Joining::from_afar(stranger, paths, tally);
+                let joining = joining.map_err(Error::failed(lanes))?;
                 Ok(joins(joining))
             }
         }

@@ -1,8 +1,8 @@
 //! Who is about to be a peer, whatever link it came by.
 
-use std::{io, net::SocketAddr, os::fd::OwnedFd, sync::Arc};
+use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 
-use pinfold_sys::mapping::SharedMapping;
+use pinfold_sys::{failed::Failed, mapping::SharedMapping};
 
 use super::line::Line;
 use crate::{
@@ -128,7 +128,7 @@ impl Joining {
         stranger: Stranger,
         our_paths: PathSet,
         tally: &Arc<Tally>,
-    ) -> io::Result<Joining> {
+    ) -> Result<Joining, Failed> {
         let Stranger { socket, rest, session, label, endpoint_id, address, place, .. } = stranger;
         let (paths, granted) = (stranger.paths, stranger.granted);
         let (bridge, mapping) = Bridge::new(socket, rest, session.is_some(), tally)?;

@@ -6,11 +6,12 @@ mod beside;
 mod meeting;
 mod names;
 
-use std::{io, os::fd::AsFd, sync::Arc, time::Duration};
+use std::{os::fd::AsFd, sync::Arc, time::Duration};
 
 use pinfold_sys::{
     alarm::Alarm,
     barrier, clock,
+    failed::Failed,
     poll::{Epoll, EventFd, Events, Interest},
 };
 use rustc_hash::FxHashMap;
@@ -102,8 +103,8 @@ impl Links {
             paths: config.paths,
             barrier_global: barrier::register() && barrier::global_available(),
         };
-        let kick = EventFd::new().map_err(|error| Error::os("eventfd", "the endpoint", error))?;
-        let bell = EventFd::new().map_err(|error| Error::os("eventfd", "the endpoint", error))?;
+        let kick = EventFd::new().map_err(|error| Error::os("eventfd2", "the endpoint", error))?;
+        let bell = EventFd::new().map_err(|error| Error::os("eventfd2", "the endpoint", error))?;
         let kick = Arc::new(kick);
         watch(&epoll, &*kick, token(KICK, 0, 0))?;
         arena::wake_when_gone(&kick);
@@ -182,10 +183,11 @@ impl Links {
     }
 
     /// Has the endpoint's descriptor become readable at a time, or no more at any.
-    pub(crate) fn set_alarm(&mut self, at_ns: Option<u64>) -> io::Result<()> {
+    pub(crate) fn set_alarm(&mut self, at_ns: Option<u64>) -> Result<(), Failed> {
         if self.alarm.is_none() && at_ns.is_some() {
             let alarm = Alarm::new()?;
-            self.epoll.add(&alarm, token(ALARM, 0, 0), Interest::Read)?;
+            let watched = self.epoll.add(&alarm, token(ALARM, 0, 0), Interest::Read);
+            watched.map_err(Failed::of("epoll_ctl"))?;
             self.alarm = Some(alarm);
         }
         let Some(alarm) = self.alarm.as_ref().filter(|_| self.alarm_ns != at_ns) else {

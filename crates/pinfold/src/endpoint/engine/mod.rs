@@ -71,7 +71,7 @@ pub(crate) mod uses;
 mod waits;
 pub(crate) mod wakes;
 
-use std::{collections::VecDeque, io, sync::Arc, thread::Thread};
+use std::{collections::VecDeque, sync::Arc, thread::Thread};
 
 use pinfold_sys::{clock, poll::Epoll};
 
@@ -94,7 +94,7 @@ use crate::{
     Error, PeerId, Result,
     blockmem::{Copier, Reader},
     link::shm::budget::Budget,
-    route,
+    random, route,
     wire::descriptor::Kind,
 };
 
@@ -136,12 +136,7 @@ pub(crate) struct Engine {
 
 /// Bytes nobody can guess.
 fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        let code = error.raw_os_error().unwrap_or(rustix::io::Errno::NOSYS.raw_os_error());
-        Error::os("getrandom", "a new endpoint", io::Error::from_raw_os_error(code))
-    })?;
-    Ok(bytes)
+    random::bytes("a new endpoint")
 }
 
 impl Engine {
@@ -150,7 +145,7 @@ impl Engine {
         let driver = links::driver(&config, &epoll);
         let links = Links::open(&config, epoll)?;
         let copies = Arc::default();
-        let status = note::status(&config, links.endpoint_id());
+        let status = note::status(&config, links.endpoint_id())?;
         let mut core = Core {
             matcher: Matcher::new(u64::from_ne_bytes(random()?)),
             ops: OpTable::default(),

@@ -12,7 +12,7 @@ use super::{
     peer::{Peer, PeerInfo},
 };
 use crate::{
-    Path,
+    Error, Path, Result,
     blockmem::Counts,
     endpoint::config::Config,
     status::{Identity, Introduction, Status, Tally, flags, state},
@@ -22,8 +22,11 @@ use crate::{
 const CREDIT_EVERY_NS: u64 = 20_000_000;
 
 /// The page of a new endpoint.
-pub(super) fn status(config: &Config, id: [u8; 16]) -> Status {
-    Status::new(&Identity {
+///
+/// # Errors
+/// As for [`Status::new`].
+pub(super) fn status(config: &Config, id: [u8; 16]) -> Result<Status> {
+    let status = Status::new(&Identity {
         id,
         label: &config.label,
         address: match (&config.listen, &config.listen_afar) {
@@ -33,7 +36,8 @@ pub(super) fn status(config: &Config, id: [u8; 16]) -> Status {
         lane_bytes_max: config.lane_bytes_max,
         unexpected_bytes_max: config.unexpected_bytes_max,
         mapped_bytes_max: config.mapped_bytes_max,
-    })
+    });
+    status.map_err(Error::failed("the endpoint"))
 }
 
 impl Core {

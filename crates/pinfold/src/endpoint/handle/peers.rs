@@ -1,9 +1,6 @@
 //! Who an endpoint is connected with.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use crate::{
     Error, Gone, PeerId, Result,
@@ -156,7 +153,7 @@ impl Endpoint {
                 return Err(error);
             }
             self.shared().enter()?.progress();
-            thread::sleep(NAME_AGAIN);
+            pinfold_sys::clock::pause(NAME_AGAIN);
         }
     }
 

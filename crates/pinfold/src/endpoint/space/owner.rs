@@ -8,7 +8,6 @@ use std::{
     fmt,
     ops::Range,
     sync::{Arc, atomic::Ordering},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -145,7 +144,7 @@ impl Exposed {
                     std::mem::forget(entry);
                     return Err(Error::StillVisited { visitors, patience: PATIENCE });
                 }
-                _ => thread::sleep(LOOK),
+                _ => pinfold_sys::clock::pause(LOOK),
             }
         }
     }

@@ -14,6 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use pinfold_sys::failed::may_be_denied;
 use rustix::{
     fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags},
     io::Errno,
@@ -212,7 +213,7 @@ impl Directory {
                     quoted(path)
                 ));
             }
-            Err(errno @ (Errno::ACCESS | Errno::PERM)) => {
+            Err(errno @ Errno::ACCESS) => {
                 return refused(format!(
                     "it cannot be reached ({}); see which directory above it does not let this \
                      user pass: namei -l {}",
@@ -251,7 +252,15 @@ impl Directory {
         let is_new = match fs::mkdirat(CWD, path, Mode::from_raw_mode(kind.mode())) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
-            Err(errno) => return Err(Error::os("mkdir", path.display().to_string(), errno)),
+            Err(errno) => {
+                // It may be there, and need not be made.
+                if may_be_denied(errno)
+                    && let Some(there) = Directory::open(path, owner, kind, origin)?
+                {
+                    return Ok(there);
+                }
+                return Err(Error::os("mkdirat", path.display().to_string(), errno));
+            }
         };
         let missing = || Error::os("openat", path.display().to_string(), Errno::NOENT);
         let directory = Directory::open(path, owner, kind, origin)?.ok_or_else(missing)?;
@@ -270,7 +279,7 @@ impl Directory {
         }
         let mode = Mode::from_raw_mode(kind.mode());
         fs::chmodat(&directory.fd, ".", mode, AtFlags::empty())
-            .map_err(|errno| Error::os("chmod", directory.name(), errno))?;
+            .map_err(|errno| Error::os("fchmodat", directory.name(), errno))?;
         Ok(directory)
     }
 

@@ -6,7 +6,7 @@
 //! [`hello`](crate::wire::hello).
 
 use std::{
-    io, mem,
+    mem,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
@@ -16,6 +16,7 @@ use pinfold_sys::{
     memfd::{self, SealError},
     process,
     socket::Credentials,
+    trial,
 };
 use rustix::io::Errno;
 
@@ -41,6 +42,7 @@ mod packet;
 #[cfg(test)]
 mod tests;
 
+pub(super) use failure::exhausted;
 pub(crate) use outcome::{Established, Side};
 use packet::Packet;
 
@@ -187,7 +189,7 @@ impl Handshake {
             Ok(None) => return Ok(Moved::Waiting),
             Err(error) => {
                 self.state = State::Over;
-                return Err(error);
+                return Err(self.told(error));
             }
         };
         match mem::replace(&mut self.state, State::Over) {
@@ -210,17 +212,14 @@ impl Handshake {
         let peer = hello::decode_hello(packet.bytes()).map_err(|why| self.bad(why))?;
         let (segment, mapping) = match make_segment() {
             Ok(made) => made,
-            Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(Errno::NOMEM.raw_os_error());
-                let error = Error::os("memfd_create", "a segment", error);
-                return Err(self.refuse(Refuse::Exhausted { errno }, error));
-            }
+            Err(error) => return Err(self.told(error)),
         };
         let ours = self.attempt(&peer);
         let own = process::self_pidfd().ok();
         let mut fds = vec![segment.as_fd()];
         fds.extend(own.as_ref().map(AsFd::as_fd));
-        self.send(&hello::encode_welcome(&self.introduction(), &ours), &fds)?;
+        let sent = self.send(&hello::encode_welcome(&self.introduction(), &ours), &fds);
+        sent.map_err(|error| self.told(error))?;
         failpoint::hit(Point::WelcomeSent);
         let half = Half { peer, mapping, ours, theirs: None, pidfd: None };
         self.state = State::AwaitProof(Box::new(half));
@@ -243,7 +242,11 @@ impl Handshake {
         let ours = self.attempt(&peer);
         let own = process::self_pidfd().ok();
         let own: Vec<_> = own.iter().map(AsFd::as_fd).collect();
-        self.send(&hello::encode_proof(&ours, &theirs), &own)?;
+        let sent = self.send(&hello::encode_proof(&ours, &theirs), &own);
+        sent.map_err(|error| match error {
+            gone @ Error::PeerGone { .. } => self.last_word().unwrap_or(gone),
+            error => error,
+        })?;
         failpoint::hit(Point::ProofSent);
         let half = Half { peer, mapping, ours, theirs: Some(theirs), pidfd: fds.next() };
         self.state = State::AwaitReady(Box::new(half));
@@ -263,6 +266,9 @@ impl Handshake {
 
     /// Connecting: takes Ready, and is done.
     fn on_ready(&mut self, packet: &Packet, half: Half) -> Result<Moved> {
+        if let Some(why) = hello::decode_refusal(packet.bytes()) {
+            return Err(self.refused(why));
+        }
         let on_ours = hello::decode_ready(packet.bytes()).map_err(|why| self.bad(why))?;
         self.establish(half, &on_ours, Side::Connecting)
     }
@@ -297,14 +303,16 @@ impl Handshake {
 
     fn map_segment(&self, segment: BorrowedFd<'_>) -> Result<SharedMapping> {
         memfd::check_sealed(segment, SEGMENT_BYTES).map_err(|why| match why {
-            SealError::Os(source) => Error::os("fstat", "the segment", source),
+            SealError::Os(failed) => Error::failed("the segment")(failed),
             SealError::Unsealed => self.misbehaved("its segment is not sealed"),
             SealError::Size { .. } => self.misbehaved("its segment has the wrong size"),
             _ => self.misbehaved("its segment is not a memfd"),
         })?;
         SharedMapping::map(segment, SEGMENT_BYTES).map_err(|error| {
             match Errno::from_io_error(&error) {
-                Some(Errno::ACCESS | Errno::PERM) => {
+                Some(Errno::ACCESS) => self.misbehaved("its segment cannot be written"),
+                // What seals say, where no filter does.
+                Some(Errno::PERM) if trial::is_unfiltered() => {
                     self.misbehaved("its segment cannot be written")
                 }
                 _ => Error::os("mmap", "the segment", error),
@@ -313,8 +321,10 @@ impl Handshake {
     }
 }
 
-fn make_segment() -> io::Result<(OwnedFd, SharedMapping)> {
-    let segment = memfd::create_sealed("pinfold", SEGMENT_BYTES)?;
-    let mapping = SharedMapping::map(segment.as_fd(), SEGMENT_BYTES)?;
+fn make_segment() -> Result<(OwnedFd, SharedMapping)> {
+    let on = || format!("a segment of {SEGMENT_BYTES} bytes");
+    let segment = memfd::create_sealed("pinfold", SEGMENT_BYTES).map_err(Error::failed(on()))?;
+    let mapping = SharedMapping::map(segment.as_fd(), SEGMENT_BYTES)
+        .map_err(|error| Error::os("mmap", on(), error))?;
     Ok((segment, mapping))
 }

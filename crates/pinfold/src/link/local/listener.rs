@@ -22,6 +22,7 @@ use std::{
 
 use pinfold_sys::{
     clock,
+    failed::{Failed, may_be_denied},
     socket::{self, Credentials},
 };
 use rustix::{
@@ -35,6 +36,7 @@ use super::{
     access::Access,
     address::Address,
     directory::{Directory, Kind, Places},
+    handshake::exhausted,
 };
 use crate::{
     Error, Result,
@@ -118,12 +120,18 @@ impl Listener {
     /// [turned away](Listener::turn_away).
     pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Credentials)>> {
         let os = |call, source| Error::os(call, self.address().to_string(), source);
-        let Some(socket) = socket::accept(&self.socket).map_err(|error| os("accept", error))?
+        let Some(socket) = socket::accept(&self.socket).map_err(|error| os("accept4", error))?
         else {
             return Ok(None);
         };
-        let who = socket::peer_credentials(&socket).map_err(|error| os("getsockopt", error))?;
-        Ok(Some((socket, who)))
+        match socket::peer_credentials(&socket) {
+            Ok(who) => Ok(Some((socket, who))),
+            Err(error) => {
+                let error = os("getsockopt", error);
+                refuse(&socket, &exhausted(&error));
+                Err(error)
+            }
+        }
     }
 
     /// Tells the next caller that it cannot be accepted, `why` being that there are no descriptors
@@ -139,10 +147,8 @@ impl Listener {
         drop(room);
         let accepted = socket::accept(&self.socket).ok().flatten();
         if let Some(caller) = &accepted {
-            // What it has said already would reset the connection if it were left unread.
-            let _ = socket::recv(caller, &mut [0; hello::MESSAGE_MAX], 0);
-            let refuse = Refuse::Exhausted { errno: errno.raw_os_error() };
-            let _ = socket::send(caller, &hello::encode_refuse(&refuse), &[]);
+            let errno = errno.raw_os_error();
+            refuse(caller, &Refuse::Exhausted { call: "accept4", errno });
         }
         let told = accepted.is_some();
         drop(accepted);
@@ -230,6 +236,60 @@ fn take(
     if !is_free(places, &directory, address)? {
         return Err(Error::NameInUse { name: address.to_string() });
     }
+    let on = || format!("{}/{}", directory.name(), address.name());
+    let socket = listen(&directory, address.name()).map_err(Error::failed(on()))?;
+    // The sticky bit says of a file that it is not to be removed by its age (XDG base directories).
+    let mode = Mode::from_raw_mode(if kind == Kind::Open { 0o1666 } else { 0o1600 });
+    let changed = fs::chmodat(&directory, address.name(), mode, AtFlags::empty());
+    // A private directory keeps others out, whatever mode the umask has left to the file.
+    if let Err(errno) = changed
+        && !(kind == Kind::Private && may_be_denied(errno))
+    {
+        return Err(Error::os("fchmodat", on(), errno));
+    }
+    let file = identity(&directory, address.name())
+        .map_err(|errno| Error::os("newfstatat", on(), errno))?;
+    Ok((directory, socket, file)) => {
+                (self.directory, self.file) = (directory, file);
+                (self.held, self.spare) = (self.directory.hold(), spare(&self.directory));
+                (self.touched_ns, self.lost) = (now_ns, false);
+                Ok(Some(std::mem::replace(&mut self.socket, socket)))
+            }
+            Err(Error::NameInUse { name }) => {
+                self.lost = true;
+                Err(Error::NameLost { name })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the files the time that it is.
+    fn touch(&mut self) {
+        // A cleaner may have had the directory locked.
+        self.held = self.held || self.directory.hold();
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        for file in [self.address.name(), LOCK] {
+            let _ = fs::utimensat(&self.directory, file, &times, AtFlags::SYMLINK_NOFOLLOW);
+        }
+    }
+}
+
+/// Takes a name: the directory, a socket that listens, and its file.
+fn take(
+    places: &Places,
+    kind: Kind,
+    address: &Address,
+    patience: Duration,
+) -> Result<(Directory, OwnedFd, (u64, u64))> {
+    let directory = places.listening(kind)?.open_up();
+    // From now on, so that the lock file is not removed while it is locked.
+    directory.hold();
+    let _lock = Lock::take(&directory, patience)?;
+    sweep(&directory, address.name());
+    if !is_free(places, &directory, address)? {
+        return Err(Error::NameInUse { name: address.to_string() });
+    }
     let os = |call| {
         let on = format!("{}/{}", directory.name(), address.name());
         move |source: io::Error| Error::os(call, on, source)
@@ -244,7 +304,7 @@ fn take(
 }
 
 /// Makes the socket file, by the path that everybody knows it by, where that is safe.
-fn listen(directory: &Directory, name: &str) -> io::Result<OwnedFd> {
+fn listen(directory: &Directory, name: &str) -> Result<OwnedFd, Failed> {
     if let Some(path) = directory.settled(name)
         && let Ok(socket) = socket::bind_listen(&path, BACKLOG)
         && identity(directory, name).is_ok()
@@ -266,6 +326,13 @@ impl Drop for Listener {
             let _ = fs::unlinkat(&self.directory, self.address.name(), AtFlags::empty());
         }
     }
+}
+
+/// Tells a caller, that is not listened to, why.
+fn refuse(caller: &OwnedFd, why: &Refuse) {
+    // What it has said already would reset the connection if it were left unread.
+    let _ = socket::recv(caller, &mut [0; hello::MESSAGE_MAX], 0);
+    let _ = socket::send(caller, &hello::encode_refuse(why), &[]);
 }
 
 /// A descriptor of no use but to be closed. Without one, callers wait instead of being told.

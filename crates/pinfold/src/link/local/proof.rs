@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use super::slots::{Lease, SLOTS};
 use crate::{
+    random,
     route::Refusal,
     wire::hello::{Proof, Verdict},
 };
@@ -30,8 +31,8 @@ impl Target {
     ///
     /// # Errors
     /// If the system has no random numbers.
-    pub(crate) fn new() -> Result<Target, Errno> {
-        Ok(Target(SLOTS.take(random()?, random()?)))
+    pub(crate) fn new() -> crate::Result<Target> {
+        Ok(Target(SLOTS.take(nonce()?, nonce()?)))
     }
 
     /// For a greeting that fails anyway.
@@ -124,7 +125,7 @@ fn read_nonce(peer: &Subject<'_>) -> Result<[u8; 16], Refusal> {
 }
 
 fn write_token(peer: &Subject<'_>) -> Result<[u8; 16], Refusal> {
-    let token = random().map_err(denied)?;
+    let token = nonce().map_err(|_| denied(Errno::IO))?;
     if peer.pid == std::process::id() && !SLOTS.has_scratch_at(peer.scratch_addr) {
         return Err(Refusal::WrongProcess);
     }
@@ -141,10 +142,8 @@ fn denied(errno: Errno) -> Refusal {
     Refusal::Denied(errno.raw_os_error())
 }
 
-fn random() -> Result<[u8; 16], Errno> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|_| Errno::IO)?;
-    Ok(bytes)
+fn nonce() -> crate::Result<[u8; 16]> {
+    random::bytes("a nonce")
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::{
 };
 
 use pinfold_sys::{
+    failed::Failed as Call,
     poll::{Epoll, Interest},
     stream,
 };
@@ -234,7 +235,7 @@ impl Dial {
         let auth = auth.map_err(|error| (error, Failed::Useless))?;
         let mut way = HostsWay::default();
         let socket = stream::connect_after(to, |socket| way = HostsWay::put_off(socket));
-        let socket = socket.map_err(|error| not_connected(&self.name, error))?;
+        let socket = socket.map_err(|failed| not_connected(&self.name, failed))?;
         let watched = epoll.add(&socket, token, Interest::Changes);
         watched
             .map_err(|error| (Error::os("epoll_ctl", "the endpoint", error), Failed::ForGood))?;
@@ -260,10 +261,10 @@ impl Dial {
                     let there = Connected { socket, way, to, auth, places, deadline_ns, patience };
                     return Some(there);
                 }
-                Err(error) => {
+                Err(failed) => {
                     let attempt = self.attempts.swap_remove(at);
                     let _ = epoll.remove(&attempt.socket);
-                    let (error, how) = not_connected(&self.name, error);
+                    let (error, how) = not_connected(&self.name, failed);
                     self.failed(now_ns, attempt.to, error, how);
                 }
             }
@@ -289,13 +290,13 @@ impl Dial {
 }
 
 /// Whether a connection has come about.
-fn is_there(attempt: &Attempt) -> std::io::Result<bool> {
+fn is_there(attempt: &Attempt) -> Result<bool, Call> {
     let is_there = stream::is_connected(&attempt.socket)?;
     // Where nobody listens on this host, the kernel may choose the very port that is called for the
     // caller's own end.
     let ours = |socket| stream::local_address(socket).is_ok_and(|ours| ours == attempt.to);
     if is_there && ours(attempt.socket.as_fd()) {
-        return Err(Errno::CONNREFUSED.into());
+        return Err(Call { call: "connect", errno: Errno::CONNREFUSED });
     }
     Ok(is_there)
 }
@@ -322,13 +323,10 @@ fn passes_for_name(error: &std::io::Error) -> bool {
 }
 
 /// Why a connection did not come about. Nobody there is what it is on one host.
-fn not_connected(name: &str, error: std::io::Error) -> (Error, Failed) {
-    match Errno::from_io_error(&error) {
-        Some(Errno::CONNREFUSED) => (Error::NameGone { name: name.to_owned() }, Failed::Passing),
-        errno => {
-            let how = errno.map_or(Failed::ForGood, how_failed);
-            (Error::os("connect", name, error), how)
-        }
+fn not_connected(name: &str, failed: Call) -> (Error, Failed) {
+    match failed.errno {
+        Errno::CONNREFUSED => (Error::NameGone { name: name.to_owned() }, Failed::Passing),
+        errno => (Error::failed(name)(failed), how_failed(errno)),
     }
 }
 

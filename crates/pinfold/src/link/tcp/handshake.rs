@@ -118,7 +118,7 @@ impl Handshake {
     pub(crate) fn connected(name: &str, there: Connected, terms: &Terms) -> Result<Handshake> {
         let Connected { socket, mut way, to, auth, places, deadline_ns, patience } = there;
         let (address, place) = (name.to_owned(), format!("tcp:{to}"));
-        tune(&socket, &mut way, terms.silence, &place)?;
+        tune(&socket, &mut way, terms.silence, &place);
         let (us, ticket) = (terms.us.clone(), terms.ticket.clone());
         let nonce = Nonce::fresh()?;
         let greeting = Greeting::connect(auth, nonce, name, us.clone(), ticket, deadline_ns);
@@ -155,7 +155,7 @@ impl Handshake {
         silence: Duration,
     ) -> Result<Handshake> {
         let place = format!("tcp:{from}");
-        tune(&socket, &mut way, silence, &place)?;
+        tune(&socket, &mut way, silence, &place);
         let greeting =
             Greeting::accept(auth, Nonce::fresh()?, &place, now_ns.saturating_add(PATIENCE_NS));
         Ok(Handshake {
@@ -311,7 +311,9 @@ impl Handshake {
                 return if agreed.tls { self.secure(socket) } else { Ok(true) };
             }
             let mut bytes = [0; AT_ONCE];
-            match recv(socket, &mut bytes).map_err(|error| refused("recv", &self.place, error))? {
+            match recv(socket, &mut bytes)
+                .map_err(|error| refused("recvfrom", &self.place, error))?
+            {
                 stream::Received::Nothing => return Ok(false),
                 stream::Received::End => {
                     let failure = self.greeting.closed();
@@ -359,14 +361,14 @@ impl Handshake {
             };
             let session = securing.session();
             let sent = session.send(Outgoing::new(socket, false));
-            sent.map_err(|error| refused("send", place, error))?;
+            sent.map_err(|error| refused("sendto", place, error))?;
             if session.wants_sending() {
                 return Ok(false);
             }
             if is_there {
                 return Ok(true);
             }
-            match recv(socket, session.room()).map_err(|error| refused("recv", place, error))? {
+            match recv(socket, session.room()).map_err(|error| refused("recvfrom", place, error))? {
                 stream::Received::Nothing => return Ok(false),
                 stream::Received::Bytes(bytes) => session.came(bytes),
                 stream::Received::End => {
@@ -426,7 +428,7 @@ impl Handshake {
     fn send(&mut self, socket: &OwnedFd) -> Result<bool> {
         while !self.greeting.output().is_empty() {
             let sent = send(socket, self.greeting.output());
-            match sent.map_err(|error| refused("send", &self.place, error))? {
+            match sent.map_err(|error| refused("sendto", &self.place, error))? {
                 0 => return Ok(false),
                 sent => self.greeting.sent(sent),
             }
@@ -456,13 +458,15 @@ fn apart(us: &Offer, agreed: &Agreed) -> Refusal {
     }
 }
 
-fn tune(socket: &OwnedFd, way: &mut HostsWay, silence: Duration, place: &str) -> Result<()> {
+fn tune(socket: &OwnedFd, way: &mut HostsWay, silence: Duration, place: &str) {
     match stream::hurry_within_host(socket) {
         Ok(true) => *way = HostsWay::default(),
         Ok(false) => {}
         Err(error) => tracing::debug!(%error, place, "congestion is controlled as everywhere"),
     }
-    stream::tune(socket, silence).map_err(|error| Error::os("setsockopt", place, error))
+    if let Err(error) = stream::tune(socket, silence) {
+        tracing::debug!(%error, place, "a connection is not set up as it should be");
+    }
 }
 
 #[allow(unsafe_code)]

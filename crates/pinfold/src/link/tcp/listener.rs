@@ -10,6 +10,7 @@ use std::{
 };
 
 use pinfold_sys::{
+    failed::Failed,
     names,
     poll::{Epoll, Interest},
     stream,
@@ -96,10 +97,12 @@ impl Listener {
                     sockets[1..].iter().for_each(|socket| drop(HostsWay::put_off(socket)));
                     return Ok(Listener { sockets, name, way });
                 }
-                Err(errno)
-                    if errno == Errno::ADDRINUSE && address.port() == 0 && tries_left > 0 => {}
-                Err(Errno::ADDRINUSE) => return Err(Error::NameInUse { name }),
-                Err(errno) => return Err(Error::os("bind", name, errno)),
+                Err(Failed { errno: Errno::ADDRINUSE, .. })
+                    if address.port() == 0 && tries_left > 0 => {}
+                Err(Failed { errno: Errno::ADDRINUSE, .. }) => {
+                    return Err(Error::NameInUse { name });
+                }
+                Err(failed) => return Err(Error::failed(name)(failed)),
             }
         }
         Err(Error::NameInUse { name })
@@ -116,12 +119,8 @@ impl Listener {
     /// [`Error::Os`].
     pub(crate) fn watch(&self, epoll: &Epoll, token: u64) -> Result<()> {
         for socket in &self.sockets {
-            match epoll.add(socket, token, Interest::Read) {
-                Err(error) if Errno::from_io_error(&error) != Some(Errno::EXIST) => {
-                    return Err(Error::os("epoll_ctl", "the endpoint", error));
-                }
-                _ => {}
-            }
+            let watched = epoll.add(socket, token, Interest::Read);
+            watched.map_err(|error| Error::os("epoll_ctl", "the endpoint", error))?;
         }
         Ok(())
     }
@@ -143,30 +142,28 @@ impl Listener {
 }
 
 /// A socket for each of these addresses that this host has, one at least, all with one port.
-fn sockets(to: &[SocketAddr]) -> Result<Vec<OwnedFd>, Errno> {
+fn sockets(to: &[SocketAddr]) -> Result<Vec<OwnedFd>, Failed> {
     let mut sockets = Vec::with_capacity(to.len());
     let mut port = None;
-    let mut lacking = Errno::ADDRNOTAVAIL;
+    let mut lacking = Failed { call: "bind", errno: Errno::ADDRNOTAVAIL };
     for place in to {
         let place = SocketAddr::new(place.ip(), port.unwrap_or(place.port()));
         // Of several, each is for its own family.
         let listening = if to.len() > 1 { stream::listen_alone } else { stream::listen };
-        match listening(place, BACKLOG).map_err(|error| errno_of(&error)) {
+        match listening(place, BACKLOG) {
             Ok(socket) => {
-                port =
-                    Some(stream::local_address(&socket).map_err(|error| errno_of(&error))?.port());
+                let at = stream::local_address(&socket).map_err(Failed::of("getsockname"));
+                port = Some(at?.port());
                 sockets.push(socket);
             }
             // A host without IPv6 may have names for it.
-            Err(errno @ (Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT)) => lacking = errno,
-            Err(errno) => return Err(errno),
+            Err(failed @ Failed { errno: Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT, .. }) => {
+                lacking = failed;
+            }
+            Err(failed) => return Err(failed),
         }
     }
     if sockets.is_empty() { Err(lacking) } else { Ok(sockets) }
-}
-
-fn errno_of(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]
@@ -210,7 +207,7 @@ mod tests {
         assert!(matches!(bound(0, &[here, nowhere]), Err(Error::KeyNeeded { .. })));
         let sockets = sockets(&[here, nowhere]).unwrap();
         assert_eq!(sockets.len(), 1);
-        assert_eq!(super::sockets(&[nowhere]).unwrap_err(), Errno::ADDRNOTAVAIL);
+        assert_eq!(super::sockets(&[nowhere]).unwrap_err().errno, Errno::ADDRNOTAVAIL);
     }
 
     #[test]

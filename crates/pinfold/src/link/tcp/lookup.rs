@@ -91,7 +91,7 @@ mod tests {
 
     /// Two places, and a name that nobody knows.
     fn resolve(address: &Address) -> Result<Vec<SocketAddr>> {
-        thread::sleep(Duration::from_millis(20));
+        pinfold_sys::clock::pause(Duration::from_millis(20));
         match address.to_string().as_str() {
             "tcp:two:7" => Ok(vec![([10, 0, 0, 1], 7).into(), ([10, 0, 0, 2], 7).into()]),
             _ => Err(crate::Error::Closed),
@@ -105,7 +105,7 @@ mod tests {
                 return it;
             }
             assert!(Instant::now() < end);
-            thread::sleep(Duration::from_millis(1));
+            pinfold_sys::clock::pause(Duration::from_millis(1));
         }
     }
 

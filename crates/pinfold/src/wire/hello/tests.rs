@@ -66,7 +66,8 @@ fn refuses() -> impl Strategy<Value = Refuse> {
         }),
         any::<(u32, u32)>().prop_map(|(min, max)| Refuse::Version { min, max }),
         any::<u64>().prop_map(|peers_max| Refuse::Full { peers_max }),
-        (1..=ERRNO_MAX).prop_map(|errno| Refuse::Exhausted { errno }),
+        (0..CALLS.len(), 1..=ERRNO_MAX)
+            .prop_map(|(call, errno)| Refuse::Exhausted { call: CALLS[call], errno }),
     ]
 }
 

@@ -7,6 +7,7 @@ use pinfold_sys::{clock, poll::Interest};
 use super::{
     super::{
         Engine,
+        core::Core,
         greetings::{Greeting, Handshake, Step},
         joining::{Joining, Outcome},
         line::Line,
@@ -15,7 +16,7 @@ use super::{
     GREETING, GREETINGS_MAX, LISTEN_AGAIN_NS, Links, PROCESS, SOCKET, token, watch,
 };
 use crate::{
-    Error, PeerId, Result,
+    Error, Gone, PeerId, Result,
     failpoint::{self, Point},
     link::{
         local::{self, Address, Limits},
@@ -46,7 +47,7 @@ impl Engine {
         self.links.calls += 1;
         let call = self.links.calls;
         let greeting = Greeting { call: Some(call), ..Greeting::new(handshake, granted) };
-        let at = self.links.add_greeting(greeting)?;
+        let at = self.links.add_greeting(greeting).inspect_err(|_| self.ungrant(granted))?;
         self.kick = true;
         self.greet(at);
         Ok(call)
@@ -208,6 +209,7 @@ impl Engine {
     /// A peer is connected.
     pub(crate) fn join(&mut self, joining: Joining, granted: Limits) -> Result<PeerId> {
         let (model, own) = (self.core.model, self.links.us.barrier_global);
+        let away_max = self.config.away_max;
         let (status, endpoint) = (&mut self.core.status, joining.endpoint_id);
         let (label, place) = (joining.label.clone(), joining.place.clone());
         let copies = &self.core.copies;
@@ -216,32 +218,45 @@ impl Engine {
             .add(|id| Peer::new(id, joining, granted, model, own, copies, status.enlist(id)));
         let Some(peer) = self.peers.get_mut(id) else { return Err(Error::Closed) };
         self.core.introduce(peer, endpoint, &label, place.as_deref());
-        let (index, generation) = (id.index, id.generation);
+        self.core.status.peers_joined.add(1);
+        if let Err(error) = self.links.watch_peer(peer, &self.core, handshake::silence(away_max)) {
+            // What it was granted is the caller's to take back.
+            (peer.granted, peer.announced_max) = (0, 0);
+            self.bury(id, Gone::Disconnected);
+            return Err(error);
+        }
+        tracing::debug!(peer = peer.info.name, paths = ?peer.info.paths, "a peer joined");
+        failpoint::hit(Point::Joined);
+        self.heat(id.index);
+        Ok(id)
+    }
+}
+
+impl Links {
+    /// Has the epoll tell of a new peer.
+    fn watch_peer(&mut self, peer: &mut Peer, core: &Core, silence: Duration) -> Result<()> {
+        let (index, generation) = (peer.id.index, peer.id.generation);
         let about = token(SOCKET, index, generation);
         match &mut peer.line {
-            Line::Host(socket) => watch(&self.links.epoll, socket, about)?,
+            Line::Host(socket) => watch(&self.epoll, socket, about)?,
             Line::Wire(bridge) => {
                 // What is encrypted has to be read by this process.
                 if bridge.suite().is_none() {
-                    bridge.leave_by(Outlet::new(Arc::clone(&self.core.driver)));
+                    bridge.leave_by(Outlet::new(Arc::clone(&core.driver)));
                 }
-                bridge.keep_vigil(handshake::silence(self.config.away_max));
-                let watched = bridge.socket().map_or(Ok(()), |socket| {
-                    self.links.epoll.add(socket, about, Interest::Changes)
-                });
+                bridge.keep_vigil(silence);
+                let watched = bridge
+                    .socket()
+                    .map_or(Ok(()), |socket| self.epoll.add(socket, about, Interest::Changes));
                 watched.map_err(|error| Error::os("epoll_ctl", "the endpoint", error))?;
             }
         }
         if let Some(session) = &peer.session {
-            self.links.sessions.insert(session.ticket.id, id);
+            self.sessions.insert(session.ticket.id, peer.id);
         }
         if let Some(pidfd) = &peer.reach.pidfd {
-            watch(&self.links.epoll, pidfd, token(PROCESS, index, generation))?;
+            watch(&self.epoll, pidfd, token(PROCESS, index, generation))?;
         }
-        tracing::debug!(peer = peer.info.name, paths = ?peer.info.paths, "a peer joined");
-        failpoint::hit(Point::Joined);
-        self.core.status.peers_joined.add(1);
-        self.heat(index);
-        Ok(id)
+        Ok(())
     }
 }

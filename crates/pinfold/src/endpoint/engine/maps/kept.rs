@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use rustix::process::{Resource, getrlimit};
+use pinfold_sys::trial::{self, Limited};
 
 /// Descriptors that are kept in all, whatever the process may have.
 const KEPT_MAX: u64 = 1024;
@@ -50,7 +50,7 @@ impl Account {
         let number = u64::try_from(fd.as_raw_fd()).unwrap_or(u64::MAX);
         match self.max {
             Some(max) => (max, true),
-            None => rule(getrlimit(Resource::Nofile).current, number),
+            None => rule(trial::soft_limit(Limited::OpenFiles), number),
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::io;
 
+use super::{super::access::describe, Handshake};
 use pinfold_sys::{process, socket::Credentials};
 use rustix::io::Errno;
 
-use super::{super::access::describe, Handshake};
 use crate::{
     Error, Gone,
+    error::ELSEWHERE,
     wire::hello::{self, Malformed, Refuse},
 };
 
@@ -18,6 +19,20 @@ impl Handshake {
         // If it does not get there, the peer sees the socket close.
         let _ = self.send(&hello::encode_refuse(&why), &[]);
         error
+    }
+
+    /// Tells whoever called of a system call that failed here, and passes the error on.
+    pub(super) fn told(&self, error: Error) -> Error {
+        match &error {
+            Error::Os { .. } if self.address.is_none() => self.refuse(exhausted(&error), error),
+            _ => error,
+        }
+    }
+
+    /// Why the listening side has closed, if it said so before.
+    pub(super) fn last_word(&self) -> Option<Error> {
+        let last = self.receive(0).ok().flatten()?;
+        hello::decode_refusal(last.bytes()).map(|why| self.refused(why))
     }
 
     /// The listening side refused us.
@@ -38,17 +53,11 @@ impl Handshake {
                 limit: peers_max,
                 remedy: "raise peers_max there, or disconnect a peer",
             },
-            Refuse::Exhausted { errno } => {
-                let (call, remedy) = match Errno::from_raw_os_error(errno) {
-                    Errno::MFILE => ("accept4", "; raise its ulimit -n, or have it close some"),
-                    Errno::NFILE => ("accept4", "; raise fs.file-max, or close some"),
-                    _ => ("memfd_create", ""),
-                };
-                Error::Os {
-                    call,
-                    on: format!("a call, in the process listening at {}{remedy}", self.peer()),
-                    source: io::Error::from_raw_os_error(errno),
-                }
+            Refuse::Exhausted { call, errno } => {
+                // An older listener does not say which.
+                let call = if call.is_empty() { "a system call" } else { call };
+                let source = io::Error::from_raw_os_error(errno);
+                Error::os(call, format!("{ELSEWHERE}{}", self.peer()), source)
             }
         }
     }
@@ -83,6 +92,17 @@ impl Handshake {
             Some(address) => address.to_string(),
             None => peer_name(&self.who),
         }
+    }
+}
+
+/// What the peer is told of a system call that failed here.
+pub(in super::super) fn exhausted(error: &Error) -> Refuse {
+    match error {
+        Error::Os { call, source, .. } => Refuse::Exhausted {
+            call,
+            errno: source.raw_os_error().unwrap_or(Errno::NOMEM.raw_os_error()),
+        },
+        _ => Refuse::Exhausted { call: "", errno: Errno::NOMEM.raw_os_error() },
     }
 }
 

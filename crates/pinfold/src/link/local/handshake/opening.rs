@@ -16,12 +16,12 @@ use super::{
         proof::Target,
     },
     Handshake, Moved, PATIENCE_NS, RETRY_NS, State, Us,
-    failure::peer_name,
+    failure::{exhausted, peer_name},
 };
 use crate::{
     Error, Result,
     failpoint::{self, Point},
-    wire::hello::{self, Answer, Limits, Refuse},
+    wire::hello::{self, Limits, Refuse},
 };
 
 impl Handshake {
@@ -82,8 +82,7 @@ impl Handshake {
                         who: Credentials { pid: 0, uid: owner, gid: u32::MAX },
                         pidfd: None,
                         address: Some(address.clone()),
-                        target: Target::new()
-                            .map_err(|errno| Error::os("getrandom", "a nonce", errno))?,
+                        target: Target::new()?,
                         patience_ns,
                         deadline_ns: now_ns.saturating_add(patience_ns),
                         state: State::Dialling { directory, owner, retry_ns },
@@ -114,11 +113,7 @@ impl Handshake {
         let admitted = admit(&socket, &who, access, room, peers_max);
         let (target, admitted) = match Target::new() {
             Ok(target) => (target, admitted),
-            Err(errno) => {
-                let refuse = Refuse::Exhausted { errno: errno.raw_os_error() };
-                let error = Error::os("getrandom", "a nonce", errno);
-                (Target::blank(), admitted.and(Err((refuse, error))))
-            }
+            Err(error) => (Target::blank(), admitted.and(Err((exhausted(&error), error)))),
         };
         Handshake {
             us: us.clone(),
@@ -173,11 +168,7 @@ impl Handshake {
         match self.send(&hello::encode_hello(&self.introduction()), &[]) {
             // It closed between our connecting and now, perhaps with a word of why.
             Err(Error::PeerGone { peer, .. }) => {
-                let last = self.receive(0).ok().flatten();
-                return Err(match last.map(|packet| hello::decode_answer(packet.bytes())) {
-                    Some(Ok(Answer::Refused(why))) => self.refused(why),
-                    _ => Error::NameGone { name: peer },
-                });
+                return Err(self.last_word().unwrap_or(Error::NameGone { name: peer }));
             }
             sent => sent?,
         }
@@ -224,7 +215,7 @@ fn dial(socket: impl AsFd, directory: &Directory, address: &Address) -> Result<b
         Some(Errno::NOENT | Errno::CONNREFUSED) => {
             Err(Error::NameGone { name: address.to_string() })
         }
-        Some(Errno::ACCESS | Errno::PERM) => refused(format!(
+        Some(Errno::ACCESS) => refused(format!(
             "{} is not for this user; have its owner listen with an access rule that admits {}",
             file(),
             describe(pinfold_sys::user::uid())

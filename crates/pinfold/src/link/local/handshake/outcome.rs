@@ -52,7 +52,7 @@ pub(crate) struct Established {
 impl Handshake {
     pub(super) fn establish(&mut self, half: Half, on_ours: &Verdict, side: Side) -> Result<Moved> {
         let Half { peer, mapping, ours, theirs, pidfd } = half;
-        let pidfd = self.settle_pidfd(pidfd)?;
+        let pidfd = self.settle_pidfd(pidfd).map_err(|error| self.told(error))?;
         let socket = self.socket.take().ok_or(Error::Closed)?;
         let off = if !self.us.paths.contains(Path::Cma) {
             Err(Refusal::SwitchedOff)

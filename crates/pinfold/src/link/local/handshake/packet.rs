@@ -5,11 +5,11 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd},
 };
 
-use pinfold_sys::socket;
-use rustix::{
-    io::Errno,
-    process::{Resource, getrlimit},
+use pinfold_sys::{
+    socket,
+    trial::{self, Limited},
 };
+use rustix::io::Errno;
 
 use super::Handshake;
 use crate::{Error, Result, wire::hello};
@@ -44,7 +44,7 @@ impl Handshake {
             Err(error) => return Err(Error::os("recvmsg", self.peer(), error)),
         };
         if got.truncated && got.len < bytes.len() && got.fds.len() < fds_max {
-            let limit = getrlimit(Resource::Nofile).current;
+            let limit = trial::soft_limit(Limited::OpenFiles);
             return Err(Error::LimitReached {
                 what: "the number of descriptors this process may have open",
                 limit: limit.unwrap_or(u64::MAX),

@@ -40,7 +40,7 @@ impl Lock {
                 Ok(()) if is_still(directory, &file) => return Ok(Lock { file }),
                 Ok(()) | Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) if start.elapsed() < patience => {
-                    std::thread::sleep(Duration::from_millis(1));
+                    pinfold_sys::clock::pause(Duration::from_millis(1));
                 }
                 Err(errno) => return Err(os("flock", errno)),
             }
@@ -82,7 +82,7 @@ pub(super) fn is_free(places: &Places, directory: &Directory, address: &Address)
         Ok(_) => return Ok(false),
         Err(errno) => {
             let on = format!("{}/{}", directory.name(), address.name());
-            return Err(Error::os("stat", on, errno));
+            return Err(Error::os("newfstatat", on, errno));
         }
     }
     for candidate in places.candidates(address)? {

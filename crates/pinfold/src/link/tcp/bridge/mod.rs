@@ -33,6 +33,7 @@ use std::{
 };
 
 use pinfold_sys::{
+    failed::Failed,
     mapping::SharedMapping,
     memfd,
     process::Segment as Part,
@@ -115,9 +116,9 @@ impl Bridge {
         rest: Vec<u8>,
         resumes: bool,
         tally: &Arc<Tally>,
-    ) -> io::Result<(Bridge, SharedMapping)> {
+    ) -> Result<(Bridge, SharedMapping), Failed> {
         let file = memfd::create_sealed("pinfold-tcp", SEGMENT_BYTES)?;
-        let map = || SharedMapping::map(file.as_fd(), SEGMENT_BYTES);
+        let map = || SharedMapping::map(file.as_fd(), SEGMENT_BYTES).map_err(Failed::of("mmap"));
         let segment = Segment::new(map()?);
         // Both ends are moved by the thread that holds the engine.
         let fence = LightFence::Compiler;

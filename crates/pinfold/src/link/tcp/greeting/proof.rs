@@ -1,6 +1,6 @@
 //! What is proved with the key, and what is made of it.
 
-use std::{fmt, io, net::IpAddr, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 pub(super) use super::super::key::is_same;
 use super::super::key::{Key, MAC_BYTES, mac};
 use crate::{
-    Error, Result,
+    Result, random,
     wire::tcp::{
         greeting::{AuthKind, NONCE_BYTES, Role},
         offer::Reached,
@@ -140,11 +140,7 @@ impl Nonce {
     /// # Errors
     /// [`Error::Os`] if the kernel has no random bytes.
     pub(crate) fn fresh() -> Result<Nonce> {
-        let mut bytes = [0; NONCE_BYTES];
-        getrandom::fill(&mut bytes).map_err(|error| {
-            Error::os("getrandom", "a greeting's nonce", io::Error::other(error.to_string()))
-        })?;
-        Ok(Nonce(bytes))
+        Ok(Nonce(random::bytes("a greeting's nonce")?))
     }
 
     #[cfg(any(test, feature = "fuzzing"))]

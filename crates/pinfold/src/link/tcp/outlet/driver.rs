@@ -24,12 +24,9 @@ use pinfold_sys::{
     refused::may_pass,
     send_ring::{Flight, Launched, ORDERS_MAX, Order, SendRing, Way},
     stream::PARTS_MAX,
-    trial,
+    trial::{self, Limited},
 };
-use rustix::{
-    io::Errno,
-    process::{Resource, getrlimit},
-};
+use rustix::io::Errno;
 use smallvec::SmallVec;
 
 use crate::{
@@ -412,7 +409,7 @@ impl Cache {
     /// A cache that keeps what it pins; without that it would be a slower way to send each time.
     fn new(driver: &Driver) -> Result<Cache, Missing> {
         driver.may()?;
-        let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
+        let limit = trial::soft_limit(Limited::LockedBytes).unwrap_or(u64::MAX);
         let bytes = (limit / PINNED_SHARE).min(PINNED_MAX);
         let own = OwnMemory::new(Budget::of_bytes(bytes)).map_err(|_| Missing::ForGood)?;
         let standing = own.standing();

@@ -11,7 +11,6 @@ use std::{
     collections::VecDeque,
     os::fd::BorrowedFd,
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -299,7 +298,7 @@ impl Outlet {
             match first {
                 Aloft::Ring(airborne) => driver.wait(airborne, (end - now).min(GLANCE)),
                 // Of a connection that is severed nothing tells.
-                Aloft::Call(_) => thread::sleep((end - now).min(NAP)),
+                Aloft::Call(_) => clock::pause((end - now).min(NAP)),
             }
         }
         tracing::warn!("the network has not let go of what it was to send");
