@@ -61,6 +61,15 @@ pub fn populate_write(map: &SharedMapping) -> io::Result<()> {
     Ok(unsafe { mm::madvise(map.as_ptr().cast(), map.len(), Advice::LinuxPopulateWrite) }?)
 }
 
+/// Has children of this process not get a mapping. See `MADV_DONTFORK` in `madvise(2)`.
+///
+/// # Errors
+/// What a filter says.
+pub fn dont_fork(map: &SharedMapping) -> io::Result<()> {
+    // SAFETY: the range is the whole of a live mapping, and the advice changes no contents.
+    Ok(unsafe { mm::madvise(map.as_ptr().cast(), map.len(), Advice::LinuxDontFork) }?)
+}
+
 /// Makes an io_uring of one entry: the `IORING_FEAT_*` bits. See `io_uring_setup(2)`.
 ///
 /// # Errors

@@ -45,10 +45,10 @@ const RINGS: Call =
     Call { names: &["io_uring_setup", "io_uring_enter", "io_uring_register"], since: (5, 19) };
 
 const INET: Call = Call {
-    names: &["socket", "bind", "listen", "getsockname", "connect", "accept4", "setsockopt"],
+    names: &["socket", "bind", "listen", "getsockname", "connect", "accept4"],
     since: (3, 17),
 };
-const ZEROCOPY: Call = Call { names: &["setsockopt"], since: (4, 14) };
+const ZEROCOPY: Call = Call { names: &["setsockopt", "recvmsg"], since: (4, 14) };
 const SEND_ZC: Call =
     Call { names: &["io_uring_setup", "io_uring_enter", "io_uring_register"], since: (6, 2) };
 

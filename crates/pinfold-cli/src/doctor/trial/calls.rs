@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use pinfold::Arena;
 use pinfold_sys::{
     barrier,
+    failed::Failed,
     mapping::SharedMapping,
     memfd::{self, SealError},
     pin::{self, Pin, Registered},
     poll::{Epoll, EventFd, Interest},
     process,
-    stream::zerocopy::ZeroCopy,
+    stream::zerocopy::{self, ZeroCopy},
     trial,
     userfault::{self, Mover, Pages, Watch},
 };
@@ -97,8 +98,9 @@ impl Calls {
         // What takes shared memory says nothing where there is none.
         let mapping = after(&memfd, || attempt(MMAP, mapped));
         let (unix_sockets, tcp) = (unix_sockets(), tcp());
-        // A ring keeps its memory from children, which takes the same advice.
-        let io_uring = after(&mapping, rings);
+        // A ring keeps its memory from children, and so do pages that are moved.
+        let kept = after(&mapping, || attempt("madvise", kept_from_children));
+        let io_uring = after(&kept, rings);
         Calls {
             noexec_seal: attempt("memfd_create", noexec),
             future_write_seal: both(&mapping, &memfd_seals, || attempt("fcntl", future_write)),
@@ -116,13 +118,8 @@ impl Calls {
             peer_pidfd: after(&unix_sockets, || attempt("getsockopt", peer_pidfd)),
             descriptors: after(&unix_sockets, || attempt("sendmsg", descriptors)),
             events: events(),
-            userfaultfd: after(&mapping, || attempt("userfaultfd", userfaultfd)),
-            msg_zerocopy: after(&tcp, || {
-                attempt("setsockopt", || {
-                    let (one, _two) = connection()?;
-                    ZeroCopy::new(&one).map(drop).map_err(Denial::of("setsockopt"))
-                })
-            }),
+            userfaultfd: after(&kept, || attempt("userfaultfd", userfaultfd)),
+            msg_zerocopy: after(&tcp, msg_zerocopy),
             // Without a ring, why there is none is why nothing is sent by one.
             send_zc: io_uring
                 .as_ref()
@@ -138,7 +135,7 @@ impl Calls {
     }
 }
 
-/// Mapping a file makes both calls.
+/// What is called where a file is mapped: a filter may do without advice, but not kill for it.
 const MMAP: &str = "mmap or madvise";
 
 /// Tries something that takes something else.
@@ -183,14 +180,14 @@ fn noexec() -> Tried<()> {
 }
 
 fn map(file: &OwnedFd, len: usize) -> Tried<SharedMapping> {
-    SharedMapping::map(file.as_fd(), len).map_err(Denial::of(MMAP))
+    SharedMapping::map(file.as_fd(), len).map_err(Denial::of("mmap"))
 }
 
 /// As lanes are mapped, and as arenas are.
 fn mapped() -> Tried<()> {
     let file = file(BYTES)?;
     map(&file, BYTES)?;
-    SharedMapping::map_aligned(file.as_fd(), BYTES, HUGE).map(drop).map_err(Denial::of(MMAP))
+    SharedMapping::map_aligned(file.as_fd(), BYTES, HUGE).map(drop).map_err(Denial::of("mmap"))
 }
 
 fn seals() -> Tried<()> {
@@ -208,7 +205,7 @@ fn seals() -> Tried<()> {
         let file = memfd::create_sealed("pinfold-doctor", BYTES).map_err(Denial::of("fcntl"))?;
         match memfd::check_sealed(file.as_fd(), BYTES) {
             Ok(()) => Ok(()),
-            Err(SealError::Os(error)) => Err(Denial::of("fstatfs")(error)),
+            Err(SealError::Os(failed)) => Err(denied(failed.call, failed.errno)),
             Err(why) => wrong(&format!("a file that was just sealed is {why}")),
         }
     })
@@ -270,7 +267,7 @@ fn huge() -> Tried<Huge> {
 /// The arena's call for huge pages alone, for its answer.
 fn collapse() -> Tried<()> {
     let file = memfd::create_fixed("pinfold-doctor", HUGE).map_err(Denial::of("memfd_create"))?;
-    let map = SharedMapping::map_aligned(file.as_fd(), HUGE, HUGE).map_err(Denial::of(MMAP))?;
+    let map = SharedMapping::map_aligned(file.as_fd(), HUGE, HUGE).map_err(Denial::of("mmap"))?;
     map.populate_file(file.as_fd(), 0..1).map_err(Denial::of("madvise"))?;
     map.collapse(0..HUGE).map_err(Denial::of("madvise"))
 }
@@ -340,6 +337,16 @@ fn rings() -> Tried<u32> {
         ring.unpin(slot).map_err(said)
     })?;
     Ok(features)
+}
+
+fn kept_from_children() -> Tried<()> {
+    trial::dont_fork(&map(&file(BYTES)?, BYTES)?).map_err(Denial::of("madvise"))
+}
+
+fn msg_zerocopy() -> Tried<()> {
+    let said = |failed: Failed| denied(failed.call, failed.errno);
+    attempt("recvmsg", || zerocopy::may_collect(&connection()?.0).map_err(said))?;
+    attempt("setsockopt", || ZeroCopy::new(&connection()?.0).map(drop).map_err(said))
 }
 
 fn send_zc() -> Tried<()> {

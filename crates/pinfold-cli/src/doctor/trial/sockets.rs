@@ -3,10 +3,9 @@
 use std::{
     net::{Ipv4Addr, SocketAddrV4},
     os::fd::{AsFd, OwnedFd},
-    time::Duration,
 };
 
-use pinfold_sys::{process, socket, stream};
+use pinfold_sys::{process, socket};
 use rustix::net::{self, AddressFamily, SocketType};
 
 use super::{
@@ -83,19 +82,14 @@ fn inet() -> Tried<OwnedFd> {
     bare(AddressFamily::INET, SocketType::STREAM)
 }
 
-/// A socket that listens on the loopback, and one that connects to it, with the options that
-/// connections have.
+/// A socket that listens on the loopback, and one that connects to it.
 pub(super) fn tcp() -> Tried<()> {
     attempt("socket", || inet().map(drop))?;
     attempt("bind", || bound().map(drop))?;
     attempt("listen", || listening().map(drop))?;
     attempt("getsockname", || address(&listening()?).map(drop))?;
     attempt("connect", || connected().map(drop))?;
-    attempt("accept4", || connection().map(drop))?;
-    attempt("setsockopt", || {
-        let (one, _two) = connection()?;
-        stream::tune(&one, Duration::from_secs(10)).map_err(Denial::of("setsockopt"))
-    })
+    attempt("accept4", || connection().map(drop))
 }
 
 fn bound() -> Tried<OwnedFd> {

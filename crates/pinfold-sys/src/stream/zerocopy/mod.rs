@@ -21,7 +21,10 @@ use rustix::io::Errno;
 
 use self::numbers::{Notice, Numbers};
 use super::{message, restarted};
-use crate::{failed::may_be_denied, process::Segment};
+use crate::{
+    failed::{Failed, may_be_denied},
+    process::Segment,
+};
 
 /// Of `linux/socket.h` and `linux/errqueue.h`; the `libc` crate has them not for all architectures.
 const SO_ZEROCOPY: libc::c_int = 60;
@@ -52,22 +55,18 @@ impl ZeroCopy {
     /// # Errors
     /// What `setsockopt(2)` says: `EOPNOTSUPP`, `ENOPROTOOPT` before Linux 4.14. What a filter says
     /// of `recvmsg`, without which nobody would learn that a flight is over.
-    pub fn new(socket: impl AsFd) -> io::Result<ZeroCopy> {
+    pub fn new(socket: impl AsFd) -> Result<ZeroCopy, Failed> {
         let on: libc::c_int = 1;
         let len = size_of_val(&on) as libc::socklen_t;
+        may_collect(&socket)?;
         let socket = socket.as_fd().as_raw_fd();
-        if let Err(errno) = next(socket)
-            && may_be_denied(errno)
-        {
-            return Err(errno.into());
-        }
         // SAFETY: the option is an `int`, which is read.
         let set = unsafe {
             libc::setsockopt(socket, libc::SOL_SOCKET, SO_ZEROCOPY, (&raw const on).cast(), len)
         };
         match set {
             0 => Ok(ZeroCopy { numbers: Numbers::default(), owner: crate::pin::next_owner() }),
-            _ => Err(io::Error::last_os_error()),
+            _ => Err(Failed::of("setsockopt")(io::Error::last_os_error())),
         }
     }
 
@@ -137,6 +136,17 @@ impl ZeroCopy {
             return Err(flight);
         }
         self.numbers.land(flight.number).ok_or(flight)
+    }
+}
+
+/// Whether a filter lets notices be read.
+///
+/// # Errors
+/// What a filter says of `recvmsg`.
+pub fn may_collect(socket: impl AsFd) -> Result<(), Failed> {
+    match next(socket.as_fd().as_raw_fd()) {
+        Err(errno) if may_be_denied(errno) => Err(Failed { call: "recvmsg", errno }),
+        _ => Ok(()),
     }
 }
 
