@@ -15,7 +15,6 @@ mod claim;
 mod tests;
 
 use std::{
-    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
@@ -249,57 +248,6 @@ fn take(
     }
     let file = identity(&directory, address.name())
         .map_err(|errno| Error::os("newfstatat", on(), errno))?;
-    Ok((directory, socket, file)) => {
-                (self.directory, self.file) = (directory, file);
-                (self.held, self.spare) = (self.directory.hold(), spare(&self.directory));
-                (self.touched_ns, self.lost) = (now_ns, false);
-                Ok(Some(std::mem::replace(&mut self.socket, socket)))
-            }
-            Err(Error::NameInUse { name }) => {
-                self.lost = true;
-                Err(Error::NameLost { name })
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Gives the files the time that it is.
-    fn touch(&mut self) {
-        // A cleaner may have had the directory locked.
-        self.held = self.held || self.directory.hold();
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        let times = Timestamps { last_access: now, last_modification: now };
-        for file in [self.address.name(), LOCK] {
-            let _ = fs::utimensat(&self.directory, file, &times, AtFlags::SYMLINK_NOFOLLOW);
-        }
-    }
-}
-
-/// Takes a name: the directory, a socket that listens, and its file.
-fn take(
-    places: &Places,
-    kind: Kind,
-    address: &Address,
-    patience: Duration,
-) -> Result<(Directory, OwnedFd, (u64, u64))> {
-    let directory = places.listening(kind)?.open_up();
-    // From now on, so that the lock file is not removed while it is locked.
-    directory.hold();
-    let _lock = Lock::take(&directory, patience)?;
-    sweep(&directory, address.name());
-    if !is_free(places, &directory, address)? {
-        return Err(Error::NameInUse { name: address.to_string() });
-    }
-    let os = |call| {
-        let on = format!("{}/{}", directory.name(), address.name());
-        move |source: io::Error| Error::os(call, on, source)
-    };
-    let socket = listen(&directory, address.name()).map_err(os("bind"))?;
-    // The sticky bit says of a file that it is not to be removed by its age (XDG base directories).
-    let mode = Mode::from_raw_mode(if kind == Kind::Open { 0o1666 } else { 0o1600 });
-    fs::chmodat(&directory, address.name(), mode, AtFlags::empty())
-        .map_err(|errno| os("chmod")(errno.into()))?;
-    let file = identity(&directory, address.name()).map_err(|errno| os("stat")(errno.into()))?;
     Ok((directory, socket, file))
 }
 
