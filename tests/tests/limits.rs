@@ -21,7 +21,8 @@ pinfold_tests::roles!(
     poor_caller,
     candidate_of_the_poor,
     echo,
-    small_files
+    small_files,
+    no_files
 );
 
 // Settings.
@@ -429,7 +430,46 @@ fn small_files(_: &Args) {
         })
     };
     let error = connect().unwrap_err().to_string();
-    assert!(error.contains("File too large"), "{error}");
+    // Whose limit it is, and of which call.
+    let says = "ftruncate on a call, in the process listening at local:small: File too large";
+    assert!(error.starts_with(says) && error.contains("ulimit -f"), "{error}");
     setrlimit(Resource::Fsize, before).expect("setrlimit");
     connect().unwrap();
+}
+
+/// Nothing that a process does for itself ends it, and whoever lets it have memory is used all the
+/// same.
+#[test]
+fn a_process_that_may_have_no_files_lives() {
+    for bytes in [0, 1, 4096] {
+        let stage = Stage::new(60);
+        let mut echo = stage.role("echo").with("name", "echo").spawn();
+        echo.expect("ready");
+        // It measures what copies cost, and would keep that.
+        stage.role("no_files").with("bytes", bytes).spawn().end_well();
+        echo.end_well();
+    }
+}
+
+fn no_files(args: &Args) {
+    let bytes: u64 = args.number("bytes");
+    let before = getrlimit(Resource::Fsize);
+    setrlimit(Resource::Fsize, Rlimit { current: Some(bytes), ..before }).expect("setrlimit");
+    let endpoint = Endpoint::new().unwrap();
+    let echo = endpoint.connect("local:echo").unwrap();
+    say_hello(&endpoint, echo);
+    endpoint.send(echo, 9, b"").unwrap();
+    let is_told = |error: Error| {
+        let text = error.to_string();
+        assert!(text.starts_with("ftruncate on ") && text.contains("File too large"), "{text}");
+        assert!(text.contains(&format!("may have {bytes} bytes")), "{text}");
+        assert!(text.contains("(ulimit -f)"), "{text}");
+    };
+    // How much it would take, too.
+    let arena = pinfold::Arena::new().unwrap();
+    is_told(arena.alloc(5000).map(drop).unwrap_err());
+    is_told(endpoint.region(5000, pinfold::Rights::Read).map(drop).unwrap_err());
+    for address in ["local:small", "tcp:127.0.0.1:0"] {
+        is_told(Endpoint::listen(address).map(drop).unwrap_err());
+    }
 }

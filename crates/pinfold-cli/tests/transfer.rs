@@ -2,12 +2,16 @@
 
 #[path = "transfer/afar.rs"]
 mod afar;
+#[path = "transfer/calls.rs"]
+mod calls;
 #[path = "transfer/console.rs"]
 mod console;
 #[path = "transfer/denied.rs"]
 mod denied;
 #[path = "transfer/harness.rs"]
 mod harness;
+#[path = "transfer/limits.rs"]
+mod limits;
 #[path = "transfer/stopped.rs"]
 mod stopped;
 #[path = "transfer/trees.rs"]
@@ -169,25 +173,6 @@ fn blocks_go_by_other_paths_where_there_is_no_arena() {
 }
 
 #[test]
-fn a_sender_that_can_have_no_arena_sends_all_the_same() {
-    let place = Place::new();
-    let contents = pattern(3 << 20, 8);
-    fs::write(place.path("file"), &contents).unwrap();
-    place.dir("out");
-    let recv = place.recv(&["--json", BOX, "out"]);
-    // Files in memory count, and an arena is at least 2 MiB of one.
-    let script = format!("ulimit -f 1024; exec {PROGRAM} send --json file {BOX}");
-    let sent = place.run_in(Command::new("sh").args(["-c", &script])).end();
-    let received = recv.end();
-    sent.assert_code(0);
-    received.assert_code(0);
-    assert!(fs::read(place.path("out/file")).unwrap() == contents);
-    for receipt in [sent.json(), received.json()] {
-        assert_eq!(messages(&receipt, "handoff") + messages(&receipt, "mapped"), 0, "{receipt}");
-    }
-}
-
-#[test]
 fn a_tree_and_a_file_go_to_a_directory() {
     let place = Place::new();
     plant(&place.dir("tree"));
@@ -337,21 +322,6 @@ fn a_full_disk_is_told_to_both() {
     received.assert_code(5).assert_says(text).assert_says("free some space");
     sent.assert_code(1).assert_says("the receiver gave up").assert_says(text);
     assert_eq!(fs::read_to_string(place.path("left")).unwrap(), "", "something is left behind");
-}
-
-#[test]
-fn a_file_beyond_the_limit_is_told_to_both() {
-    let place = Place::new();
-    place.dir("out");
-    fs::write(place.path("file"), pattern(40 << 20, 1)).unwrap();
-    // In blocks of 512 or 1024 bytes, by shell. The memory that the two share counts, too.
-    let script = format!("ulimit -f 16000; exec {PROGRAM} recv {BOX} out");
-    let recv = place.run_in(Command::new("sh").args(["-c", &script]));
-    let sent = place.send(&["file", BOX]).end();
-    let text = "writing file: File too large";
-    recv.end().assert_code(5).assert_says(text);
-    sent.assert_code(1).assert_says("the receiver gave up").assert_says(text);
-    assert_eq!(fs::read_dir(place.path("out")).unwrap().count(), 0, "something is left behind");
 }
 
 #[test]

@@ -28,6 +28,21 @@ pub fn groups() -> Vec<u32> {
     groups.into_iter().map(|group| group.as_raw()).collect()
 }
 
+/// The permission bits that new files of this process do not get. Asking is setting, so this puts
+/// it back: called before there are other threads that make files. Where a filter denies it, all
+/// bits of others.
+pub fn umask() -> u32 {
+    const OTHERS: libc::mode_t = 0o077;
+    // SAFETY: the call takes an integer.
+    let before = unsafe { libc::umask(OTHERS) };
+    if before > 0o777 {
+        return OTHERS;
+    }
+    // SAFETY: as above.
+    unsafe { libc::umask(before) };
+    before
+}
+
 /// The name of a user; `None` if the system has none for the number. See `getpwuid_r(3)`.
 pub fn name_of(uid: u32) -> Option<String> {
     lookup(

@@ -17,7 +17,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use pinfold_sys::refused::may_pass;
+use pinfold_sys::{memfd, refused::may_pass};
 
 /// What `variable` names, or else the directory `fallback` in the user's home: where this library
 /// keeps a kind of file. By the XDG base directory rules, relative paths do not count.
@@ -109,8 +109,10 @@ pub(crate) fn read(file: &Path, bytes_max: u64) -> io::Result<String> {
 ///
 /// # Errors
 /// Those of `mkdir(2)`, `open(2)`, `write(2)` and `rename(2)`. Then nothing is left behind but
-/// directories.
+/// directories. `EFBIG` where a file may not have so many bytes: to write them would end the
+/// process (`SIGXFSZ`).
 pub(crate) fn store(file: &Path, contents: &[u8]) -> io::Result<()> {
+    memfd::check_limit(contents.len())?;
     beside(file, |temporary, mut out| {
         out.write_all(contents)?;
         drop(out);

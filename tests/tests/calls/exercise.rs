@@ -24,6 +24,7 @@ const DOZE: Duration = Duration::from_millis(3);
 const ECHO: u32 = 1;
 
 type Done = Result<(), Error>;
+type Step = (&'static str, fn(&Endpoint, PeerId, bool) -> Done);
 
 /// A step, and how it failed.
 pub struct Failed {
@@ -33,7 +34,7 @@ pub struct Failed {
 
 /// One side of all of it. `first` begins.
 pub fn with(endpoint: &Endpoint, peer: PeerId, first: bool) -> Result<(), Failed> {
-    let steps: [(&'static str, fn(&Endpoint, PeerId, bool) -> Done); 8] = [
+    let steps: [Step; 8] = [
         ("messages", messages),
         ("parts", parts),
         ("sleeping", sleeping),

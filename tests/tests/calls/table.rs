@@ -81,7 +81,8 @@ pub static DENIALS: LazyLock<Vec<Denial>> = LazyLock::new(|| {
         SYS_poll SYS_ppoll SYS_prctl SYS_pread64 SYS_prlimit64 SYS_process_vm_readv
         SYS_process_vm_writev SYS_readlink SYS_recvfrom SYS_sched_getaffinity SYS_sched_yield
         SYS_sendto SYS_set_robust_list SYS_setsockopt SYS_shutdown SYS_statx SYS_sysinfo
-        SYS_timerfd_create SYS_timerfd_settime SYS_unlinkat SYS_userfaultfd SYS_write
+        SYS_timerfd_create SYS_timerfd_settime SYS_unlinkat SYS_userfaultfd SYS_utimensat
+        SYS_write
     ));
     // Of calls that are indispensable, uses that are or are not.
     all.extend(uses!(SYS_mmap, Indispensable: "of a file" 3 & 0xf => libc::MAP_SHARED;));

@@ -2,6 +2,12 @@
 
 use std::{io, process::ExitCode, time::Duration};
 
+use pinfold_sys::{
+    failed::Failed,
+    trial::{self, Limited},
+};
+use rustix::io::Errno;
+
 use super::{
     frame::{BadRecord, Cause, Record, VERSION},
     name::printable,
@@ -153,7 +159,6 @@ impl Failure {
 
     /// What went wrong with an operation of the library in mid-transfer with `who`.
     pub(super) fn library(who: &'static str, error: pinfold::Error) -> Failure {
-        use rustix::io::Errno;
         match error {
             gone if gone.is_peer_gone() => Failure::PeerGone { what: who, source: gone },
             // Its memory went before the news of its end came.
@@ -216,9 +221,27 @@ impl Failure {
     }
 }
 
+/// For [`Result::map_err`]: has an error of this side's own name the call that it came from, if a
+/// filter may have denied that.
+pub(super) fn by<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> io::Error + Copy {
+    move |error| {
+        let error = error.into();
+        let failed = Failed::of(call)(
+            error
+                .raw_os_error()
+                .map_or(io::Error::from(io::ErrorKind::Other), io::Error::from_raw_os_error),
+        );
+        let may_be = matches!(failed.errno, Errno::PERM | Errno::NOSYS) && !trial::is_unfiltered();
+        if may_be { io::Error::new(error.kind(), failed) } else { error }
+    }
+}
+
 /// What the kernel said, with what to do about it where that is clear.
 fn explain(error: &io::Error) -> String {
-    use rustix::io::Errno;
+    if let Some(failed) = error.get_ref().and_then(|inner| inner.downcast_ref::<Failed>()) {
+        let call = failed.call;
+        return format!("{failed}; if system calls are filtered (seccomp), have that allow {call}");
+    }
     let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOSPC | Errno::DQUOT) => "free some space and run both sides again",
         Some(Errno::ACCESS | Errno::PERM) => "check its owner and permissions",
@@ -228,10 +251,21 @@ fn explain(error: &io::Error) -> String {
             "a directory is needed there, and symbolic links are not followed"
         }
         Some(Errno::MFILE | Errno::NFILE) => "raise the limit on open files, ulimit -n",
-        Some(Errno::FBIG) => "the file system does not allow files of this size",
+        Some(Errno::FBIG) => return format!("{error}; {}", too_large()),
         _ => return error.to_string(),
     };
     format!("{error}; {remedy}")
+}
+
+/// Why a file cannot become as large as it has to be.
+fn too_large() -> String {
+    match trial::soft_limit(Limited::FileBytes) {
+        Some(bytes) => format!(
+            "a file of this process may have {bytes} bytes: raise the limit (ulimit -f), and run both \
+             sides again"
+        ),
+        None => "the file system does not allow files of this size".to_owned(),
+    }
 }
 
 /// Versions in words.

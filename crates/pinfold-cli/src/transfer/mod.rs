@@ -245,7 +245,7 @@ async fn recv_all(args: &RecvArgs, console: &Console) -> Result<Report, Failure>
                 force: args.force,
                 sync: args.sync,
                 times: args.times,
-                umask: umask(),
+                umask: pinfold_sys::user::umask(),
                 nameless: true,
             };
             Target::Directory(Directory::open(path, rules)?)
@@ -302,13 +302,4 @@ fn endpoint(common: &CommonArgs, label: &str, listen: Option<&str>) -> pinfold::
         builder = builder.key_file(key);
     }
     builder.encrypt(common.tls).build()
-}
-
-/// The permission bits not to give to new files. Asking is setting, so this puts it back; called
-/// before there are other threads that make files.
-fn umask() -> u32 {
-    use rustix::{fs::Mode, process::umask};
-    let mask = umask(Mode::from_raw_mode(0o077));
-    umask(mask);
-    mask.as_raw_mode()
 }

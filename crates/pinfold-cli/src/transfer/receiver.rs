@@ -27,7 +27,7 @@ use pinfold::{
 };
 
 use super::{
-    failure::Failure,
+    failure::{Failure, by},
     frame::{
         BLOCK_BYTES, BadRecord, Cause, Content, Hello, RECORD_BYTES_MAX, Record, Totals, VERSION,
         tag,
@@ -249,7 +249,7 @@ impl Pump {
                 let result = write(Intake::new(target), &work_out, &make_room, &progress);
                 let _ = outcome_in.send_blocking(result);
             })
-            .map_err(|why| Failure::local("starting", "a thread", why))?;
+            .map_err(|why| Failure::local("starting", "a thread", by("clone3")(why)))?;
         let posted = (0..WINDOW).map(|_| expect_flow(link)).collect();
         let pump = Pump {
             posted,

@@ -21,7 +21,7 @@ use walkdir::WalkDir;
 pub(super) use self::reader::Reader;
 use super::{
     block::Block,
-    failure::Failure,
+    failure::{Failure, by},
     frame::{Attributes, Content, DirectoryOffer, Record, Totals},
     name::{RelativeName, printable, printable_path},
 };
@@ -134,7 +134,9 @@ impl Plan {
         for found in WalkDir::new(path).sort_by_file_name() {
             let found = found.map_err(|why| {
                 let what = printable_path(why.path().unwrap_or(path));
-                Failure::local("reading the directory", what, io::Error::from(why))
+                let why = why.into_io_error().unwrap_or(io::ErrorKind::Other.into());
+                let why = by("getdents64 and openat")(why);
+                Failure::local("reading the directory", what, why)
             })?;
             let below = found.path().strip_prefix(path).unwrap_or(found.path());
             let name = match found.depth() {

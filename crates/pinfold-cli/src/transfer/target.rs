@@ -43,7 +43,11 @@ use self::{
         write_all_at,
     },
 };
-use super::{failure::Failure, frame::FileOffer, name::printable_path};
+use super::{
+    failure::{Failure, by},
+    frame::FileOffer,
+    name::printable_path,
+};
 
 /// Names of files that are not complete yet start with it, where they need a name.
 const TEMPORARY: &str = ".pinfold-";
@@ -213,6 +217,7 @@ impl Incoming {
     /// Appends `bytes`.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         write_all_at(self.file.as_fd(), bytes, self.written)
+            .map_err(by("pwrite64"))
             .map_err(|why| Failure::local("writing", self.offer.name.to_string(), why))?;
         self.written += bytes.len() as u64;
         self.ends_in_hole = false;

@@ -11,6 +11,7 @@ use std::{
 
 use futures_lite::{Stream, future};
 
+use super::failure::by;
 use crate::signals;
 
 /// Between looks where there is no thread that tells the time.
@@ -62,15 +63,17 @@ pub(super) struct Interrupts {
 impl Interrupts {
     /// Takes the signals from here on. The first is handed out; a second ends the process at once.
     pub(super) fn take() -> io::Result<Interrupts> {
-        let mut signals = signals::take()?;
+        let mut signals = signals::take().map_err(by("socketpair"))?;
         let (first, out) = async_channel::bounded(1);
-        thread::Builder::new().name("signals".into()).spawn(move || {
+        let thread = thread::Builder::new().name("signals".into());
+        let started = thread.spawn(move || {
             for signal in signals.forever() {
                 if first.try_send(signal).is_err() {
                     std::process::exit(128 + signal);
                 }
             }
-        })?;
+        });
+        started.map_err(by("clone3"))?;
         Ok(Interrupts { signals: Some(Box::pin(out)) })
     }
 

@@ -12,8 +12,8 @@ fn scratch(name: &str) -> std::path::PathBuf {
     dir
 }
 
-fn code(error: io::Error) -> Option<i32> {
-    error.raw_os_error()
+fn code(error: impl Into<io::Error>) -> Option<i32> {
+    error.into().raw_os_error()
 }
 
 /// Repeats until it holds: another test that starts a process holds copies of all descriptors

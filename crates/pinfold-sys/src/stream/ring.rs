@@ -114,7 +114,10 @@ impl RingStream {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::{
+        net::{TcpListener, TcpStream},
+        thread,
+    };
 
     use super::*;
 

@@ -114,14 +114,13 @@ fn nobody_listens() {
     let listener = listen((Ipv4Addr::LOCALHOST, 0).into(), 4).unwrap();
     let address = local_address(&listener).unwrap();
     let in_use = listen(address, 4).unwrap_err();
-    assert_eq!(Errno::from_io_error(&in_use), Some(Errno::ADDRINUSE));
+    assert_eq!(in_use.errno, Errno::ADDRINUSE);
     drop(listener);
     let refused = connect(address).and_then(|socket| {
         wait(&socket, Interest::Write);
         is_connected(&socket)
     });
-    let refused = Errno::from_io_error(&refused.unwrap_err());
-    assert_eq!(refused, Some(Errno::CONNREFUSED));
+    assert_eq!(refused.unwrap_err().errno, Errno::CONNREFUSED);
 }
 
 #[test]

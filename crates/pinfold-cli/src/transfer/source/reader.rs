@@ -22,7 +22,7 @@ use crate::transfer::{
     block::{Block, Blocks},
     digest::Digester,
     extent::{data_from, data_to},
-    failure::Failure,
+    failure::{Failure, by},
     frame::{Attributes, BLOCK_BYTES, FileOffer, Record, Totals},
     name::printable_path,
 };
@@ -174,7 +174,7 @@ impl Reader {
 
     /// Reads a stream to its end.
     pub(super) fn stream(&mut self, input: BorrowedFd<'_>) -> Result<(), Failure> {
-        let failed = |why: Errno| Failure::local("reading", STDIN, why);
+        let failed = |why: Errno| Failure::local("reading", STDIN, by("read")(why));
         // Fewer wake-ups on both ends of a pipe. Anything else refuses, and that is fine.
         let _ = rustix::pipe::fcntl_setpipe_size(input, BLOCK_BYTES);
         self.put(Piece::Record(Record::Stream))?;
@@ -220,13 +220,15 @@ impl Reader {
 impl Source<'_> {
     /// Opens a file of the plan. Never waits, as opening a pipe would.
     pub(super) fn open(entry: &FileEntry) -> Result<Source<'_>, Failure> {
-        let failed = |why: Errno| Failure::local("reading", printable_path(&entry.path), why);
+        let failed = |call| {
+            move |why: Errno| Failure::local("reading", printable_path(&entry.path), by(call)(why))
+        };
         let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         if !entry.follow {
             flags |= OFlags::NOFOLLOW;
         }
-        let file = openat(CWD, &entry.path, flags, Mode::empty()).map_err(failed)?;
-        let before = fstat(&file).map_err(failed)?;
+        let file = openat(CWD, &entry.path, flags, Mode::empty()).map_err(failed("openat"))?;
+        let before = fstat(&file).map_err(failed("fstat"))?;
         // A hint only.
         let _ = fadvise(&file, 0, None, Advice::Sequential);
         let source = Source { entry, file, before, digester: Digester::default() };
@@ -287,7 +289,10 @@ impl Source<'_> {
                     printable_path(&self.entry.path)
                 ),
             }),
-            Err(why) => Err(Failure::local("reading", printable_path(&self.entry.path), why)),
+            Err(why) => {
+                let what = printable_path(&self.entry.path);
+                Err(Failure::local("reading", what, by("pread64")(why)))
+            }
         }
     }
 

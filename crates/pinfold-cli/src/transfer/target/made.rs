@@ -19,7 +19,11 @@ use super::{
     attributes::{set_mode, set_time},
     descend, enter, errno,
 };
-use crate::transfer::{failure::Failure, frame::DirectoryOffer, name::RelativeName};
+use crate::transfer::{
+    failure::{Failure, by},
+    frame::DirectoryOffer,
+    name::RelativeName,
+};
 
 /// What is to be done with them at the end.
 #[derive(Debug, Default)]
@@ -45,16 +49,19 @@ impl Directory {
         if self.made.0.contains_key(name) {
             return Err(Failure::protocol("the sender", format!("it sent {name} twice")));
         }
-        let failed = |why| Failure::local("making the directory", name.to_string(), why);
-        let parent = self.parent(name).map_err(failed)?;
+        let failed = |call| {
+            let name = name.to_string();
+            move |why: Errno| Failure::local("making the directory", name.clone(), by(call)(why))
+        };
+        let parent = self.parent(name).map_err(failed("openat"))?;
         let fresh = match mkdirat(&parent, name.file_name(), Mode::from_raw_mode(0o700)) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
-            Err(why) => return Err(failed(why)),
+            Err(why) => return Err(failed("mkdirat")(why)),
         };
-        let made = enter(parent.as_fd(), name.file_name()).map_err(failed)?;
-        let found = fstat(&made).map_err(failed)?;
-        let last = self.open_up(&made, &found, fresh, offer).map_err(failed)?;
+        let made = enter(parent.as_fd(), name.file_name()).map_err(failed("openat"))?;
+        let found = fstat(&made).map_err(failed("fstat"))?;
+        let last = self.open_up(&made, &found, fresh, offer).map_err(failed("fchmod"))?;
         self.made.0.insert(name.clone(), last);
         Ok(())
     }

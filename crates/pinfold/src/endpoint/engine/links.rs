@@ -12,6 +12,7 @@ use pinfold_sys::{
     alarm::Alarm,
     barrier, clock,
     failed::Failed,
+    memfd,
     poll::{Epoll, EventFd, Events, Interest},
 };
 use rustc_hash::FxHashMap;
@@ -24,6 +25,7 @@ use crate::{
         local::{Listener, Us},
         tcp::{self, absence::Absence, key::Key, lookup::Lookups, outlet::Driver},
     },
+    wire::layout::SEGMENT_BYTES,
 };
 
 /// Greetings under way at a time that others on this host began, and callers turned away at a time. Further
@@ -96,6 +98,11 @@ pub(crate) struct Links {
 
 impl Links {
     pub(crate) fn open(config: &Config, epoll: Arc<Epoll>) -> Result<Links> {
+        if config.listen.is_some() || config.listen_afar.is_some() {
+            // Each peer that calls takes one, so that nobody could be answered.
+            let memory = format!("memory for each peer, {SEGMENT_BYTES} bytes");
+            memfd::check_limit(SEGMENT_BYTES).map_err(Error::failed(memory))?;
+        }
         let endpoint_id = super::random()?;
         let us = Us {
             endpoint_id,

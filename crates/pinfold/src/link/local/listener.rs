@@ -253,11 +253,11 @@ fn take(
 
 /// Makes the socket file, by the path that everybody knows it by, where that is safe.
 fn listen(directory: &Directory, name: &str) -> Result<OwnedFd, Failed> {
-    if let Some(path) = directory.settled(name)
-        && let Ok(socket) = socket::bind_listen(&path, BACKLOG)
-        && identity(directory, name).is_ok()
-    {
-        return Ok(socket);
+    match directory.settled(name).map(|path| socket::bind_listen(&path, BACKLOG)) {
+        Some(Ok(socket)) if identity(directory, name).is_ok() => return Ok(socket),
+        // The file is made.
+        Some(Err(failed)) if failed.call == "listen" => return Err(failed),
+        _ => {}
     }
     socket::bind_listen(&directory.reach(name), BACKLOG)
 }

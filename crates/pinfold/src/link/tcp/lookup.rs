@@ -82,10 +82,7 @@ impl Lookups {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        thread,
-        time::{Duration, Instant},
-    };
+    use std::time::{Duration, Instant};
 
     use super::*;
 

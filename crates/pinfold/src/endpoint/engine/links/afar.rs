@@ -2,7 +2,7 @@
 
 use std::{mem, net::SocketAddr, os::fd::OwnedFd, time::Duration};
 
-use pinfold_sys::clock;
+use pinfold_sys::{clock, memfd};
 
 use super::{
     super::{
@@ -25,7 +25,10 @@ use crate::{
             strangers::{self, Caller, Room},
         },
     },
-    wire::tcp::{greeting::Refusal, offer::Offer},
+    wire::{
+        layout::SEGMENT_BYTES,
+        tcp::{greeting::Refusal, offer::Offer},
+    },
 };
 
 impl Links {
@@ -191,6 +194,10 @@ impl Engine {
         }
         let full = Refusal::Full { peers_max: self.config.peers_max as u64 };
         let full = self.room_for_peer().is_err().then_some(full);
+        let full = full.or_else(|| {
+            let failed = memfd::check_limit(SEGMENT_BYTES).err()?;
+            Some(Refusal::Exhausted { errno: failed.errno.raw_os_error().unsigned_abs() })
+        });
         if let Some(Greeting { handshake: Handshake::Wire(wire, _), .. }) =
             &mut self.links.greetings[at]
         {

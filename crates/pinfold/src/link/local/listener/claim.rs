@@ -37,8 +37,17 @@ impl Lock {
                 .map_err(|errno| os("openat", errno))?;
             match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 // The file of this name may be another by now, with a lock of its own.
-                Ok(()) if is_still(directory, &file) => return Ok(Lock { file }),
-                Ok(()) | Err(Errno::INTR) => {}
+                Ok(()) => {
+                    let locked = fs::fstat(&file).map_err(|errno| os("fstat", errno))?;
+                    match identity(directory, LOCK) {
+                        Ok(named) if named == (locked.st_dev, locked.st_ino) => {
+                            return Ok(Lock { file });
+                        }
+                        Ok(_) | Err(Errno::NOENT) => {}
+                        Err(errno) => return Err(os("newfstatat", errno)),
+                    }
+                }
+                Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) if start.elapsed() < patience => {
                     pinfold_sys::clock::pause(Duration::from_millis(1));
                 }
@@ -63,10 +72,6 @@ impl Drop for Lock {
         // meanwhile.
         let _ = fs::flock(&self.file, FlockOperation::Unlock);
     }
-}
-
-fn is_still(directory: &Directory, file: &OwnedFd) -> bool {
-    fs::fstat(file).is_ok_and(|stat| identity(directory, LOCK) == Ok((stat.st_dev, stat.st_ino)))
 }
 
 pub(super) fn identity(directory: &Directory, file: &str) -> Result<(u64, u64), Errno> {

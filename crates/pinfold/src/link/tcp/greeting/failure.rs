@@ -2,6 +2,8 @@
 
 use std::{io, sync::Arc};
 
+use rustix::io::Errno;
+
 use crate::{
     error::Ungreeted,
     wire::tcp::greeting::{EDITION, Refusal, Versions},
@@ -107,10 +109,15 @@ fn refused(why: Refusal) -> String {
         Refusal::Full { peers_max } => format!(
             "it may have {peers_max} peers and has them; raise its Builder::peers_max, or disconnect a peer there"
         ),
-        Refusal::Exhausted { errno } => format!(
-            "it ran out of something ({}); see what its host lacks",
-            io::Error::from_raw_os_error(errno as i32)
-        ),
+        Refusal::Exhausted { errno } => {
+            let error = io::Error::from_raw_os_error(errno as i32);
+            let remedy = match Errno::from_raw_os_error(errno as i32) {
+                Errno::FBIG => "raise its limit on the size of files (ulimit -f)",
+                Errno::MFILE => "raise its limit on open files (ulimit -n)",
+                _ => "see what its host lacks",
+            };
+            format!("it ran out of something ({error}); {remedy}")
+        }
         Refusal::UnknownSession { .. } => {
             "it does not know the session that broke off; connect anew, what was under way is lost"
                 .into()
