@@ -226,13 +226,12 @@ impl Failure {
 pub(super) fn by<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> io::Error + Copy {
     move |error| {
         let error = error.into();
-        let failed = Failed::of(call)(
-            error
-                .raw_os_error()
-                .map_or(io::Error::from(io::ErrorKind::Other), io::Error::from_raw_os_error),
-        );
-        let may_be = matches!(failed.errno, Errno::PERM | Errno::NOSYS) && !trial::is_unfiltered();
-        if may_be { io::Error::new(error.kind(), failed) } else { error }
+        match Errno::from_io_error(&error) {
+            Some(errno @ (Errno::PERM | Errno::NOSYS)) if !trial::is_unfiltered() => {
+                io::Error::new(error.kind(), Failed { call, errno })
+            }
+            _ => error,
+        }
     }
 }
 
@@ -242,7 +241,7 @@ fn explain(error: &io::Error) -> String {
         let call = failed.call;
         return format!("{failed}; if system calls are filtered (seccomp), have that allow {call}");
     }
-    let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
+    let remedy = match Errno::from_io_error(error) {
         Some(Errno::NOSPC | Errno::DQUOT) => "free some space and run both sides again",
         Some(Errno::ACCESS | Errno::PERM) => "check its owner and permissions",
         Some(Errno::NOENT) => "check the name",

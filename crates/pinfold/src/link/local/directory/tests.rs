@@ -47,7 +47,7 @@ fn directories_are_made_with_their_modes() {
     }
     assert!(matches!(
         Directory::make(&base.path().join("no/such"), uid(), Kind::Private, Origin::Ours),
-        Err(Error::Os { call: "mkdir", .. })
+        Err(Error::Os { call: "mkdirat", .. })
     ));
 }
 

@@ -111,9 +111,9 @@ fn refused(why: Refusal) -> String {
         ),
         Refusal::Exhausted { errno } => {
             let error = io::Error::from_raw_os_error(errno as i32);
-            let remedy = match Errno::from_raw_os_error(errno as i32) {
-                Errno::FBIG => "raise its limit on the size of files (ulimit -f)",
-                Errno::MFILE => "raise its limit on open files (ulimit -n)",
+            let remedy = match Errno::from_io_error(&error) {
+                Some(Errno::FBIG) => "raise its limit on the size of files (ulimit -f)",
+                Some(Errno::MFILE) => "raise its limit on open files (ulimit -n)",
                 _ => "see what its host lacks",
             };
             format!("it ran out of something ({error}); {remedy}")
