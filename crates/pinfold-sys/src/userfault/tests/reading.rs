@@ -259,8 +259,9 @@ fn threads_that_take_turns_lose_nothing() {
         assert_eq!(std::mem::take(&mut events), [Event::Unmapped(range.clone())]);
     }
     let ran = BOTH.map(|who| switches(reader.thread_id(who)));
-    // Half of the events each, and one sleep at least for each of them.
-    assert!(ran.iter().all(|&ran| ran >= 900), "{ran:?}");
+    // Half of the events each, and about one sleep for each of them: on a busy machine some find the next
+    // event before they sleep.
+    assert!(ran.iter().all(|&ran| ran >= 500), "{ran:?}");
 }
 
 /// How often a thread of this process has slept.
