@@ -94,7 +94,7 @@ pub fn threadless(_: &Args) {
     assert_eq!(threads_named("pinfold"), 0);
     // Who asks for a thread is told at once that there is none.
     match Endpoint::builder().progress(Progress::Dedicated).build() {
-        Err(Error::Os { call: "clone", source, .. }) => {
+        Err(Error::Os { call: "clone3", source, .. }) => {
             assert_eq!(source.raw_os_error(), Some(libc::EAGAIN));
         }
         other => panic!("{other:?}"),
