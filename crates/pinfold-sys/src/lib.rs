@@ -9,7 +9,7 @@
 //! - [`memfd`], [`mapping`]: memory that two processes share.
 //! - [`reserved`]: addresses that nothing else comes to lie at.
 //! - [`userfault`]: noticing that memory of this process is taken away, and moving pages within it.
-//! - [`pin`]: keeping pages where they are.
+//! - [`pin`]: keeping pages where they are; [`frames`]: which they are.
 //! - [`datagram`]: sending from memory that stays where it is, and is not copied.
 //! - [`send_ring`]: the same over connections, out of anybody's memory.
 //! - [`refused`]: what the four before this one say when they cannot; [`failed`]: which of several
@@ -48,6 +48,7 @@ pub mod datagram;
 pub mod fabric;
 pub mod failed;
 pub mod fork;
+pub mod frames;
 mod inherit;
 pub mod lots;
 pub mod mapping;

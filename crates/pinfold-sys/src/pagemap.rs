@@ -18,6 +18,16 @@ impl State {
     pub(crate) const SWAPPED: State = State(1 << 62);
     pub(crate) const EXCLUSIVE: State = State(1 << 56);
 
+    /// What the kernel has written of a page.
+    pub(crate) fn of(word: u64) -> State {
+        State(word)
+    }
+
+    /// The number of the page, if there is one and the kernel shows it; else 0.
+    pub(crate) fn frame(self) -> u64 {
+        if self.is_present() { self.0 & ((1 << 55) - 1) } else { 0 }
+    }
+
     /// Nothing is: it reads as zeros, if it is private memory of no file.
     pub(crate) fn is_hole(self) -> bool {
         !self.is_present() && !self.is_swapped()
