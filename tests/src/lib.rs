@@ -10,6 +10,7 @@
 pub mod aligned;
 pub mod baseline;
 pub mod block_on;
+pub mod changes;
 pub mod filter;
 pub mod ground;
 pub mod group;

@@ -3,6 +3,7 @@
 //! one byte may be wrong; and where nothing is checked, some are.
 
 mod budgets;
+mod calls;
 mod lacking;
 mod shrinking;
 mod work;
@@ -20,12 +21,13 @@ use pinfold_tests::{
 
 use self::{
     budgets::budgeted,
+    calls::calls,
     lacking::lacking,
     shrinking::shrinking,
     work::{Found, work},
 };
 
-pinfold_tests::roles!(mapper, blind, budgeted, lacking, shrinking);
+pinfold_tests::roles!(mapper, blind, budgeted, calls, lacking, shrinking);
 
 /// What tests take where nothing is said of budgets: less than an ordinary user may lock.
 const PINNED_MAX: u64 = 1 << 20;

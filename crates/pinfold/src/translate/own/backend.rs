@@ -2,13 +2,15 @@
 //!
 //! **Invariant.** What was pinned to be kept was, when that ended, private memory, watched since before
 //! it was pinned, with no change of watched memory told or under way since the events that are applied,
-//! and not in quarantine. So each change of it since is told by an event that is not applied yet, or
-//! will be told before its caller goes on.
+//! and not in quarantine. So each change of it since that is told at all is told by an event that is not
+//! applied yet, or will be told before its caller goes on. And its pages are those that are noted with it, so
+//! that whoever looks finds each other change.
 
 use std::{io, ops::Range, sync::Arc};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use pinfold_sys::{
+    frames::{self, Frame, Frames},
     maps::Maps,
     pin::{self, Counts, Locked, Pin, Reason, Registered, Slot},
     userfault::{Reader, SharedStamp, Stamp, Watch},
@@ -76,15 +78,29 @@ pub(super) struct Guard {
     pub(super) maps: Maps,
     /// What is watched as far as the applied events say, and more.
     pub(super) watchlist: Mutex<Watchlist>,
+    /// Shows which pages are where. Not there: nobody looks.
+    frames: Option<Frames>,
+    /// The pages of what is kept, by handle.
+    noted: RwLock<FxHashMap<u64, Noted>>,
     /// Separate ranges that may be watched without being kept.
     ranges_max: usize,
     /// Without this, what is found is believed, whatever has happened since: for tests.
     pub(super) checks: bool,
 }
 
+/// An area that is kept.
+#[derive(Debug)]
+struct Noted {
+    start: u64,
+    frames: Box<[Frame]>,
+}
+
 impl Guard {
-    /// Starts to watch, or says what is not there.
-    pub(super) fn new(checks: bool, ranges_max: u32) -> Result<Guard, Why> {
+    /// Starts to watch, or says what is not there. Whoever is told only what the kernel tells of itself does
+    /// without looks.
+    pub(super) fn new(checks: bool, looks: bool, ranges_max: u32) -> Result<Guard, Why> {
+        let frames = looks.then(|| Frames::open().map_err(|error| Why::looking(&error)));
+        let frames = frames.transpose()?;
         let watch = Watch::new().map_err(|error| Why::watching(&error))?;
         let lacks = |what, error: &io::Error| {
             let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
@@ -95,7 +111,39 @@ impl Guard {
         let applied = SharedStamp::new();
         let (quarantine, watchlist) = Default::default();
         let ranges_max = ranges_max as usize;
-        Ok(Guard { reader, applied, quarantine, maps, watchlist, ranges_max, checks })
+        let noted = RwLock::default();
+        Ok(Guard {
+            reader,
+            applied,
+            quarantine,
+            maps,
+            watchlist,
+            frames,
+            noted,
+            ranges_max,
+            checks,
+        })
+    }
+
+    /// Whether these bytes of what is kept by that handle are what is mapped there now. The handle is held.
+    pub(super) fn shows(&self, handle: Handle, start: u64, len: u64) -> bool {
+        let Some(frames) = &self.frames else { return true };
+        let page = rustix::param::page_size() as u64;
+        let noted = self.noted.read();
+        let Some(area) = noted.get(&handle.0) else { return false };
+        let first = (start - area.start) / page;
+        let last = (start - area.start + len - 1) / page;
+        let these = area.frames.get(first as usize..=last as usize);
+        these.is_some_and(|these| frames.are((area.start + first * page) as usize, these))
+    }
+
+    /// What is kept by that handle is not all there, of which nobody has told: so it is not watched either.
+    pub(super) fn doubt(&self, handle: Handle) {
+        let page = rustix::param::page_size() as u64;
+        let noted = self.noted.read();
+        if let Some(area) = noted.get(&handle.0) {
+            self.watchlist.lock().cut(area.start, area.start + area.frames.len() as u64 * page);
+        }
     }
 
     /// Whether all of an area is watched private memory, as far as the applied events say.
@@ -156,6 +204,8 @@ struct Keeping<'a> {
     guard: &'a Guard,
     /// The area, until it is known to be watched private memory.
     unknown: Option<Area>,
+    /// Its pages, and the faults of this process until they were seen.
+    seen: (Box<[Frame]>, u64),
     pins: &'a mut Pins,
     kept: &'a mut Counts,
     page_bytes: u64,
@@ -212,6 +262,15 @@ impl Steps for Keeping<'_> {
         self.guard.checks && self.guard.quarantine.lock().concerns(area.start, area.end)
     }
 
+    fn look(&mut self, area: Area) -> Result<(), Why> {
+        if let Some(frames) = &self.guard.frames {
+            let faults = frames::faults();
+            let seen = frames.read(addresses(area)).map_err(|error| Why::looking(&error))?;
+            self.seen = (seen, faults);
+        }
+        Ok(())
+    }
+
     fn pin(&mut self, area: Area) -> Result<Handle, Refused> {
         self.pins.pin(area)
     }
@@ -237,6 +296,14 @@ impl Steps for Keeping<'_> {
         }
         Ok(holds)
     }
+
+    fn stayed(&self, area: Area) -> bool {
+        let (seen, faults) = &self.seen;
+        self.guard.frames.as_ref().is_none_or(|frames| {
+            // Counted last: what is put there from then on is not what was seen.
+            frames.are(area.start as usize, seen) && frames::faults().wrapping_sub(*faults) <= 1
+        })
+    }
 }
 
 impl Backend {
@@ -250,7 +317,8 @@ impl Backend {
     fn keeping(&mut self, area: Area) -> Option<Keeping<'_>> {
         let guard = self.guard.as_ref().filter(|_| area.space == HERE)?;
         let (pins, kept) = (&mut self.pins, &mut self.kept);
-        Some(Keeping { guard, unknown: None, pins, kept, page_bytes: self.page_bytes })
+        let seen = Default::default();
+        Some(Keeping { guard, unknown: None, seen, pins, kept, page_bytes: self.page_bytes })
     }
 }
 
@@ -261,7 +329,12 @@ impl Pinner for Backend {
 
     fn pin(&mut self, area: Area) -> Result<Handle, Refused> {
         match self.keeping(area) {
-            Some(mut steps) => keep(&mut steps, area),
+            Some(mut steps) => {
+                let handle = keep(&mut steps, area)?;
+                let (frames, _) = steps.seen;
+                steps.guard.noted.write().insert(handle.0, Noted { start: area.start, frames });
+                Ok(handle)
+            }
             None => self.pins.pin(area),
         }
     }
@@ -269,6 +342,7 @@ impl Pinner for Backend {
     fn unpin(&mut self, handle: Handle, area: Area) {
         self.pins.unpin(handle);
         if let Some(mut steps) = self.keeping(area) {
+            steps.guard.noted.write().remove(&handle.0);
             steps.unwatch(area);
         }
     }

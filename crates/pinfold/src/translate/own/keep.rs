@@ -4,11 +4,15 @@
 //! 2. Watch. What happens to the area from here on is told.
 //! 3. Is some of it in quarantine? Discards told before the stamp are over, unless it is. It has to be
 //!    asked *before* it is pinned: a discard may come, and its quarantine end, right after.
-//! 4. Pin.
-//! 5. Is it memory that changes by calls on these addresses alone?
-//! 6. Has nothing happened since the stamp, told or under way? Else what was pinned may be old, or be
+//! 4. Which pages are there? Of some changes nobody tells, so each transfer looks whether these are there
+//!    still; what it compares with has to be what is pinned.
+//! 5. Pin.
+//! 6. Is it memory that changes by calls on these addresses alone?
+//! 7. Has nothing happened since the stamp, told or under way? Else what was pinned may be old, or be
 //!    new memory that was mapped there since 2 and is not watched; or a discard was told that is
 //!    not in quarantine yet.
+//! 8. Are the same pages still there, and was at most one page put into this process's memory since 4? If
+//!    others were there at 5 and these have come back, that took two: one each time.
 //!
 //! No I/O: the steps themselves are a trait's.
 
@@ -30,6 +34,8 @@ pub(super) trait Steps {
     fn unwatch(&mut self, area: Area);
     /// Whether some of the area is in quarantine.
     fn may_be_discarded(&self, area: Area) -> bool;
+    /// Notes which pages are there.
+    fn look(&mut self, area: Area) -> Result<(), Why>;
     /// Pins.
     fn pin(&mut self, area: Area) -> Result<Self::Pinned, Refused>;
     /// Unpins.
@@ -38,6 +44,8 @@ pub(super) trait Steps {
     fn is_private(&self, area: Area) -> bool;
     /// Whether nothing has happened to watched memory since, told or not.
     fn holds(&self, stamp: Self::Stamp) -> Result<bool, Why>;
+    /// Whether the pages that were noted have been there all the while.
+    fn stayed(&self, area: Area) -> bool;
 }
 
 /// Pins an area so that each later change of it will be told; or leaves all as it was, and says with
@@ -62,12 +70,14 @@ fn pin_between<S: Steps>(
     if steps.may_be_discarded(area) {
         return Err(not_kept(Why::Discarding));
     }
+    steps.look(area).map_err(&not_kept)?;
     let pinned = steps.pin(area)?;
     let why = if !steps.is_private(area) {
         Some(Why::Kind)
     } else {
         match steps.holds(stamp) {
-            Ok(true) => None,
+            Ok(true) if steps.stayed(area) => None,
+            Ok(true) => Some(Why::Restless),
             Ok(false) => Some(Why::Restless),
             Err(why) => Some(why),
         }

@@ -1,8 +1,9 @@
 //! What works on this machine for this process's own memory, and why other things do not.
 
-use std::fmt;
+use std::{fmt, io};
 
 use pinfold_sys::{pin, userfault};
+use rustix::io::Errno;
 
 /// A facility of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +17,8 @@ pub enum Facility {
     Watch,
     /// `/proc/self`.
     Proc,
+    /// The numbers of pages in `/proc/self/pagemap`.
+    Frames,
 }
 
 /// Why a facility is not there.
@@ -108,6 +111,17 @@ impl Why {
         Why::Lacks(what, lack)
     }
 
+    /// Why nobody can look which pages are there.
+    pub(super) fn looking(error: &io::Error) -> Why {
+        let lack = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::PERM | Errno::ACCESS) => Lack::Denied,
+            Some(Errno::NOENT) => Lack::Absent,
+            Some(Errno::NOMEM | Errno::MFILE | Errno::NFILE) => Lack::Exhausted,
+            errno => Lack::Errno(errno.unwrap_or(Errno::IO).raw_os_error()),
+        };
+        Why::Lacks(Facility::Frames, lack)
+    }
+
     /// Why there is no watch at all.
     pub(super) fn watching(error: &userfault::Error) -> Why {
         let lack = match error.reason() {
@@ -137,6 +151,7 @@ impl Facility {
             Facility::Lock => "mlock(2)",
             Facility::Watch => "userfaultfd(2)",
             Facility::Proc => "/proc/self",
+            Facility::Frames => "the numbers of pages in /proc/self/pagemap",
         }
     }
 
@@ -154,6 +169,10 @@ impl Facility {
                  user /dev/userfaultfd"
             }
             Facility::Proc => "mount /proc, and leave the process dumpable",
+            Facility::Frames => {
+                "without them nothing tells of guards (MADV_GUARD_INSTALL) and of shmat(2) over memory, so each \
+                 transfer pins anew; it takes CAP_SYS_ADMIN, of the first user namespace, to be shown them"
+            }
         }
     }
 
@@ -163,6 +182,7 @@ impl Facility {
             Facility::Lock => "any Linux",
             Facility::Watch => "Linux 5.18 with CONFIG_USERFAULTFD",
             Facility::Proc => "any Linux with CONFIG_PROC_FS",
+            Facility::Frames => "any Linux with CONFIG_PROC_PAGE_MONITOR",
         }
     }
 }

@@ -4,7 +4,8 @@ use super::*;
 #[test]
 fn every_reason_is_a_sentence_with_advice() {
     let lacks = [Lack::Denied, Lack::Absent, Lack::Memlock(0), Lack::Exhausted, Lack::Errno(5)];
-    let facilities = [Facility::Ring, Facility::Lock, Facility::Watch, Facility::Proc];
+    let facilities =
+        [Facility::Ring, Facility::Lock, Facility::Watch, Facility::Proc, Facility::Frames];
     let all = facilities.into_iter().flat_map(|what| lacks.map(|lack| Why::Lacks(what, lack)));
     let more = [
         Why::Busy,
