@@ -80,7 +80,7 @@ fn what_is_reported() {
         assert_eq!(names(&report[part]).join(" "), fields);
     }
     let facilities = report["facilities"].as_object().unwrap();
-    assert_eq!(facilities.len(), 23);
+    assert_eq!(facilities.len(), 24);
     for one in facilities.values() {
         let fields = "detail errno reason remedies status use why";
         assert_eq!(names(one).join(" "), fields);

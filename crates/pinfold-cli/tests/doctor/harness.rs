@@ -161,7 +161,7 @@ impl Found {
     pub fn denied(&self) -> Vec<&str> {
         let all = self.report["facilities"].as_object().unwrap();
         // Depends on the machine, not on the plan.
-        let own = ["huge_shared_pages", "userfaultfd", "io_uring", "send_zc"];
+        let own = ["huge_shared_pages", "userfaultfd", "io_uring", "send_zc", "page_numbers"];
         let denied = all
             .iter()
             .filter(|(name, one)| one["status"] != "works" && !own.contains(&name.as_str()));

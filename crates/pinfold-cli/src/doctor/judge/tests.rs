@@ -61,6 +61,7 @@ fn well() -> (Trials, Facts) {
             userfaultfd: Ok(Faults { shared: true, any: true, moves: true }),
             io_uring: Ok(0x3fff),
             tcp: YES,
+            page_numbers: YES,
             msg_zerocopy: YES,
             send_zc: YES,
         },

@@ -6,6 +6,7 @@ use pinfold::Arena;
 use pinfold_sys::{
     barrier,
     failed::Failed,
+    frames::Frames,
     mapping::SharedMapping,
     memfd::{self, SealError},
     pin::{self, Pin, Registered},
@@ -81,6 +82,8 @@ pub(crate) struct Calls {
     pub(crate) descriptors: Tried<()>,
     pub(crate) events: Tried<()>,
     pub(crate) userfaultfd: Tried<Faults>,
+    /// Whether it is shown which page is where.
+    pub(crate) page_numbers: Tried<()>,
     /// Features.
     pub(crate) io_uring: Tried<u32>,
     /// A connection over the loopback.
@@ -119,6 +122,7 @@ impl Calls {
             descriptors: after(&unix_sockets, || attempt("sendmsg", descriptors)),
             events: events(),
             userfaultfd: after(&kept, || attempt("userfaultfd", userfaultfd)),
+            page_numbers: attempt("open", || Frames::open().map(drop).map_err(Denial::of("open"))),
             msg_zerocopy: after(&tcp, msg_zerocopy),
             // Without a ring, why there is none is why nothing is sent by one.
             send_zc: io_uring

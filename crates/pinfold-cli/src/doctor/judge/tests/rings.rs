@@ -98,3 +98,20 @@ fn remedies_name_the_call_that_failed() {
     assert!(one.why.as_ref().unwrap().ends_with("to ftruncate"), "{one:?}");
     assert!(one.remedies[0].note.as_ref().unwrap().contains("ftruncate memfd_create"), "{one:?}");
 }
+
+/// What it costs that page numbers are not shown is said, and is no problem.
+#[test]
+fn what_is_not_kept_registered_is_said() {
+    let (mut trials, facts) = well();
+    trials.calls.page_numbers = errno("open", libc::EPERM);
+    for seccomp in [0, 2] {
+        trials.seccomp_mode = Ok(seccomp);
+        let report = report(&trials, &facts);
+        assert_eq!(report.verdict.exit, 0);
+        let one = report.facilities.iter().find(|one| one.name == "page_numbers").unwrap();
+        assert_eq!((one.status, one.reason), (Status::Denied, Some(Reason::Permissions)));
+        assert!(one.why.as_ref().unwrap().contains("18 for 1 MiB"), "{one:?}");
+        assert!(one.remedies[0].note.as_ref().unwrap().contains("CAP_SYS_ADMIN"), "{one:?}");
+        shown(&report);
+    }
+}
