@@ -1,7 +1,8 @@
 //! Each call that changes what is at an address, one at a time; and whether a userfaultfd that watches the
 //! memory is told of it.
 #![allow(unsafe_code)]
-// Invariant: what is changed is a ground's own memory, which is reached by system calls alone, never by reference.
+// Invariant: what is changed is a ground's own memory, which is reached by system calls alone, by reference
+// only through `Ground::bytes`.
 
 use std::{
     ffi::c_void,
@@ -125,6 +126,12 @@ impl Ground {
     /// Writes one byte everywhere; whether all of it can be written.
     pub fn fill(&self, byte: u8) -> bool {
         write(&self.range, byte)
+    }
+
+    /// All that it holds, for who knows that it can be read.
+    pub fn bytes(&mut self) -> &[u8] {
+        // SAFETY: mapped, and borrowed with the ground.
+        unsafe { std::slice::from_raw_parts(at(self.range.start).cast(), BYTES) }
     }
 
     /// The pages in the middle.
@@ -273,8 +280,15 @@ fn remap(from: &Range<usize>, to: &Range<usize>, more: i32) -> io::Result<()> {
     }
 }
 
+/// Takes the pages away without a word, where the kernel has guards.
+pub(crate) fn renew_by_guards(range: &Range<usize>) {
+    if advise(range, GUARD).is_ok() {
+        advise(range, UNGUARD).expect("what is guarded can be lifted");
+    }
+}
+
 /// System V shared memory over what is there, to be gone with its last mapping.
-fn shm_over(range: &Range<usize>) -> io::Result<()> {
+pub(crate) fn shm_over(range: &Range<usize>) -> io::Result<()> {
     // SAFETY: no memory.
     let id = done(unsafe { libc::shmget(libc::IPC_PRIVATE, range.len(), 0o600) })? as i32;
     const SHM_REMAP: i32 = 0o40000;

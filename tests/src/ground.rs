@@ -92,6 +92,12 @@ impl Place {
                 self.protect(part, MprotectFlags::READ | MprotectFlags::WRITE);
             }
             12 if random.below(30) == 0 => fork(),
+            // Nobody is told of what follows.
+            13 if random.below(2) == 0 => {
+                crate::changes::shm_over(&part).expect("shmat");
+                self.map(part);
+            }
+            14 => crate::changes::renew_by_guards(&part),
             _ => {}
         }
     }

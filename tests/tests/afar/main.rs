@@ -1,5 +1,6 @@
 //! Endpoints that reach each other as peers on different hosts do.
 
+mod changed;
 mod credit;
 mod crowd;
 mod encrypted;

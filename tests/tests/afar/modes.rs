@@ -27,7 +27,7 @@ const LENGTHS: [usize; 11] =
 const LONG: usize = 16 << 10;
 
 /// Without a ring, and with one where there can be one.
-fn drivers() -> Vec<bool> {
+pub(super) fn drivers() -> Vec<bool> {
     match trial::io_uring() {
         Ok(_) => vec![false, true],
         Err(error) => {
@@ -47,7 +47,7 @@ fn may_pin(bytes: usize) -> bool {
     is_root || limit.is_none_or(|limit| limit >= bytes as u64)
 }
 
-fn by(mode: SendMode, ring: bool) -> Builder {
+pub(super) fn by(mode: SendMode, ring: bool) -> Builder {
     builder(Progress::Inline).send_mode(mode).io_uring(ring)
 }
 

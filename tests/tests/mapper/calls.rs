@@ -88,6 +88,9 @@ fn try_each<V: Validation>(misses: impl Fn(&Change) -> bool) {
             None => format!("{kept} of {ROUNDS} kept, {wrong} of {} sends wrong", 2 * ROUNDS),
         };
         note(format_args!("{}: {what}", change.name));
+        if keeps && change.kind == Kind::Plain && lacking.is_none() {
+            assert_eq!(kept, ROUNDS, "{}: {what}", change.name);
+        }
         let may = change.heard == Heard::Same && !V::LOOKS;
         if !may && (wrong > 0) != (kept > 0 && lacking.is_none() && misses(change)) {
             failed.push(format!("{}: {what}", change.name));

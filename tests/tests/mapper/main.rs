@@ -5,6 +5,7 @@
 mod budgets;
 mod calls;
 mod lacking;
+mod measure;
 mod shrinking;
 mod work;
 

@@ -3,6 +3,7 @@
 use pinfold::{Endpoint, Path, PeerId, RegionKey, RemoteSpace};
 use pinfold_tests::{Stage, role::PATIENCE, stage::Casting};
 
+mod changed;
 mod churn;
 mod ends;
 mod kinds;
@@ -10,6 +11,7 @@ mod memory;
 mod waits;
 
 use self::{
+    changed::{seer, shifter},
     churn::{changer, follower, recycler, rereader},
     ends::{closer, comer, hammer, revoker},
     kinds::{owner, user},
@@ -18,7 +20,7 @@ use self::{
 
 pinfold_tests::roles!(
     owner, user, changer, follower, recycler, rereader, revoker, hammer, closer, comer, sleeper,
-    waiter, bystander
+    waiter, bystander, shifter, seer
 );
 
 /// The ways that a peer's memory is used: what lies in arenas mapped and all else by the kernel; all by
