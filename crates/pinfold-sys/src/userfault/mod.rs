@@ -28,8 +28,11 @@
 //!
 //! **What is not noticed.** Changes of protection (`mprotect`), pages that are moved away
 //! (`UFFDIO_MOVE`, which leaves pinned ones alone), pages that a guard takes the place of
-//! (`MADV_GUARD_INSTALL`, Linux 6.13; what is there when it is lifted is new), and changes of files (`ftruncate`, `fallocate`,
-//! `MADV_REMOVE` through another mapping). Memory that another userfaultfd watches is valid to
+//! (`MADV_GUARD_INSTALL`, Linux 6.13; what is there when it is lifted is new), what `shmat(2)` with `SHM_REMAP` puts over
+//! watched memory, and what becomes of that, a mapping that grows into its place included, and changes of files
+//! (`ftruncate`, `fallocate`, `MADV_REMOVE` through another mapping). Before Linux 6.17 another userfaultfd of this
+//! process can end a watch by unregistering what it has not got. Whoever keeps translations has to look at the pages
+//! as well: see [`frames`](crate::frames). Memory that another userfaultfd watches is valid to
 //! [`Watch::validate`]. A hole that an unmap left in the middle of a
 //! range, by [`Watch::validate`]; its event is. Memory that `mremap` put, watched as it
 //! was, over other watched memory is valid to [`Watch::validate`], too, and so is what

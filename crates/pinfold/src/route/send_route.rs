@@ -28,8 +28,9 @@ const COSTS: [(SendMode, f64, f64); 4] = [
     (SendMode::Plain, 1_000.0, 90_000.0),
     // To ask the ring, to have the notice, and for each page to take hold of it and to let go.
     (SendMode::PerSend, 3_000.0, 13_000.0),
-    (SendMode::Cached, 3_000.0, 2_500.0),
-    (SendMode::Aligned, 2_900.0, 2_500.0),
+    // To ask the ring, to have the notice, and to look for each page whether it is there.
+    (SendMode::Cached, 3_900.0, 8_500.0),
+    (SendMode::Aligned, 3_800.0, 8_500.0),
 ];
 
 /// How messages to one peer are sent.

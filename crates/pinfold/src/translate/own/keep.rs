@@ -11,8 +11,11 @@
 //! 7. Has nothing happened since the stamp, told or under way? Else what was pinned may be old, or be
 //!    new memory that was mapped there since 2 and is not watched; or a discard was told that is
 //!    not in quarantine yet.
-//! 8. Are the same pages still there, and was at most one page put into this process's memory since 4? If
-//!    others were there at 5 and these have come back, that took two: one each time.
+//! 8. Are the same pages still there, and was none put into this process's memory since 4? If others were
+//!    there at 5 and these have come back, that took two faults, one each time. A fault is counted after the page is
+//!    there, and before its thread goes on: so two threads at once would have to be in between. A process that shares this
+//!    one's memory and is none of its threads is not counted: it would have to give two pages back and take them
+//!    again in the other order, within the time of a pin.
 //!
 //! No I/O: the steps themselves are a trait's.
 

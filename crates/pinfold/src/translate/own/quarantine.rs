@@ -24,7 +24,7 @@
 //!
 //! What this does not cover: a process that shares this one's memory and is not one of its threads
 //! (`CLONE_VM` without `CLONE_THREAD`), such as a child of `vfork(2)` that discards memory before
-//! its `exec`.
+//! its `exec`. What that takes away is found by the look of the next hit.
 //!
 //! No I/O: looks are made by [`Places`], times are given.
 

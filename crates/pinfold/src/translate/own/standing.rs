@@ -151,7 +151,7 @@ impl Facility {
             Facility::Lock => "mlock(2)",
             Facility::Watch => "userfaultfd(2)",
             Facility::Proc => "/proc/self",
-            Facility::Frames => "the numbers of pages in /proc/self/pagemap",
+            Facility::Frames => "a look at the numbers of pages (/proc/self/pagemap)",
         }
     }
 
@@ -170,7 +170,7 @@ impl Facility {
             }
             Facility::Proc => "mount /proc, and leave the process dumpable",
             Facility::Frames => {
-                "without them nothing tells of guards (MADV_GUARD_INSTALL) and of shmat(2) over memory, so each \
+                "without it nothing tells of guards (MADV_GUARD_INSTALL) and of shmat(2) over memory, so each \
                  transfer pins anew; it takes CAP_SYS_ADMIN, of the first user namespace, to be shown them"
             }
         }
