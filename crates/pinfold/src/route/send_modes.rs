@@ -18,7 +18,8 @@ pub enum SendMode {
     /// The network takes the bytes from where they lie, whose pages are held for the time of the send:
     /// `IORING_OP_SEND_ZC`, or `MSG_ZEROCOPY` where there is no ring. The paper's SCDA.
     PerSend,
-    /// The same from memory that is registered, so held already. The paper's SCDB.
+    /// The same from memory that is registered, so held already. The paper's SCDB. Endpoints keep memory
+    /// registered only where they can look whether it is what is there (`CAP_SYS_ADMIN`).
     Cached,
     /// The same from the start of a page, which is a page less to name. The paper's SCDC.
     Aligned,

@@ -234,7 +234,7 @@ fn page_numbers(trials: &Trials, context: &Context<'_>) -> Facility {
         cause.reason = Some(Reason::Permissions);
         cause.why = format!("{NOT_SHOWN}: {NOT_KEPT}");
         let note = "the kernel shows them to who has CAP_SYS_ADMIN of the first user namespace as it starts to send; \
-                    nothing else goes slower without";
+                    nothing else is slower without";
         cause.remedies = vec![Remedy { run: None, note: Some(note.into()) }];
     }
     let detail = "memory can stay registered between sends; each looks whether its pages are there: 1 µs for 64 KiB, 7 for 1 MiB";
