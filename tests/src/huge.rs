@@ -27,6 +27,19 @@ pub fn mark(memory: &mut [u8], seed: u64) {
     stripes().for_each(|at| stamp::fill(&mut memory[at..][..STRIPE], at as u64 ^ seed));
 }
 
+/// Has pages be there where nothing was ever written, of zeros that all of them share: memory that is not
+/// there the kernel does not copy for another process.
+#[allow(unsafe_code)]
+pub fn touch(memory: &[u8]) {
+    use rustix::mm::{Advice, madvise};
+    let begin = memory.as_ptr().addr() / 4096 * 4096;
+    let len = (memory.as_ptr().addr() + memory.len()).next_multiple_of(4096) - begin;
+    // SAFETY: what is there stays as it is.
+    let _ = unsafe {
+        madvise(std::ptr::with_exposed_provenance_mut(begin), len, Advice::LinuxPopulateRead)
+    };
+}
+
 /// # Panics
 /// If marks of such memory are not those of `seed`.
 pub fn check(memory: &[u8], seed: u64) {

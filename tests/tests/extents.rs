@@ -243,6 +243,7 @@ fn huge_source(_: &Args) {
     let mut memory = vec![0u8; HUGE];
     for path in [Path::Cma, Path::Eager] {
         huge::mark(&mut memory, path as u64);
+        huge::touch(&memory);
         match endpoint.send_by(path, peer, path as u64, &memory) {
             Ok(receipt) => assert_eq!((receipt.path, receipt.bytes), (path, HUGE as u64)),
             Err(Error::PathRefused { why, .. }) if why.is_denial() => {

@@ -120,12 +120,13 @@ extern "C" fn replace_all() {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::OwnedFd;
-
     use super::*;
-    use crate::{child, socket};
+    use crate::{
+        child,
+        socket::{self, Socket},
+    };
 
-    fn pair_kept() -> (OwnedFd, OwnedFd) {
+    fn pair_kept() -> (Socket, Socket) {
         let (one, two) = socket::pair().unwrap();
         keep_from_children(&one);
         (one, two)

@@ -17,7 +17,8 @@
 //! - [`maps`], [`threads`]: what kind of memory is where, and in which calls this process's threads are; how
 //!   threads are started.
 //! - [`scheduled`]: how long threads waited for processors.
-//! - [`process`]: other processes: are they alive, and what is in their memory.
+//! - [`process`]: other processes: are they alive, and what is in their memory; [`presence`]: whether that is
+//!   there.
 //! - [`signal`]: what becomes of signals here.
 //! - [`program`]: programs that this one starts: where they run, and how long.
 //! - [`barrier`], [`fork`]: memory order across processes, and noticing a `fork(2)`; `inherit`: sockets that
@@ -61,6 +62,7 @@ mod pagemap;
 pub mod partner;
 pub mod pin;
 pub mod poll;
+pub mod presence;
 pub mod process;
 pub mod program;
 pub mod refused;

@@ -2,6 +2,8 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
+use crate::presence::Touch;
+
 /// Pages that one call reads of, at most.
 pub(crate) const PAGES: usize = 64;
 
@@ -16,6 +18,9 @@ pub(crate) struct State(u64);
 impl State {
     pub(crate) const PRESENT: State = State(1 << 63);
     pub(crate) const SWAPPED: State = State(1 << 62);
+    const FILE: State = State(1 << 61);
+    /// A `userfaultfd(2)` is told of writes.
+    const PROTECTED: State = State(1 << 57);
     pub(crate) const EXCLUSIVE: State = State(1 << 56);
 
     /// What the kernel has written of a page.
@@ -46,9 +51,21 @@ impl State {
         self.0 & State::EXCLUSIVE.0 != 0
     }
 
+    /// Whether to `touch` it waits for nobody.
+    pub(crate) fn is_there_for(self, touch: Touch) -> bool {
+        let wrong = State::FILE.0 | State::PROTECTED.0;
+        self.is_present() && (touch == Touch::Read || self.0 & wrong == 0)
+    }
+
     #[cfg(test)]
     pub(crate) fn and(self, other: State) -> State {
         State(self.0 | other.0)
+    }
+}
+
+impl From<[u8; 8]> for State {
+    fn from(bytes: [u8; 8]) -> State {
+        State(u64::from_ne_bytes(bytes))
     }
 }
 
@@ -68,8 +85,8 @@ impl Pagemap {
         let mut bytes = [0u8; 8 * PAGES];
         let room = &mut bytes[..8 * states.len().min(PAGES)];
         let read = self.0.read_at(room, first.saturating_mul(8))?;
-        for (state, word) in states.iter_mut().zip(room[..read].chunks_exact(8)) {
-            *state = State(u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+        for (state, word) in states.iter_mut().zip(room[..read].as_chunks().0) {
+            *state = State::from(*word);
         }
         Ok(read / 8)
     }

@@ -6,7 +6,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
@@ -95,10 +95,26 @@ pub fn pidfd_alive(pidfd: impl AsFd) -> bool {
 /// another one, `None` if the descriptor is no pidfd or `/proc` is missing. An exited process
 /// has -1 there, reported as `Some(0)`.
 pub fn pidfd_pid(fd: BorrowedFd<'_>) -> Option<u32> {
-    use std::os::fd::AsRawFd;
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).ok()?;
     let line = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
     Some(line.trim().parse().unwrap_or(0))
+}
+
+/// Whether a descriptor is one for a process. Two system calls, or four where `/proc` has to be asked.
+/// `false` where that cannot be known.
+pub fn is_pidfd(fd: BorrowedFd<'_>) -> bool {
+    let (call, nothing) = (libc::SYS_pidfd_send_signal, std::ptr::null::<libc::siginfo_t>());
+    // SAFETY: sends nothing, and only says whether it could.
+    let may = unsafe { libc::syscall(call, fd.as_raw_fd(), 0, nothing, 0) };
+    match may {
+        0 => true,
+        _ => match io::Error::last_os_error().raw_os_error() {
+            Some(libc::ESRCH) => true,
+            Some(libc::EBADF | libc::EINVAL) => false,
+            // It is another user's, or a filter's.
+            _ => pidfd_pid(fd).is_some(),
+        },
+    }
 }
 
 /// Copies bytes of process `pid`'s memory here: fills `local` in order from `remote` in order.
@@ -284,5 +300,7 @@ mod tests {
         assert_eq!(pidfd_open(0).unwrap_err().raw_os_error(), Some(libc::ESRCH));
         let null = std::fs::File::open("/dev/null").unwrap();
         assert_eq!(pidfd_pid(null.as_fd()), None);
+        // The child has ended.
+        assert!(is_pidfd(own.as_fd()) && is_pidfd(pidfd.as_fd()) && !is_pidfd(null.as_fd()));
     }
 }

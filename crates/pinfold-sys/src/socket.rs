@@ -3,6 +3,9 @@
 // Invariant: every option read here is handed a buffer of the length it is told, and a
 // descriptor the kernel returned is owned by exactly one `OwnedFd`.
 
+mod emptied;
+mod foreign;
+
 use std::{
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
@@ -19,6 +22,7 @@ use rustix::{
     },
 };
 
+pub use self::emptied::Socket;
 use crate::{
     failed::{Failed, may_be_denied},
     inherit::keep_from_children,
@@ -30,6 +34,9 @@ pub const FDS_MAX: usize = 8;
 
 /// The most messages one [`drain`] takes, so that a flooding peer cannot hold it.
 const DRAIN_MAX: usize = 64;
+
+/// The most descriptors that the kernel lets come with one message (`SCM_MAX_FD`).
+const FDS_ALL: usize = 253;
 
 /// `SO_PEERPIDFD` of Linux 6.5, younger than the C library's headers.
 const SO_PEERPIDFD: i32 = 77;
@@ -52,10 +59,12 @@ pub struct Credentials {
 pub struct RecvMsg {
     /// Bytes written to the buffer. 0 means the peer closed, or sent an empty message.
     pub len: usize,
-    /// The descriptors that came along, all closed on exec.
+    /// The descriptors that came along, all closed on exec; of memory and processes alone.
     pub fds: Vec<OwnedFd>,
     /// Whether bytes or descriptors were cut off for want of room.
     pub truncated: bool,
+    /// Whether descriptors of other kinds came along, which were put away.
+    pub foreign: bool,
 }
 
 /// What [`drain`] found.
@@ -76,7 +85,7 @@ pub enum Drained {
 /// # Errors
 /// `EADDRINUSE` if the path exists, and what `socket`, `bind` and `listen` say otherwise; what a
 /// filter says of `accept4`, without which nobody would be answered.
-pub fn bind_listen(path: &Path, backlog: u32) -> Result<OwnedFd, Failed> {
+pub fn bind_listen(path: &Path, backlog: u32) -> Result<Socket, Failed> {
     let socket = unconnected().map_err(Failed::of("socket"))?;
     may_accept(&socket)?;
     let bound = SocketAddrUnix::new(path).and_then(|address| net::bind(&socket, &address));
@@ -103,10 +112,10 @@ pub(crate) fn may_accept(socket: impl AsFd) -> Result<(), Failed> {
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`, `ENOMEM`, or what a filter says.
-pub fn unconnected() -> io::Result<OwnedFd> {
+pub fn unconnected() -> io::Result<Socket> {
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
     keep_from_children(&socket);
-    Ok(socket)
+    Ok(socket.into())
 }
 
 /// Connects an unconnected socket to the socket file at `path`, at once or not at all; after
@@ -130,7 +139,7 @@ pub fn dial(socket: impl AsFd, path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// As those.
-pub fn connect(path: &Path) -> io::Result<OwnedFd> {
+pub fn connect(path: &Path) -> io::Result<Socket> {
     let socket = unconnected()?;
     dial(&socket, path)?;
     Ok(socket)
@@ -184,20 +193,21 @@ pub fn is_served(path: &Path) -> io::Result<bool> {
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE` or `ENOMEM`.
-pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?)
+pub fn pair() -> io::Result<(Socket, Socket)> {
+    let (one, two) = net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)?;
+    Ok((one.into(), two.into()))
 }
 
 /// Takes the next connection of a listening socket; `None` if none is waiting.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`, `ENOMEM`: the connection stays queued.
-pub fn accept(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
+pub fn accept(listener: impl AsFd) -> io::Result<Option<Socket>> {
     loop {
         match net::accept_with(&listener, FLAGS) {
             Ok(socket) => {
                 keep_from_children(&socket);
-                return Ok(Some(socket));
+                return Ok(Some(socket.into()));
             }
             Err(Errno::INTR | Errno::CONNABORTED) => {}
             Err(Errno::AGAIN) => return Ok(None),
@@ -237,16 +247,16 @@ pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Resu
 }
 
 /// Takes one message and at most `fds_max` (up to [`FDS_MAX`]) descriptors; more than that are
-/// closed and reported as truncated, as are bytes that `buf` has no room for.
+/// closed and reported as truncated, as are bytes that `buf` has no room for. Descriptors that are of
+/// neither memory nor a process are never had, and closed by another thread: that may take long.
 ///
 /// # Errors
 /// `EAGAIN` if nothing is waiting, `ECONNRESET` if the peer closed with messages unread.
 pub fn recv(socket: impl AsFd, buf: &mut [u8], fds_max: usize) -> io::Result<RecvMsg> {
     let fds_max = fds_max.min(FDS_MAX);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
-    // With no room for control data the kernel itself discards what was passed.
-    let room = if fds_max == 0 { 0 } else { space.len() };
-    let mut control = RecvAncillaryBuffer::new(&mut space[..room]);
+    // For all that may come: what there is no room for the kernel closes, here and now.
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_ALL))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let got = loop {
         match net::recvmsg(&socket, &mut [IoSliceMut::new(buf)], &mut control, flags) {
@@ -256,7 +266,8 @@ pub fn recv(socket: impl AsFd, buf: &mut [u8], fds_max: usize) -> io::Result<Rec
             Err(errno) if fds_max == 0 && may_be_denied(errno) => {
                 let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
                 let (len, whole) = net::recv(&socket, &mut *buf, flags)?;
-                return Ok(RecvMsg { len, fds: Vec::new(), truncated: whole > len });
+                let (fds, foreign) = (Vec::new(), false);
+                return Ok(RecvMsg { len, fds, truncated: whole > len, foreign });
             }
             Err(errno) => return Err(errno.into()),
         }
@@ -267,12 +278,11 @@ pub fn recv(socket: impl AsFd, buf: &mut [u8], fds_max: usize) -> io::Result<Rec
             fds.extend(passed);
         }
     }
-    let mut truncated = got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-    if fds.len() > fds_max {
-        truncated = true;
-        fds.truncate(fds_max);
-    }
-    Ok(RecvMsg { len: got.bytes.min(buf.len()), fds, truncated })
+    let foreign = foreign::discard(&mut fds) > 0;
+    let cut = got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+    let truncated = cut || fds.len() > fds_max;
+    fds.truncate(fds_max);
+    Ok(RecvMsg { len: got.bytes.min(buf.len()), fds, truncated, foreign })
 }
 
 /// Wakes the peer: one byte, if its queue has room; a full queue wakes it anyway. About 1 µs.
@@ -295,25 +305,21 @@ pub fn ring(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Takes waiting messages, at most 64, and forgets what they say. Descriptors sent along are
-/// closed by the kernel.
+/// Takes waiting messages, at most 64, and forgets what they say, and what came along.
 ///
 /// # Errors
-/// What `recv(2)` said; a reset by the peer is [`Drained::Closed`].
+/// What `recvmsg(2)` said; a reset by the peer is [`Drained::Closed`].
 pub fn drain(socket: impl AsFd) -> io::Result<Drained> {
     let mut found = Drained::Quiet;
     for _ in 0..DRAIN_MAX {
-        let mut byte = [0u8; 1];
-        let taken = match net::recv(&socket, &mut byte, RecvFlags::DONTWAIT) {
-            Err(errno) if may_be_denied(errno) => recv(&socket, &mut byte, 0).map(|got| got.len),
-            taken => taken.map(|(len, _)| len).map_err(io::Error::from),
-        };
-        match taken.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
-            Ok(0) | Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Drained::Closed),
+        let got = recv(&socket, &mut [0], 0);
+        match got.map_err(|error| (Errno::from_io_error(&error), error)) {
+            Ok(RecvMsg { len: 0, .. }) | Err((Some(Errno::CONNRESET | Errno::PIPE), _)) => {
+                return Ok(Drained::Closed);
+            }
             Ok(_) => found = Drained::Rang,
-            Err(Errno::AGAIN) => break,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+            Err((Some(Errno::AGAIN), _)) => break,
+            Err((_, error)) => return Err(error),
         }
     }
     Ok(found)

@@ -20,6 +20,7 @@ use pinfold_tests::{
 
 mod attackers;
 mod cancels;
+mod freezes;
 mod gifts;
 mod holes;
 mod parts;
@@ -34,6 +35,7 @@ use self::{
         odd_number, sockets, spin, stranger,
     },
     cancels::{bored, canceller},
+    freezes::{beset, caller, friend, hoarder, lingerer},
     gifts::{flooded, flooder},
     holes::{beggar, poor},
     parts::{lists, picks},
@@ -66,6 +68,11 @@ pinfold_tests::roles!(
     lists,
     bored,
     canceller,
+    beset,
+    friend,
+    hoarder,
+    lingerer,
+    caller,
     accuser,
     author,
     patient,

@@ -44,7 +44,7 @@ const OPTIONAL: Calls = calls!(
     SYS_fallocate SYS_fchmod SYS_fchmodat SYS_fstatfs SYS_fsync SYS_getgroups
     SYS_getpeername SYS_getrandom SYS_getsockname SYS_io_uring_enter SYS_io_uring_register
     SYS_io_uring_setup SYS_ioctl SYS_link SYS_linkat SYS_lseek SYS_madvise SYS_membarrier
-    SYS_mincore SYS_mlock SYS_munlock SYS_nanosleep SYS_pidfd_open SYS_pipe2
+    SYS_mincore SYS_mlock SYS_munlock SYS_nanosleep SYS_pidfd_open SYS_pidfd_send_signal SYS_pipe2
     SYS_ppoll SYS_prctl SYS_prlimit64 SYS_process_vm_readv SYS_process_vm_writev SYS_readlink
     SYS_recvfrom SYS_rename SYS_sched_getaffinity SYS_sched_setaffinity SYS_sched_yield SYS_sendto
     SYS_set_robust_list SYS_setsockopt SYS_shutdown SYS_statx SYS_sysinfo

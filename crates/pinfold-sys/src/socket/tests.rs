@@ -1,5 +1,3 @@
-use std::fs::File;
-
 use rustix::io::{FdFlags, fcntl_getfd};
 
 use super::*;
@@ -76,8 +74,8 @@ fn messages_keep_their_bounds_and_descriptors() {
     let (a, b) = pair().unwrap();
     let mut buf = [0; 16];
     assert_eq!(code(recv(&b, &mut buf, 2).unwrap_err()), Some(libc::EAGAIN));
-    let null = File::open("/dev/null").unwrap();
-    send(&a, b"one", &[null.as_fd(), null.as_fd()]).unwrap();
+    let process = process::self_pidfd().unwrap();
+    send(&a, b"one", &[process.as_fd(), process.as_fd()]).unwrap();
     send(&a, b"two", &[]).unwrap();
     let got = recv(&b, &mut buf, 2).unwrap();
     assert_eq!((got.len, got.fds.len(), got.truncated), (3, 2, false));
@@ -101,19 +99,31 @@ fn what_has_no_room_is_dropped_and_said() {
     let got = recv(&b, &mut buf, 0).unwrap();
     assert_eq!((got.len, got.truncated), (4, true));
 
+    let memory = crate::memfd::create_sealed("pinfold-room", 1).unwrap();
     for room in [0, 1, 2] {
-        send(&a, b"1", &[writer.as_fd(), writer.as_fd(), writer.as_fd()]).unwrap();
+        send(&a, b"1", &[memory.as_fd(), memory.as_fd(), memory.as_fd()]).unwrap();
         let got = recv(&b, &mut buf, room).unwrap();
-        assert_eq!((got.len, got.fds.len(), got.truncated), (1, room, true));
+        let all = (got.len, got.fds.len(), got.truncated, got.foreign);
+        assert_eq!(all, (1, room, true, false));
+    }
+    // Of other kinds none is had.
+    for room in [0, 1, 3] {
+        send(&a, b"1", &[writer.as_fd(), memory.as_fd(), writer.as_fd()]).unwrap();
+        let got = recv(&b, &mut buf, room).unwrap();
+        assert_eq!((got.fds.len(), got.truncated, got.foreign), (room.min(1), room == 0, true));
     }
     send(&a, b"1", &[writer.as_fd()]).unwrap();
     assert_eq!(drain(&b).unwrap(), Drained::Rang);
-    send(&a, b"1", &[writer.as_fd()]).unwrap();
+    send(&a, b"1", &[writer.as_fd(), memory.as_fd()]).unwrap();
     drop((a, b));
 
     // Had any copy of the writing end been left open, this read would not end.
     drop(writer);
     assert_eq!(rustix::io::read(&reader, &mut buf).unwrap(), 0);
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let left = links.filter(|link| link.to_string_lossy().contains("pinfold-room"));
+    assert_eq!(left.count(), 1);
 }
 
 #[test]

@@ -278,7 +278,8 @@ impl Builder {
         self
     }
 
-    /// Peers at most. Default: 1,048,576; descriptors (two a peer) run out before.
+    /// Peers at most. Default: 1,048,576; descriptors (three a peer on
+    /// this host, two where the kernel does not reach it) run out before.
     pub fn peers_max(mut self, peers: usize) -> Builder {
         self.config.peers_max = peers;
         self

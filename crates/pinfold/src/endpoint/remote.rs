@@ -2,7 +2,11 @@
 
 use std::io;
 
-use pinfold_sys::process::RemoteSegment;
+use pinfold_sys::{
+    presence::{Presence, Touch},
+    process::RemoteSegment,
+};
+use rustix::param::page_size;
 use smallvec::SmallVec;
 
 use super::segments::{Join, List, SEGMENTS_A_CALL};
@@ -42,7 +46,7 @@ impl Remote {
             _ => {}
         }
         let count = place.parts as usize;
-        let mut bytes = vec![0u8; count * size_of::<RemoteSegment>()];
+        let mut bytes = vec![0u8; place.list_len() as usize];
         let mut done = 0;
         while done < bytes.len() {
             let got = pinfold_sys::process::read_remote_into(
@@ -70,6 +74,29 @@ impl Remote {
             }
         }
         if sum < len { Err(invalid()) } else { Ok(Remote { parts }) }
+    }
+
+    /// Whether all of it is there, so that to `touch` it waits for nobody. A system call for each run
+    /// of pages that parts lie in.
+    ///
+    /// # Errors
+    /// What [`Presence::vouches`] says.
+    pub(crate) fn is_there(&self, presence: &Presence, touch: Touch) -> io::Result<bool> {
+        let page = page_size() as u64;
+        let mut parts = self.parts.iter().peekable();
+        while let Some(first) = parts.next() {
+            let mut end = first.addr.saturating_add(first.len);
+            // Those that go on in the same page, or in the next.
+            while let Some(next) =
+                parts.next_if(|next| (first.addr..=end.next_multiple_of(page)).contains(&next.addr))
+            {
+                end = end.max(next.addr.saturating_add(next.len));
+            }
+            if !presence.vouches(first.addr, end - first.addr, touch)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The segments of bytes `at..at + len`, as many as go into one call.

@@ -221,6 +221,14 @@ impl Scatter {
         })
     }
 
+    /// Has the first `len` bytes be there, so that nobody who writes them waits. Contents stay. What
+    /// cannot be is left.
+    pub(crate) fn put_pages(&self, len: u64) {
+        for part in self.parts_of(0, len) {
+            let _ = careful::put_pages(part.ptr.addr() as u64, part.len as u64);
+        }
+    }
+
     /// Where this lies, for a peer that may read or write this process. An array of several parts
     /// lies on the heap and does not move with `self`.
     pub(crate) fn place(&self) -> Place {

@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use pinfold_sys::socket;
@@ -54,7 +54,7 @@ pub(crate) enum Parcel {
 /// # Errors
 /// `EAGAIN` if the peer has not taken what was sent before, and others of `sendmsg(2)`.
 pub(crate) fn send_extent(
-    socket: &OwnedFd,
+    socket: impl AsFd,
     id: u64,
     bytes: u64,
     writable: bool,
@@ -68,11 +68,11 @@ pub(crate) fn send_extent(
 ///
 /// # Errors
 /// As for [`send_extent`].
-pub(crate) fn send_gone(socket: &OwnedFd, id: u64) -> io::Result<()> {
+pub(crate) fn send_gone(socket: impl AsFd, id: u64) -> io::Result<()> {
     send(socket, [GONE, id, 0], &[])
 }
 
-fn send(socket: &OwnedFd, words: [u64; WORDS], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+fn send(socket: impl AsFd, words: [u64; WORDS], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut bytes = [0; BYTES];
     for (out, word) in bytes.chunks_exact_mut(size_of::<u64>()).zip(words) {
         out.copy_from_slice(&word.to_ne_bytes());
@@ -85,7 +85,7 @@ fn send(socket: &OwnedFd, words: [u64; WORDS], fds: &[BorrowedFd<'_>]) -> io::Re
 ///
 /// # Errors
 /// What `recvmsg(2)` said.
-pub(crate) fn take(socket: &OwnedFd) -> io::Result<Option<Parcel>> {
+pub(crate) fn take(socket: impl AsFd) -> io::Result<Option<Parcel>> {
     let mut bytes = [0; BYTES];
     let got = match socket::recv(socket, &mut bytes, 1) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -100,6 +100,7 @@ pub(crate) fn take(socket: &OwnedFd) -> io::Result<Option<Parcel>> {
     };
     let mut fds = got.fds.into_iter();
     Ok(Some(match (got.len, got.truncated, fds.next(), word(0)) {
+        _ if got.foreign => Parcel::Senseless,
         (0, ..) => Parcel::Closed,
         (1, ..) => Parcel::Bell,
         (BYTES, false, Some(fd), kind) if kind & !WRITABLE == EXTENT => Parcel::Extent(Extent {
@@ -121,8 +122,6 @@ fn is(error: &io::Error, errno: Errno) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use pinfold_sys::memfd;
 
     use super::*;

@@ -24,6 +24,7 @@ pub(crate) use learn::Learner;
 pub use path::{Path, PathSet};
 pub use receipt::Receipt;
 pub(crate) use receipt::Why;
+pub(crate) use refusal::MISSING;
 pub use refusal::Refusal;
 pub use send_modes::{
     CostCurve, Outgoing, PAGES_MAX, SendCost, SendDriver, SendMemory, SendMode, SendModes,

@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+use rustix::io::Errno;
+
+/// What is said of memory of the other side that is not there.
+pub(crate) const MISSING: Errno = Errno::AGAIN;
+
 /// Why a path was not taken for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -17,7 +22,8 @@ pub enum Refusal {
     /// The kernel denied it, when the pair tried it or for a message later: the `errno` that it answered.
     /// `EPERM` is a security policy (ptrace scope, a user namespace, a seccomp filter, a process that is not
     /// dumpable any more), `ENOSYS` a kernel or filter without the call, `ESRCH` another process-id namespace,
-    /// `EFAULT` memory that one process may use and the kernel does not show to another.
+    /// `EFAULT` memory that one process may use and the kernel does not show to another. `EAGAIN` is no denial:
+    /// some of this message's memory was not there, so that who copied it might have waited for somebody.
     Denied(i32),
     /// The receiver has no credit left for messages it has not asked for.
     NoCredit,
@@ -84,6 +90,9 @@ impl fmt::Display for Refusal {
             Refusal::SwitchedOffByPeer => f.write_str("switched off at the peer's endpoint"),
             Refusal::NoCredit => f.write_str("the receiver has no credit left for it"),
             Refusal::Declined => f.write_str("the receiver asked for it by another path"),
+            Refusal::Denied(errno) if *errno == MISSING.raw_os_error() => f.write_str(
+                "some of the message's memory is not there yet, and whoever copies it might wait for it",
+            ),
             Refusal::Denied(errno) => {
                 let why = std::io::Error::from_raw_os_error(*errno);
                 write!(f, "denied by the kernel for this pair of processes: {why}")

@@ -1,5 +1,7 @@
 //! What both sides say of a message that waits in its sender's memory.
 
+use pinfold_sys::process::RemoteSegment;
+
 use super::descriptor::{Body, Piece};
 
 /// Scattered memory of the process that wrote this.
@@ -10,6 +12,16 @@ use super::descriptor::{Body, Piece};
 pub(crate) struct Place {
     pub at: u64,
     pub parts: u32,
+}
+
+impl Place {
+    /// Bytes of the list of parts at `at`; 0 for one part, which lies there itself.
+    pub(crate) fn list_len(self) -> u64 {
+        match self.parts {
+            0 | 1 => 0,
+            many => u64::from(many) * size_of::<RemoteSegment>() as u64,
+        }
+    }
 }
 
 /// A message waits in its sender's memory; aux is its stream.

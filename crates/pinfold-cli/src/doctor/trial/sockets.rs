@@ -1,36 +1,45 @@
 //! Sockets: those by which endpoints of this host meet, and connections over the loopback.
 
 use std::{
+    io::IoSliceMut,
+    mem::{ManuallyDrop, MaybeUninit},
     net::{Ipv4Addr, SocketAddrV4},
     os::fd::{AsFd, OwnedFd},
 };
 
-use pinfold_sys::{process, socket};
-use rustix::net::{self, AddressFamily, SocketType};
+use pinfold_sys::{
+    process,
+    socket::{self, Socket},
+};
+use rustix::net::{
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType,
+};
 
 use super::{
     super::child::{Denial, Tried, attempt},
     calls::wrong,
 };
 
+/// Closed when the process ends that tries: what else the library does then is tried by itself.
+type Kept = ManuallyDrop<Socket>;
+
 pub(super) fn peer_pidfd() -> Tried<()> {
     let (one, _two) = pair()?;
-    let peer = socket::peer_pidfd(&one).map_err(Denial::of("getsockopt"))?;
+    let peer = socket::peer_pidfd(&*one).map_err(Denial::of("getsockopt"))?;
     if process::pidfd_alive(&peer) { Ok(()) } else { wrong("a living process is taken for dead") }
 }
 
 pub(super) fn unix_sockets() -> Tried<()> {
     attempt("socket", || bare(AddressFamily::UNIX, SocketType::SEQPACKET).map(drop))?;
     // It is asked which socket it is, so that children do not keep it.
-    attempt("getsockopt", || socket::unconnected().map(drop).map_err(Denial::of("getsockopt")))?;
+    attempt("getsockopt", || unix("getsockopt").map(drop))?;
     (1..=STEPS.len())
         .try_for_each(|steps| attempt(STEPS[steps - 1], || meeting(steps).map(drop)))?;
     attempt("sendmsg", || sent().map(drop))?;
     attempt("recvmsg", || {
-        let (one, two) = sent()?;
+        let (_one, two) = sent()?;
         let mut bytes = [0; 8];
-        let got = socket::recv(&two, &mut bytes, 0).map_err(Denial::of("recvmsg"))?;
-        drop(one);
+        let got = socket::recv(&*two, &mut bytes, 0).map_err(Denial::of("recvmsg"))?;
         match &bytes[..got.len] {
             b"ping" => Ok(()),
             _ => wrong("a message did not arrive as it was sent"),
@@ -43,30 +52,33 @@ const STEPS: [&str; 4] = ["bind", "listen", "connect", "accept4"];
 
 /// The first `steps` of a meeting, with both ends of it after all of them. The name is none of the
 /// file system: what that allows is another question.
-fn meeting(steps: usize) -> Tried<Option<(OwnedFd, OwnedFd)>> {
+fn meeting(steps: usize) -> Tried<Option<(Kept, Kept)>> {
     let name = format!("pinfold-doctor-{}", std::process::id());
     let name = net::SocketAddrUnix::new_abstract_name(name.as_bytes());
     let name = name.map_err(Denial::of("bind"))?;
-    let unix = || socket::unconnected().map_err(Denial::of("socket"));
-    let (listener, caller) = (unix()?, unix()?);
-    net::bind(&listener, &name).map_err(Denial::of("bind"))?;
+    let (listener, caller) = (unix("socket")?, unix("socket")?);
+    net::bind(&*listener, &name).map_err(Denial::of("bind"))?;
     if steps > 1 {
-        net::listen(&listener, 1).map_err(Denial::of("listen"))?;
+        net::listen(&*listener, 1).map_err(Denial::of("listen"))?;
     }
     if steps > 2 {
-        net::connect(&caller, &name).map_err(Denial::of("connect"))?;
+        net::connect(&*caller, &name).map_err(Denial::of("connect"))?;
     }
     if steps < STEPS.len() {
         return Ok(None);
     }
-    match socket::accept(&listener).map_err(Denial::of("accept4"))? {
-        Some(met) => Ok(Some((caller, met))),
+    match socket::accept(&*listener).map_err(Denial::of("accept4"))? {
+        Some(met) => Ok(Some((caller, Kept::new(met)))),
         None => wrong("who connected did not arrive"),
     }
 }
 
+fn unix(call: &'static str) -> Tried<Kept> {
+    socket::unconnected().map(Kept::new).map_err(Denial::of(call))
+}
+
 /// Two ends of a connection, as between two endpoints.
-fn pair() -> Tried<(OwnedFd, OwnedFd)> {
+fn pair() -> Tried<(Kept, Kept)> {
     match meeting(STEPS.len())? {
         Some(ends) => Ok(ends),
         None => wrong("who connected did not arrive"),
@@ -125,15 +137,15 @@ pub(super) fn connection() -> Tried<(OwnedFd, OwnedFd)> {
 }
 
 /// Two ends, with a message on the way to the second.
-fn sent() -> Tried<(OwnedFd, OwnedFd)> {
+fn sent() -> Tried<(Kept, Kept)> {
     let (one, two) = pair()?;
-    socket::send(&one, b"ping", &[]).map_err(Denial::of("sendmsg"))?;
+    socket::send(&*one, b"ping", &[]).map_err(Denial::of("sendmsg"))?;
     Ok((one, two))
 }
 
 pub(super) fn peer_credentials() -> Tried<()> {
     let (one, _two) = pair()?;
-    let who = socket::peer_credentials(&one).map_err(Denial::of("getsockopt"))?;
+    let who = socket::peer_credentials(&*one).map_err(Denial::of("getsockopt"))?;
     if who.uid != pinfold_sys::user::uid() {
         return wrong("the kernel names another user at the other end of this user's socket");
     }
@@ -142,7 +154,16 @@ pub(super) fn peer_credentials() -> Tried<()> {
 
 pub(super) fn descriptors() -> Tried<()> {
     let (one, two) = pair()?;
-    socket::send(&one, b"x", &[one.as_fd()]).map_err(Denial::of("sendmsg"))?;
-    let got = socket::recv(&two, &mut [0; 8], 1).map_err(Denial::of("recvmsg"))?;
-    if got.fds.len() == 1 { Ok(()) } else { wrong("a descriptor that was passed did not arrive") }
+    socket::send(&*one, b"x", &[one.as_fd()]).map_err(Denial::of("sendmsg"))?;
+    // The library would not have this one.
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let (mut bytes, flags) = ([0; 8], RecvFlags::CMSG_CLOEXEC);
+    net::recvmsg(&*two, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
+        .map_err(Denial::of("recvmsg"))?;
+    let mut came = control.drain();
+    match came.any(|message| matches!(message, RecvAncillaryMessage::ScmRights(_))) {
+        true => Ok(()),
+        false => wrong("a descriptor that was passed did not arrive"),
+    }
 }

@@ -106,7 +106,7 @@ impl Core {
             || room.is_some();
         if !rts.stream
             && is_reachable
-            && let Some(pull) = self.begin_pull(peer, sid, &rts, want, mapped, (to, room))
+            && let Some(pull) = self.begin_pull(peer, key, (sid, &rts), want, mapped, (to, room))
         {
             op_stage(self, key, RecvStage::Pulling(Box::new(pull)));
             self.pulls.push_back(key);

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 
-use pinfold_sys::{failed::Failed, mapping::SharedMapping};
+use pinfold_sys::{failed::Failed, mapping::SharedMapping, presence::Presence};
 
 use super::line::Line;
 use crate::{
@@ -54,6 +54,8 @@ pub(crate) struct Joining {
     pub serves_regions: bool,
     /// Readable once the peer's process has exited, if that is on this host.
     pub pidfd: Option<OwnedFd>,
+    /// Where the kernel reaches memory of the peer.
+    pub presence: Option<Presence>,
     pub pid: u32,
     pub uid: u32,
     pub label: String,
@@ -82,6 +84,7 @@ impl From<Established> for Joining {
             session: None,
             serves_regions: false,
             pidfd: Some(established.pidfd),
+            presence: established.presence,
             pid: established.pid,
             uid: established.uid,
             label: established.label,
@@ -142,6 +145,7 @@ impl Joining {
             session,
             serves_regions: stranger.serves_regions,
             pidfd: None,
+            presence: None,
             pid: 0,
             uid: u32::MAX,
             label,

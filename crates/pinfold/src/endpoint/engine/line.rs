@@ -1,21 +1,19 @@
 //! What leads to a peer beside its lanes.
 
-use std::os::fd::OwnedFd;
-
-use pinfold_sys::poll::Epoll;
+use pinfold_sys::{poll::Epoll, socket::Socket};
 
 use crate::link::tcp::bridge::Bridge;
 
 pub(crate) enum Line {
     /// A socket of this host, for doorbells and memory: the peer serves the other ends of the lanes.
-    Host(OwnedFd),
+    Host(Socket),
     /// A connection with another host, and the other ends of the lanes.
     Wire(Box<Bridge>),
 }
 
 impl Line {
     /// The socket of a peer on this host.
-    pub(crate) fn host(&self) -> Option<&OwnedFd> {
+    pub(crate) fn host(&self) -> Option<&Socket> {
         match self {
             Line::Host(socket) => Some(socket),
             Line::Wire(_) => None,

@@ -5,8 +5,9 @@ mod away;
 mod beside;
 mod meeting;
 mod names;
+mod share;
 
-use std::{os::fd::AsFd, sync::Arc, time::Duration};
+use std::{collections::VecDeque, os::fd::AsFd, sync::Arc, time::Duration};
 
 use pinfold_sys::{
     alarm::Alarm,
@@ -17,6 +18,7 @@ use pinfold_sys::{
 };
 use rustc_hash::FxHashMap;
 
+use self::share::{Share, TURN_NS};
 use super::{Engine, greetings::Greeting, mail::Mail, peer::Peer};
 use crate::{
     Error, Gone, PeerId, Result, arena,
@@ -74,6 +76,10 @@ pub(crate) struct Links {
     encrypts: bool,
     us: Us,
     greetings: Vec<Option<Greeting>>,
+    /// Those whose next step is to come, after the peers' turn.
+    postponed: VecDeque<usize>,
+    /// The time that they, and callers, have had.
+    share: Share,
     /// Peers whose connections may break, by their sessions.
     sessions: FxHashMap<[u8; 16], PeerId>,
     /// Peers without a connection.
@@ -146,6 +152,8 @@ impl Links {
             encrypts: config.encrypts,
             us,
             greetings: Vec::new(),
+            postponed: VecDeque::new(),
+            share: Share::default(),
             sessions: FxHashMap::default(),
             absent: Vec::new(),
             lookups,
@@ -186,7 +194,8 @@ impl Links {
         let greetings = greetings.map(|greeting| greeting.handshake.deadline_ns());
         let absent = self.absent.iter().map(|(_, absence)| absence.due_ns());
         let others = self.listen_again_ns.into_iter().chain(self.look_ns);
-        greetings.chain(absent).chain(others).chain(self.names_due_ns()).min()
+        let postponed = self.postponed.front().map(|_| 0);
+        greetings.chain(absent).chain(others).chain(postponed).chain(self.names_due_ns()).min()
     }
 
     /// Has the endpoint's descriptor become readable at a time, or no more at any.
@@ -246,6 +255,18 @@ impl Links {
         std::mem::forget(std::mem::take(&mut self.greetings));
     }
 
+    /// Leaves callers where they are until a time: nothing is heard of them, or they would keep the
+    /// endpoint awake.
+    fn rest_until(&mut self, at_ns: u64) {
+        for listener in [&self.listener, &self.beside].into_iter().flatten() {
+            let _ = self.epoll.remove(listener.fd());
+        }
+        if let Some(listener) = &self.afar {
+            listener.unwatch(&self.epoll);
+        }
+        self.listen_again_ns = self.listen_again_ns.max(Some(at_ns));
+    }
+
     /// What has something to say.
     fn events(&self) -> Option<Events> {
         let mut events = Events::with_capacity(EVENTS_AT_ONCE);
@@ -287,6 +308,7 @@ impl Engine {
     pub(crate) fn handle_events(&mut self) -> bool {
         let Some(events) = self.links.events() else { return false };
         self.see_to_due();
+        self.see_to_postponed();
         self.see_to(&events)
     }
 
@@ -300,20 +322,29 @@ impl Engine {
 
     fn see_to(&mut self, events: &Events) -> bool {
         let mut any = false;
+        let mut had_ns = 0;
         for event in events.iter() {
             let (kind, index) = (event.token >> KIND_SHIFT, event.token as u32);
             let generation = (event.token >> 32) as u32 & 0x1fff_ffff;
             let peer = self.peers.at_mut(index);
             let peer = peer.filter(|peer| peer.id.generation & 0x1fff_ffff == generation);
             match (kind, peer) {
-                (LISTENER, _) if index == AFAR => self.answer_callers_from_afar(),
-                (LISTENER, _) => self.answer_callers(index == BESIDE),
+                (LISTENER, _) => {
+                    had_ns += self.take_time(|engine| match index {
+                        AFAR => engine.answer_callers_from_afar(),
+                        index => engine.answer_callers(index == BESIDE),
+                    })
+                }
                 (KICK, _) => {
                     let _ = self.links.kick.clear();
                     self.tell_of_gone_arenas();
                     self.dial_by_names();
                 }
-                (GREETING, _) => self.greet(index as usize),
+                // That is not said twice.
+                (GREETING, _) if had_ns >= TURN_NS => {
+                    self.links.postponed.push_back(index as usize)
+                }
+                (GREETING, _) => had_ns += self.take_time(|engine| engine.greet(index as usize)),
                 (ALARM, _) => {
                     // What is due was just seen to.
                     let _ = self.links.alarm.as_ref().map(Alarm::clear);
@@ -358,6 +389,29 @@ impl Engine {
             any = true;
         }
         any
+    }
+
+    /// Does something for callers, and counts the time. How long it took, ns.
+    fn take_time(&mut self, work: impl FnOnce(&mut Engine)) -> u64 {
+        let began = clock::now_ns();
+        work(self);
+        let now = clock::now_ns();
+        let rest = self.links.share.worked(began, now);
+        // Without peers there is nothing else to do.
+        if let Some(until_ns) = rest.filter(|_| self.peers.live() > 0) {
+            self.links.rest_until(until_ns);
+        }
+        now - began
+    }
+
+    /// Goes on with greetings that were postponed.
+    fn see_to_postponed(&mut self) {
+        let mut had_ns = 0;
+        while had_ns < TURN_NS
+            && let Some(at) = self.links.postponed.pop_front()
+        {
+            had_ns += self.take_time(|engine| engine.greet(at));
+        }
     }
 
     /// Sees to what was due by now.

@@ -233,7 +233,7 @@ impl Peer {
         copies: &Arc<Tally>,
         record: PeerRecord,
     ) -> Peer {
-        let Joining { side, mapping, line, session, pidfd, pid, uid, .. } = joining;
+        let Joining { side, mapping, line, session, pidfd, presence, pid, uid, .. } = joining;
         let Joining { label, address, place, .. } = joining;
         let (send_way, fence) = (
             match side {
@@ -259,7 +259,8 @@ impl Peer {
             _ => Err(Refusal::SwitchedOff),
         });
         let tried = [joining.we_read, joining.we_write, joining.peer_reads, joining.peer_writes];
-        let reach = Arc::new(Reach::new(pid, pidfd, Visits::new(&segment, send_way), tried));
+        let visits = Visits::new(&segment, send_way);
+        let reach = Arc::new(Reach::new(pid, pidfd, visits, presence, tried));
         let mut paths = allowed;
         if cma.is_err() {
             paths = paths.without(Path::Cma);

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use pinfold_sys::clock;
+use pinfold_sys::{clock, presence::Touch};
 
 use super::{
     core::Core,
@@ -24,6 +24,7 @@ use crate::{
         claim::{self, End},
         ring::Violation,
     },
+    route::MISSING,
     wire::{
         descriptor::Kind,
         waiting::{By, CHUNKS_MAX, Cts, Place, Push, Rts, Wrote},
@@ -38,6 +39,9 @@ pub(super) const SHARED_FROM: u64 = 64 << 10;
 const MAPPED_SHARED_FROM: u64 = 2 << 20;
 /// Bytes one side copies alone before it looks at anything else.
 const ALONE_STEP: u64 = 1 << 20;
+
+/// Bytes of this side's that are made ready for a sender that is to write all of them: 16 ms.
+const READY_MAX: u64 = 64 << 20;
 
 /// Whether the kernel found memory of the one or the other side missing.
 pub(super) fn is_fault(errno: u32) -> bool {
@@ -61,31 +65,23 @@ impl Core {
     pub(super) fn begin_pull(
         &mut self,
         peer: &mut Peer,
-        sid: u32,
-        rts: &Rts,
+        key: OpKey,
+        (sid, rts): (u32, &Rts),
         want: u64,
         mapped: Option<There>,
         (to, room): (Place, Option<(ArenaRef, u64)>),
     ) -> Option<Pull> {
-        let reads = mapped.is_some() || peer.reach.may(Way::WeRead).is_ok();
+        let is_mapped = mapped.is_some();
+        let mut reads = is_mapped || peer.reach.may(Way::WeRead).is_ok();
         let started = clock::ticks();
         let mut errno = 0;
         let mut shared = None;
-        let helps = if reads {
-            let from = if mapped.is_some() { MAPPED_SHARED_FROM } else { SHARED_FROM };
-            !peer.two_way.pull(started) && want >= from
-        } else {
-            // A sender that writes all of it must not need to read the list of our parts.
-            want > 0 && to.parts <= 1
-        };
-        let peer_writes = peer.reach.may(Way::PeerWrites).is_ok();
-        let may_help = peer_writes || room.is_some();
         let source = mapped.unwrap_or_else(|| {
             // A sender that cannot be read writes all of it; its parts are not needed here.
             if !reads {
                 return There::Remote(Remote::none());
             }
-            There::Remote(match Remote::fetch(peer.info.pid, rts.place, rts.len) {
+            There::Remote(match peer.reach.find(rts.place, rts.len, Touch::Read) {
                 Ok(remote) => remote,
                 Err(error) => {
                     errno = errno_of(&error);
@@ -93,6 +89,28 @@ impl Core {
                 }
             })
         });
+        let peer_writes = peer.reach.may(Way::PeerWrites).is_ok();
+        let may_help = peer_writes || room.is_some();
+        // Who waits for the memory of a message is to be its sender.
+        let missing = MISSING.raw_os_error().unsigned_abs();
+        let is_missing = errno == missing;
+        if is_missing && may_help && to.parts <= 1 {
+            (reads, errno) = (false, 0);
+        }
+        // Nor does the sender wait for memory of this side.
+        if !reads
+            && want <= READY_MAX
+            && let Some(op) = self.ops.recv_mut(key)
+        {
+            op.memory.put_pages(want);
+        }
+        let helps = if reads {
+            let from = if is_mapped { MAPPED_SHARED_FROM } else { SHARED_FROM };
+            !peer.two_way.pull(started) && want >= from
+        } else {
+            // A sender that writes all of it must not need to read the list of our parts.
+            want > 0 && to.parts <= 1
+        };
         if errno == 0 && may_help && helps {
             let shelf = room
                 .filter(|_| peer.exports.may_offer())
@@ -122,7 +140,10 @@ impl Core {
             }
         }
         if !reads && shared.is_none() && want > 0 {
-            return None;
+            if !is_missing {
+                return None;
+            }
+            (reads, errno) = (true, missing);
         }
         Some(Pull {
             peer: peer.id,
@@ -139,6 +160,7 @@ impl Core {
             shared,
             reads,
             errno,
+            otherwise: if is_missing { missing } else { 0 },
             left: None,
             again: false,
         })
@@ -331,8 +353,9 @@ impl Core {
         if pull.again || pull.errno != 0 {
             let offered = pull.offered || offered;
             let theirs = pull.shared.and_then(|shared| shared.wrote).map_or(0, |wrote| wrote.errno);
-            self.begin_stream(peer, key, sid, (tag, len), want, offered, pull.errno)?;
-            if let Some(at) = peer.inbound_at(sid).filter(|_| pull.errno == 0) {
+            let errno = if pull.errno == 0 { pull.otherwise } else { pull.errno };
+            self.begin_stream(peer, key, sid, (tag, len), want, offered, errno)?;
+            if let Some(at) = peer.inbound_at(sid).filter(|_| errno == 0) {
                 peer.inbound[at].errno = theirs;
             }
             return Ok(());

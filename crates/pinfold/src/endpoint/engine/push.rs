@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use pinfold_sys::presence::Touch;
 use rustix::io::Errno;
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{
     Path,
-    endpoint::{remote::Remote, scatter::Scatter},
+    endpoint::scatter::Scatter,
     failpoint::{self, Point},
     link::shm::{
         claim::{self, End},
@@ -63,10 +64,11 @@ impl Core {
         };
         let writes = peer.reach.reaches(place);
         let to = mapped.or_else(|| {
-            let remote = writes.then(|| Remote::fetch(peer.info.pid, place, want))?;
-            // The list of its parts cannot be read here. A receiver that can read goes on alone.
+            let remote = writes.then(|| peer.reach.find(place, want, Touch::Write))?;
+            // The list of its parts cannot be read here, or not all of it is there. A receiver that can
+            // read goes on alone.
             remote
-                .inspect_err(|error| tracing::debug!(%error, "a peer's list of parts"))
+                .inspect_err(|error| tracing::debug!(%error, "a peer's memory"))
                 .ok()
                 .map(There::Remote)
         });
@@ -181,7 +183,8 @@ impl Pushing {
             }
             // The kernel takes none of ours for it.
             let writes = peer.reach.reaches(self.place);
-            let remote = writes.then(|| Remote::fetch(pid, self.place, self.want).ok());
+            let find = || peer.reach.find(self.place, self.want, Touch::Write);
+            let remote = writes.then(|| find().ok());
             self.to = There::Remote(remote.flatten().ok_or(Stop::Short)?);
         }
         let There::Remote(remote) = &self.to else { return Err(Stop::Short) };

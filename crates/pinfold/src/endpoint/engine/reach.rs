@@ -3,13 +3,19 @@
 //! It outlives the [`Peer`](super::peer::Peer): operations on a region go on without the engine, and
 //! what they may still be at has to stay.
 
-use std::{os::fd::OwnedFd, sync::OnceLock, thread};
+use std::{io, os::fd::OwnedFd, sync::OnceLock, thread};
 
-use pinfold_sys::process;
+use pinfold_sys::{
+    presence::{Presence, Touch},
+    process,
+};
+use rustix::io::Errno;
 
 use crate::{
     Error, Refusal, Result,
+    endpoint::remote::Remote,
     link::shm::visits::{Visit, Visits},
+    route::MISSING,
     wire::waiting::Place,
 };
 
@@ -19,6 +25,8 @@ pub(crate) struct Reach {
     pub pidfd: Option<OwnedFd>,
     /// Who is where, of this side and the peer.
     pub visits: Visits,
+    /// What is asked whether memory of the peer is there; `None` where nothing can be.
+    presence: Option<Presence>,
     we_read: Leave,
     we_write: Leave,
     peer_reads: Leave,
@@ -50,7 +58,6 @@ pub(crate) enum Way {
 /// Whether `errno` from the kernel says that the pair may not, or cannot, rather than something about the memory of one
 /// message.
 pub(crate) fn is_denial(errno: u32) -> bool {
-    use rustix::io::Errno;
     // Whatever a filter answers in place of these is met again with the next message, and costs that a call.
     let of_memory = [Errno::FAULT, Errno::NOMEM, Errno::INVAL, Errno::AGAIN, Errno::INTR];
     errno != 0 && !of_memory.iter().any(|other| other.raw_os_error().unsigned_abs() == errno)
@@ -62,10 +69,11 @@ impl Reach {
         pid: u32,
         pidfd: Option<OwnedFd>,
         visits: Visits,
+        presence: Option<Presence>,
         tried: [Result<(), Refusal>; 4],
     ) -> Reach {
         let [we_read, we_write, peer_reads, peer_writes] = tried.map(Leave::new);
-        Reach { pid, pidfd, visits, we_read, we_write, peer_reads, peer_writes }
+        Reach { pid, pidfd, visits, presence, we_read, we_write, peer_reads, peer_writes }
     }
 
     fn leave(&self, way: Way) -> &Leave {
@@ -91,6 +99,26 @@ impl Reach {
     pub(crate) fn reaches(&self, place: Place) -> bool {
         let reads = place.parts <= 1 || self.may(Way::WeRead).is_ok();
         reads && self.may(Way::WeWrite).is_ok()
+    }
+
+    /// What `place` of the peer describes, which must be `len` bytes, if to `touch` it waits for
+    /// nobody.
+    ///
+    /// # Errors
+    /// Those of [`Remote::fetch`]; `EAGAIN` if some of it is not there: whoever is to provide that
+    /// may never do so, and copies it itself, or has it come in another way.
+    pub(crate) fn find(&self, place: Place, len: u64, touch: Touch) -> io::Result<Remote> {
+        let missing = || io::Error::from(MISSING);
+        let presence = self.presence.as_ref().ok_or_else(missing)?;
+        let list = place.list_len();
+        if list > 0 && !presence.vouches(place.at, list, Touch::Read)? {
+            return Err(missing());
+        }
+        let remote = Remote::fetch(self.pid, place, len)?;
+        match remote.is_there(presence, touch)? {
+            true => Ok(remote),
+            false => Err(missing()),
+        }
     }
 
     /// Why messages of this side cannot go by the kernel; `Ok` if they can.

@@ -60,6 +60,8 @@ pub(crate) struct Pull {
     pub reads: bool,
     /// What stopped this side, once something has.
     pub errno: u32,
+    /// What has kept this side from reading, if it is to come in another way.
+    pub otherwise: u32,
     /// Bytes, from the one to the other, that the sender had claimed and could not write.
     pub left: Option<(u64, u64)>,
     /// Whether memory of an arena was not there that should have been: then all of it comes again,

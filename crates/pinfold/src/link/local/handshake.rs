@@ -14,8 +14,9 @@ use std::{
 use pinfold_sys::{
     mapping::SharedMapping,
     memfd::{self, SealError},
+    presence::Presence,
     process,
-    socket::Credentials,
+    socket::{Credentials, Socket},
     trial,
 };
 use rustix::io::Errno;
@@ -67,10 +68,12 @@ pub(crate) struct Handshake {
     us: Us,
     grant: Limits,
     /// Taken when the greeting succeeds.
-    socket: Option<OwnedFd>,
+    socket: Option<Socket>,
     who: Credentials,
     /// From the kernel; `None` before Linux 6.5.
     pidfd: Option<OwnedFd>,
+    /// Found by the trial of paths.
+    presence: Option<Presence>,
     address: Option<Address>,
     target: Target,
     patience_ns: u64,
@@ -287,18 +290,20 @@ impl Handshake {
         }
     }
 
-    fn attempt(&self, peer: &Introduction) -> Proof {
+    fn attempt(&mut self, peer: &Introduction) -> Proof {
         if !self.us.paths.contains(Path::Cma) || !peer.paths.contains(Path::Cma) {
             return proof::NOT_TRIED;
         }
-        proof::attempt(&Subject {
+        let (proof, presence) = proof::attempt(&Subject {
             pid: self.who.pid,
             uid: self.who.uid,
             pidfd: self.pidfd.as_ref().map(AsFd::as_fd),
             nonce_addr: peer.nonce_addr,
             scratch_addr: peer.scratch_addr,
             mark: peer.mark,
-        })
+        });
+        self.presence = presence;
+        proof
     }
 
     fn map_segment(&self, segment: BorrowedFd<'_>) -> Result<SharedMapping> {

@@ -22,7 +22,7 @@ use std::{
 use pinfold_sys::{
     clock,
     failed::{Failed, may_be_denied},
-    socket::{self, Credentials},
+    socket::{self, Credentials, Socket},
 };
 use rustix::{
     fs::{self, AtFlags, Mode, Timespec, Timestamps, UTIME_NOW},
@@ -54,7 +54,7 @@ const TOUCH_NS: u64 = 1_800_000_000_000;
 /// A name that is being listened at.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    socket: OwnedFd,
+    socket: Socket,
     address: Address,
     places: Places,
     kind: Kind,
@@ -117,7 +117,7 @@ impl Listener {
     /// # Errors
     /// [`Error::Os`] if there are no descriptors left; the connection keeps waiting, or can be
     /// [turned away](Listener::turn_away).
-    pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Credentials)>> {
+    pub(crate) fn accept(&self) -> Result<Option<(Socket, Credentials)>> {
         let os = |call, source| Error::os(call, self.address().to_string(), source);
         let Some(socket) = socket::accept(&self.socket).map_err(|error| os("accept4", error))?
         else {
@@ -183,7 +183,7 @@ impl Listener {
     /// # Errors
     /// The file cannot be made again, for the time being; [`Error::NameLost`]: another endpoint has
     /// taken the name.
-    pub(crate) fn look_after(&mut self, now_ns: u64) -> Result<Option<OwnedFd>> {
+    pub(crate) fn look_after(&mut self, now_ns: u64) -> Result<Option<Socket>> {
         if self.is_in_place() {
             self.lost = false;
             if now_ns.saturating_sub(self.touched_ns) >= TOUCH_NS {
@@ -226,7 +226,7 @@ fn take(
     kind: Kind,
     address: &Address,
     patience: Duration,
-) -> Result<(Directory, OwnedFd, (u64, u64))> {
+) -> Result<(Directory, Socket, (u64, u64))> {
     let directory = places.listening(kind)?.open_up();
     // From now on, so that the lock file is not removed while it is locked.
     directory.hold();
@@ -252,7 +252,7 @@ fn take(
 }
 
 /// Makes the socket file, by the path that everybody knows it by, where that is safe.
-fn listen(directory: &Directory, name: &str) -> Result<OwnedFd, Failed> {
+fn listen(directory: &Directory, name: &str) -> Result<Socket, Failed> {
     match directory.settled(name).map(|path| socket::bind_listen(&path, BACKLOG)) {
         Some(Ok(socket)) if identity(directory, name).is_ok() => return Ok(socket),
         // The file is made.
@@ -277,7 +277,7 @@ impl Drop for Listener {
 }
 
 /// Tells a caller, that is not listened to, why.
-fn refuse(caller: &OwnedFd, why: &Refuse) {
+fn refuse(caller: &Socket, why: &Refuse) {
     // What it has said already would reset the connection if it were left unread.
     let _ = socket::recv(caller, &mut [0; hello::MESSAGE_MAX], 0);
     let _ = socket::send(caller, &hello::encode_refuse(why), &[]);

@@ -10,17 +10,24 @@
 // Invariant: within this process the trial writes nothing but scratch of `SLOTS`, which others
 // may write at any time.
 
-use std::os::fd::BorrowedFd;
+use std::{io, os::fd::BorrowedFd};
 
-use pinfold_sys::process::{pidfd_alive, read_remote_into, write_remote_from};
+use pinfold_sys::{
+    presence::{Presence, Touch},
+    process::{pidfd_alive, read_remote_into, write_remote_from},
+};
 use rustix::io::Errno;
 
 use super::slots::{Lease, SLOTS};
 use crate::{
     random,
-    route::Refusal,
+    route::{MISSING, Refusal},
     wire::hello::{Proof, Verdict},
 };
+
+/// A nonce and the mark behind it.
+const SECRET_BYTES: usize = 32;
+const TOKEN_BYTES: usize = 16;
 
 /// What the peer is to read and to write.
 #[derive(Debug)]
@@ -86,9 +93,10 @@ pub(crate) struct Subject<'a> {
 pub(crate) const NOT_TRIED: Proof =
     Proof { read: Err(Refusal::SwitchedOff), write: Err(Refusal::SwitchedOff) };
 
-/// Tries to read the peer's nonce and to write its scratch: two or three system calls.
-pub(crate) fn attempt(peer: &Subject<'_>) -> Proof {
-    let neither = |why| Proof { read: Err(why), write: Err(why) };
+/// Tries to read the peer's nonce and to write its scratch: some six system calls. And what can be
+/// asked whether memory of the peer is there, if there is any use for it.
+pub(crate) fn attempt(peer: &Subject<'_>) -> (Proof, Option<Presence>) {
+    let neither = |why| (Proof { read: Err(why), write: Err(why) }, None);
     // Another user's process is not touched even by a process that may, such as root: it could
     // become a program of more rights in the meantime, or make a page that blocks whoever reads
     // it. A process of the same user could stop this one anyway.
@@ -98,7 +106,18 @@ pub(crate) fn attempt(peer: &Subject<'_>) -> Proof {
     if peer.pid == 0 {
         return neither(denied(Errno::SRCH));
     }
-    let read = read_nonce(peer);
+    // Memory that somebody else is to provide first would have to be waited for.
+    let presence = match Presence::of(peer.pid) {
+        Ok(presence) => presence,
+        Err(error) => return neither(denied(errno_of(&error))),
+    };
+    let is_there = |at, len, touch| match presence.vouches(at, len, touch) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(denied(MISSING)),
+        Err(error) => Err(denied(errno_of(&error))),
+    };
+    let read =
+        is_there(peer.nonce_addr, SECRET_BYTES as u64, Touch::Read).and_then(|()| read_nonce(peer));
     let is_peer = match read {
         Ok(_) => true,
         Err(Refusal::WrongProcess) => return neither(Refusal::WrongProcess),
@@ -106,21 +125,26 @@ pub(crate) fn attempt(peer: &Subject<'_>) -> Proof {
         // that the process id is still the peer's.
         Err(_) => peer.pidfd.is_some_and(pidfd_alive),
     };
-    let write = if is_peer { write_token(peer) } else { read };
-    Proof { read, write }
+    let write = match is_peer {
+        true => is_there(peer.scratch_addr, TOKEN_BYTES as u64, Touch::Write)
+            .and_then(|()| write_token(peer)),
+        false => read,
+    };
+    let reaches = read.is_ok() || write.is_ok();
+    (Proof { read, write }, Some(presence).filter(|_| reaches))
 }
 
 fn read_nonce(peer: &Subject<'_>) -> Result<[u8; 16], Refusal> {
-    let mut secret = [0; 32];
+    let mut secret = [0; SECRET_BYTES];
     match read_remote_into(peer.pid, peer.nonce_addr, &mut secret) {
-        Ok(32) if secret[16..] == peer.mark => {
+        Ok(SECRET_BYTES) if secret[16..] == peer.mark => {
             let mut nonce = [0; 16];
             nonce.copy_from_slice(&secret[..16]);
             Ok(nonce)
         }
-        Ok(32) => Err(Refusal::WrongProcess),
+        Ok(SECRET_BYTES) => Err(Refusal::WrongProcess),
         Ok(_) => Err(denied(Errno::FAULT)),
-        Err(error) => Err(denied(Errno::from_io_error(&error).unwrap_or(Errno::IO))),
+        Err(error) => Err(denied(errno_of(&error))),
     }
 }
 
@@ -132,10 +156,14 @@ fn write_token(peer: &Subject<'_>) -> Result<[u8; 16], Refusal> {
     // SAFETY: if the process is this one, the address is that of a slot's scratch, 16 bytes of
     // atomics that are never freed.
     match unsafe { write_remote_from(peer.pid, peer.scratch_addr, &token) } {
-        Ok(16) => Ok(token),
+        Ok(TOKEN_BYTES) => Ok(token),
         Ok(_) => Err(denied(Errno::FAULT)),
-        Err(error) => Err(denied(Errno::from_io_error(&error).unwrap_or(Errno::IO))),
+        Err(error) => Err(denied(errno_of(&error))),
     }
+}
+
+fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 fn denied(errno: Errno) -> Refusal {
@@ -148,6 +176,12 @@ fn nonce() -> crate::Result<[u8; 16]> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+    fn attempt(peer: &Subject<'_>) -> Proof {
+        super::attempt(peer).0
+    }
+
     use super::*;
 
     fn subject(target: &Target) -> Subject<'static> {
@@ -227,6 +261,16 @@ mod tests {
         let other = attempt(&Subject { uid: here.uid + 1, ..here });
         assert_eq!(other.read, Err(denied(Errno::PERM)));
         assert_eq!(attempt(&Subject { pid: 0, ..here }).write, Err(denied(Errno::SRCH)));
+        // New memory, of which nothing was touched yet.
+        let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping, which stays.
+        let page = unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, rights, flags) }.unwrap();
+        let missing = page.expose_provenance() as u64;
+        for (nonce_addr, scratch_addr) in [(missing, here.scratch_addr), (here.nonce_addr, missing)]
+        {
+            let proof = attempt(&Subject { nonce_addr, scratch_addr, ..here });
+            assert!([proof.read, proof.write].contains(&Err(denied(MISSING))), "{proof:?}");
+        }
         let nowhere = attempt(&Subject { nonce_addr: 8, ..here });
         assert!(matches!(nowhere.read, Err(Refusal::Denied(_))));
         assert!(nowhere.write.is_err());

@@ -9,7 +9,9 @@ use super::{
         Engine,
         greetings::{self, Greeting, Handshake},
     },
-    GREETING, LISTEN_AGAIN_NS, Links, token,
+    GREETING, LISTEN_AGAIN_NS, Links,
+    share::TURN_NS,
+    token,
 };
 use crate::{
     Error, Result,
@@ -131,8 +133,12 @@ impl Engine {
 
     /// Takes callers from other hosts off the listener's queue.
     pub(super) fn answer_callers_from_afar(&mut self) {
+        let end = clock::now_ns() + TURN_NS;
         while let Some(listener) = &self.links.afar {
             let now = clock::now_ns();
+            if now >= end {
+                return;
+            }
             let room = strangers::room(&self.links.strangers(), now);
             if let Room::Later(at_ns) = room {
                 // They stay queued, and the listener is left alone, or it would keep the endpoint awake.

@@ -13,7 +13,9 @@ use super::{
         line::Line,
         peer::Peer,
     },
-    GREETING, GREETINGS_MAX, LISTEN_AGAIN_NS, Links, PROCESS, SOCKET, token, watch,
+    GREETING, GREETINGS_MAX, LISTEN_AGAIN_NS, Links, PROCESS, SOCKET,
+    share::TURN_NS,
+    token, watch,
 };
 use crate::{
     Error, Gone, PeerId, Result,
@@ -69,7 +71,8 @@ impl Engine {
     /// Takes callers off a listener's queue: that of the local name, or of the one beside.
     pub(super) fn answer_callers(&mut self, beside: bool) {
         let mut turned_away = 0;
-        loop {
+        let end = clock::now_ns() + TURN_NS;
+        while clock::now_ns() < end {
             let greetings = self.links.greetings.iter().flatten();
             let theirs = greetings.filter(|it| it.call.is_none() && it.takes_place()).count();
             if theirs + turned_away >= GREETINGS_MAX {

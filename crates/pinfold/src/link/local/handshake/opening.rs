@@ -1,11 +1,8 @@
 //! How a greeting begins: by connecting, or by being connected to.
 
-use std::{
-    mem,
-    os::fd::{AsFd, OwnedFd},
-};
+use std::{mem, os::fd::AsFd};
 
-use pinfold_sys::socket::{self, Credentials};
+use pinfold_sys::socket::{self, Credentials, Socket};
 use rustix::io::Errno;
 
 use super::{
@@ -81,6 +78,7 @@ impl Handshake {
                         // Until the kernel says more.
                         who: Credentials { pid: 0, uid: owner, gid: u32::MAX },
                         pidfd: None,
+                        presence: None,
                         address: Some(address.clone()),
                         target: Target::new()?,
                         patience_ns,
@@ -101,7 +99,7 @@ impl Handshake {
     /// admitted is turned away by the first step, which is due at once.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn accepted(
-        socket: OwnedFd,
+        socket: Socket,
         who: Credentials,
         access: &Access,
         us: &Us,
@@ -120,6 +118,7 @@ impl Handshake {
             grant,
             who,
             pidfd: socket::peer_pidfd(&socket).ok(),
+            presence: None,
             socket: Some(socket),
             address: None,
             target,
@@ -180,7 +179,7 @@ impl Handshake {
 
 /// Whether whoever connected may, and what it will be told if not.
 fn admit(
-    socket: &OwnedFd,
+    socket: &Socket,
     who: &Credentials,
     access: &Access,
     room: bool,

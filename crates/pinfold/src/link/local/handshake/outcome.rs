@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use pinfold_sys::{mapping::SharedMapping, process};
+use pinfold_sys::{mapping::SharedMapping, presence::Presence, process, socket::Socket};
 use rustix::io::Errno;
 
 use super::{super::address::Address, Half, Handshake, Moved};
@@ -25,9 +25,11 @@ pub(crate) struct Established {
     pub side: Side,
     pub mapping: SharedMapping,
     /// From here on it carries doorbells only.
-    pub socket: OwnedFd,
+    pub socket: Socket,
     /// Readable once the peer's process has exited.
     pub pidfd: OwnedFd,
+    /// What can be asked whether memory of the peer is there, where the kernel reaches it.
+    pub presence: Option<Presence>,
     /// The peer's process as this one sees it; 0 in another process-id namespace.
     pub pid: u32,
     pub uid: u32,
@@ -75,6 +77,7 @@ impl Handshake {
             mapping,
             socket,
             pidfd,
+            presence: self.presence.take(),
             pid: self.who.pid,
             uid: self.who.uid,
             label: peer.label,

@@ -1,6 +1,9 @@
 use std::path::Path as FilePath;
 
-use pinfold_sys::{socket, user::uid};
+use pinfold_sys::{
+    socket::{self, Socket},
+    user::uid,
+};
 
 use super::{
     super::{
@@ -38,7 +41,7 @@ fn us(label: &str, paths: PathSet) -> Us {
     Us { endpoint_id: [label.len() as u8; 16], label: label.into(), paths, barrier_global: true }
 }
 
-fn server(socket: OwnedFd, who: Credentials, paths: PathSet) -> Handshake {
+fn server(socket: Socket, who: Credentials, paths: PathSet) -> Handshake {
     let (us, access) = (us("server", paths), Access::same_user());
     Handshake::accepted(socket, who, &access, &us, GRANT_S, true, 10, 0)
 }
@@ -63,12 +66,12 @@ impl Scene {
         Handshake::connect_in(&self.places, &address("box"), &us, GRANT_C, 0, PATIENCE)
     }
 
-    fn accept(&self) -> (OwnedFd, Credentials) {
+    fn accept(&self) -> (Socket, Credentials) {
         self.listener.accept().unwrap().unwrap()
     }
 
     /// A client, and the raw other end for a test to play a bad server on.
-    fn bad_server(&self) -> (Handshake, OwnedFd) {
+    fn bad_server(&self) -> (Handshake, Socket) {
         let client = self.connect(PathSet::all()).unwrap();
         (client, self.accept().0)
     }
@@ -92,7 +95,7 @@ fn pair(client_paths: PathSet, server_paths: PathSet) -> (Box<Established>, Box<
 }
 
 /// A raw client socket and the accepting side of it.
-fn raw() -> (OwnedFd, Handshake) {
+fn raw() -> (Socket, Handshake) {
     let (ours, theirs) = socket::pair().unwrap();
     let who = socket::peer_credentials(&theirs).unwrap();
     (ours, server(theirs, who, PathSet::all()))
@@ -125,7 +128,7 @@ fn finish(greeting: &mut Handshake, now_ns: u64) -> Result<Box<Established>> {
     }
 }
 
-fn await_close(socket: &OwnedFd) {
+fn await_close(socket: &Socket) {
     while socket::drain(socket).unwrap() != socket::Drained::Closed {
         std::thread::sleep(Duration::from_millis(1));
     }

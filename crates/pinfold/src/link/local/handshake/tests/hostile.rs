@@ -18,11 +18,14 @@ pub(super) fn wrong_segments_are_refused() {
     let reopened = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&sealed));
     let read_only = OwnedFd::from(std::fs::File::open(reopened).unwrap());
     let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+    let process = process::self_pidfd().unwrap();
     for (segment, words) in [
         (&unsealed, "not sealed"),
         (&small, "wrong size"),
         (&read_only, "cannot be written"),
-        (&null, "not a memfd"),
+        (&process, "not a memfd"),
+        // Nobody looks at it.
+        (&null, "without a segment"),
     ] {
         let (mut client, raw) = scene.bad_server();
         socket::send(&raw, &welcome, &[segment.as_fd()]).unwrap();
@@ -32,12 +35,12 @@ pub(super) fn wrong_segments_are_refused() {
     socket::send(&raw, &welcome, &[]).unwrap();
     misbehaved(client.step(0), "without a segment");
     let (mut client, raw) = scene.bad_server();
-    socket::send(&raw, &welcome, &[sealed.as_fd(), null.as_fd(), null.as_fd()]).unwrap();
+    socket::send(&raw, &welcome, &[sealed.as_fd(), small.as_fd(), small.as_fd()]).unwrap();
     misbehaved(client.step(0), "too many descriptors");
 
     // A second descriptor that is no pidfd of the listener does no harm.
     let (mut client, raw) = scene.bad_server();
-    socket::send(&raw, &welcome, &[sealed.as_fd(), null.as_fd()]).unwrap();
+    socket::send(&raw, &welcome, &[sealed.as_fd(), small.as_fd()]).unwrap();
     assert!(client.step(0).unwrap().is_none());
     let right = Verdict { read: Ok(()), write: Ok(()) };
     socket::send(&raw, &hello::encode_ready(&right), &[]).unwrap();
@@ -88,8 +91,12 @@ pub(super) fn messages_out_of_turn_end_it() {
     }
     let (raw, mut server) = raw();
     let hello = hello::encode_hello(&introduction);
-    socket::send(&raw, &hello, &[raw.as_fd()]).unwrap();
+    let memory = memfd::create_sealed("pinfold", SEGMENT_BYTES).unwrap();
+    socket::send(&raw, &hello, &[memory.as_fd()]).unwrap();
     misbehaved(server.step(0), "too many descriptors");
+    let (raw, mut server) = super::raw();
+    socket::send(&raw, &hello, &[raw.as_fd()]).unwrap();
+    assert!(server.step(0).unwrap().is_none(), "that one is put away");
     let (raw, mut server) = super::raw();
     socket::send(&raw, &hello, &[]).unwrap();
     socket::send(&raw, &hello, &[]).unwrap();

@@ -1,0 +1,318 @@
+#![allow(unsafe_code)]
+//! Peers that have others wait in the kernel: for memory that never comes, since a `userfaultfd(2)` is to
+//! provide it and nobody serves that; for connections that are closed once all of them has been sent, and
+//! nobody takes it. And strangers that take a listener's time. Their victim goes on with an honest peer.
+// Invariant: the pages are the role's own, and stay mapped for good.
+
+use std::{
+    io::{IoSlice, Write},
+    net::{TcpListener, TcpStream},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    ptr,
+    time::Duration,
+};
+
+use pinfold::{Endpoint, OwnedBuf, OwnedBufMut, Source};
+use pinfold_tests::{
+    Args, Stage,
+    host::send_raw,
+    role::{self, hear, say},
+    stage::all_end_well,
+};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
+};
+
+use super::{HOSTILE, sockets};
+
+const LEN: usize = 1 << 20;
+/// What the two that are honest say to each other.
+const PING: u64 = 1;
+const ROUNDS: u64 = 3000;
+
+/// How a peer has its victim touch its memory.
+const WAYS: [&str; 4] = ["sends", "sends the end", "receives", "sends parts"];
+
+#[test]
+fn who_waits_for_its_own_memory_waits_alone() {
+    for way in WAYS {
+        for paths in ["inline,eager,cma", "inline,eager,cma,mapped"] {
+            let stage = Stage::new(60);
+            let mut beset = stage.role("beset").with("way", way).with("paths", paths).spawn();
+            beset.expect("ready");
+            let mut hoarder = stage.role("hoarder").with("way", way).with("paths", paths).spawn();
+            let heard = hoarder.hear();
+            if heard != "attacking" {
+                beset.kill();
+                beset.end();
+                return pinfold_tests::skip::skip(&heard);
+            }
+            let mut friend = stage.role("friend").spawn();
+            friend.expect("through");
+            beset.expect("through");
+            hoarder.kill();
+            hoarder.end();
+            friend.say("end");
+            beset.say("end");
+            all_end_well(&mut [friend, beset]);
+        }
+    }
+}
+
+/// Descriptors of connections that linger, in all places where somebody may come to close them.
+#[test]
+fn who_passes_what_lingers_holds_nobody_up() {
+    let stage = Stage::new(60);
+    let mut beset = stage.role("beset").with("way", "passes").spawn();
+    beset.expect("ready");
+    let mut lingerer = stage.role("lingerer").spawn();
+    lingerer.expect("attacking");
+    let mut friend = stage.role("friend").spawn();
+    friend.expect("through");
+    beset.expect("through");
+    // It has what keeps them open.
+    friend.say("end");
+    beset.say("end");
+    all_end_well(&mut [friend, beset]);
+    lingerer.kill();
+    lingerer.end();
+}
+
+/// As fast as they can, several at once, none of which says anything that makes sense.
+#[test]
+fn callers_without_end_hold_no_peer_up() {
+    for address in ["local:victim", "tcp:127.0.0.1:0"] {
+        let stage = Stage::new(60);
+        let mut beset = stage.role("beset").with("way", "listens").with("at", address).spawn();
+        let at = beset.hear();
+        let mut friend = stage.role("friend").with("at", &at).spawn();
+        let callers = [0; 3].map(|_| stage.role("caller").with("at", &at).spawn());
+        friend.expect("through");
+        beset.expect("through");
+        // Nor one that is to become one.
+        let mut another = stage.role("friend").with("at", &at).spawn();
+        another.expect("through");
+        beset.expect("through");
+        for mut caller in callers {
+            caller.kill();
+            caller.end();
+        }
+        friend.say("end");
+        another.say("end");
+        beset.say("end");
+        all_end_well(&mut [friend, another, beset]);
+    }
+}
+
+/// Serves both from one thread.
+pub fn beset(args: &Args) {
+    if args.text("way") == "listens" {
+        let endpoint = Endpoint::listen(args.text("at")).unwrap();
+        say(endpoint.listens_at().unwrap_or(args.text("at").to_owned()));
+        serve(&endpoint);
+        serve(&endpoint);
+        hear();
+        return;
+    }
+    let (endpoint, attacker) = role::listen(args.builder(), "victim");
+    endpoint.recv(attacker, HOSTILE).unwrap();
+    let (mut ins, mut outs) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        match args.text("way") {
+            "receives" => outs.push(endpoint.send_owned(attacker, HOSTILE, vec![7; LEN])),
+            _ => ins.push(endpoint.recv_owned(attacker, HOSTILE, vec![1; LEN])),
+        }
+    }
+    serve(&endpoint);
+    // What nobody has cannot have come.
+    for request in &mut ins {
+        assert!(
+            !matches!(request.wait_timeout(Duration::ZERO), Some((Ok(_), _))),
+            "it came from nowhere"
+        );
+    }
+    hear();
+}
+
+/// Sends a friend back what it says.
+fn serve(endpoint: &Endpoint) {
+    for round in 0..ROUNDS {
+        let ping = endpoint.recv(Source::Any, PING).unwrap();
+        assert_eq!(ping[..], round.to_ne_bytes());
+        endpoint.send(ping.peer(), PING, &ping[..]).unwrap();
+    }
+    say("through");
+}
+
+/// The same as anybody's, but for its memory.
+pub fn hoarder(args: &Args) {
+    let way = args.text("way");
+    let there = if way == "sends the end" { LEN - 1 } else { 0 };
+    let pages = match hoarded(there) {
+        Ok(pages) => pages,
+        Err(why) => return say(format_args!("memory that is to be provided: {why}")),
+    };
+    let (endpoint, victim) = role::connect(args.builder(), "victim");
+    endpoint.send(victim, HOSTILE, b"").unwrap();
+    say("attacking");
+    // All of this waits for its own memory, sooner or later.
+    match way {
+        "receives" => {
+            let requests = [0; 4].map(|_| endpoint.recv_owned(victim, HOSTILE, Pages(pages)));
+            for request in requests {
+                let _ = request.wait();
+            }
+        }
+        "sends parts" => {
+            // SAFETY: mapped for good, and never written. Whoever reads it waits.
+            let bytes = unsafe { std::slice::from_raw_parts(pages, LEN) };
+            let parts: Vec<_> = bytes.chunks(LEN / 8).rev().map(IoSlice::new).collect();
+            let _ = endpoint.send_vectored(victim, HOSTILE, &parts);
+        }
+        _ => {
+            let requests = [0; 4].map(|_| endpoint.send_owned(victim, HOSTILE, Pages(pages)));
+            for request in requests {
+                let _ = request.wait();
+            }
+        }
+    }
+    hear();
+}
+
+pub fn friend(args: &Args) {
+    let (endpoint, victim) = if args.has("at") {
+        let endpoint = Endpoint::new().unwrap();
+        let victim = endpoint.connect_wait(args.text("at"), role::PATIENCE).unwrap();
+        (endpoint, victim)
+    } else {
+        role::connect(Endpoint::builder(), "victim")
+    };
+    for round in 0..ROUNDS {
+        endpoint.send(victim, PING, &round.to_ne_bytes()).unwrap();
+        assert_eq!(endpoint.recv(victim, PING).unwrap()[..], round.to_ne_bytes());
+    }
+    say("through");
+    hear();
+}
+
+/// Passes connections that linger to its victim, as a stranger and as a peer.
+pub fn lingerer(_: &Args) {
+    let (endpoint, victim) = role::connect(Endpoint::builder(), "victim");
+    endpoint.send(victim, HOSTILE, b"").unwrap();
+    let mut others = Vec::new();
+    let own = sockets();
+    let dir = std::env::var("PINFOLD_DIR").expect("set by the director");
+    let address = SocketAddrUnix::new(format!("{dir}/victim")).expect("an address");
+    let mut open = Vec::new();
+    for call in 0..12 {
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let socket = socket_with(AddressFamily::UNIX, kind, flags, None).expect("a socket");
+        connect(&socket, &address).expect("the victim listens");
+        // With what may be a greeting, with the first words of one, and behind what looks like an end.
+        let hello = [b'P', b'N', b'F', b'D', 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0];
+        for bytes in [&[7; 120][..], &hello, &[]].into_iter().cycle().skip(call % 3).take(3) {
+            pass(socket.as_raw_fd(), bytes, &mut others);
+        }
+        if call % 2 == 0 {
+            open.push(socket);
+        }
+    }
+    // And where the two ring.
+    for socket in own {
+        pass(socket, &[7], &mut others);
+    }
+    say("attacking");
+    hear();
+}
+
+/// Passes one on, with some bytes.
+fn pass(socket: i32, bytes: &[u8], others: &mut Vec<(TcpListener, TcpStream)>) {
+    let (lingers, other) = lingering();
+    if send_raw(socket, bytes, &[lingers.as_fd()]).is_err() {
+        // It is not to wait for that itself.
+        std::mem::forget(lingers);
+    }
+    others.push(other);
+}
+
+/// A connection with bytes on the way that nobody takes; who closes it last waits for them. And the
+/// other end.
+fn lingering() -> (OwnedFd, (TcpListener, TcpStream)) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (two, _) = listener.accept().unwrap();
+    one.set_nonblocking(true).unwrap();
+    while one.write(&[0; 1 << 16]).is_ok() {}
+    sockopt::set_socket_linger(&one, Some(Duration::from_secs(600))).unwrap();
+    (one.into(), (listener, two))
+}
+
+/// Calls, says something, and calls again.
+pub fn caller(args: &Args) {
+    let at = args.text("at");
+    let dir = std::env::var("PINFOLD_DIR").expect("set by the director");
+    let address = SocketAddrUnix::new(format!("{dir}/victim")).expect("an address");
+    loop {
+        if let Some(at) = at.strip_prefix("tcp:") {
+            if let Ok(mut stream) = TcpStream::connect(at) {
+                let _ = stream.write(&[7; 40]);
+            }
+            continue;
+        }
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let socket = socket_with(AddressFamily::UNIX, kind, flags, None).expect("a socket");
+        if connect(&socket, &address).is_ok() {
+            let _ = send_raw(socket.as_raw_fd(), &[7; 40], &[]);
+        }
+    }
+}
+
+/// Memory of which the first `there` bytes are there, and nothing else ever.
+fn hoarded(there: usize) -> Result<*mut u8, String> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    let (all, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: a new mapping.
+    let pages = unsafe { mmap_anonymous(ptr::null_mut(), LEN, all, flags) };
+    let pages: *mut u8 = pages.map_err(|why| why.to_string())?.cast();
+    // SAFETY: of the mapping, which nobody else has.
+    unsafe { ptr::write_bytes(pages, 1, there / 4096 * 4096) };
+    let call = |name: &str, done: libc::c_long| match done {
+        0.. => Ok(done as i32),
+        _ => Err(format!("{name}: {}", std::io::Error::last_os_error())),
+    };
+    // SAFETY: the call takes one integer; the descriptor stays open.
+    let fd = call("userfaultfd", unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) })?;
+    let mut api = [UFFD_API, 0, 0];
+    // SAFETY: the structures are those that the numbers stand for.
+    call("UFFDIO_API", unsafe { libc::ioctl(fd, UFFDIO_API, api.as_mut_ptr()) }.into())?;
+    let mut range = [pages.expose_provenance() as u64, LEN as u64, MODE_MISSING, 0];
+    // SAFETY: as above.
+    let registered = unsafe { libc::ioctl(fd, UFFDIO_REGISTER, range.as_mut_ptr()) };
+    call("UFFDIO_REGISTER", registered.into())?;
+    Ok(pages)
+}
+
+// Of `linux/userfaultfd.h`.
+const UFFD_API: u64 = 0xaa;
+const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
+const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
+const MODE_MISSING: u64 = 1;
+
+struct Pages(*mut u8);
+
+// SAFETY: plain memory that is mapped for good.
+unsafe impl Send for Pages {}
+
+// SAFETY: as above. Several operations have it at once, and it is never looked at.
+unsafe impl OwnedBuf for Pages {
+    fn bytes(&self) -> (*const u8, usize) {
+        (self.0, LEN)
+    }
+}
+
+// SAFETY: as above.
+unsafe impl OwnedBufMut for Pages {
+    fn bytes_mut(&mut self) -> (*mut u8, usize) {
+        (self.0, LEN)
+    }
+}
