@@ -1,7 +1,7 @@
 # Each target is a script in scripts/ that can also be run alone.
 
 .DEFAULT_GOAL := help
-.PHONY: help perf test checked lint doc setup clean
+.PHONY: help perf test checked mutants lint doc setup clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,8 +12,11 @@ perf: ## Measure messages beside what one would use instead; ARGS="..." for pinf
 test: ## Run every check and every test, and count them
 	@scripts/test.sh
 
-checked: ## Run what takes long: Miri and AddressSanitizer, with a nightly Rust; Valgrind; AVX-512, in Bochs
-	@scripts/test.sh miri asan valgrind avx512
+checked: ## Run what takes long: Miri and AddressSanitizer, with a nightly Rust; Valgrind; AVX-512, in Bochs; some mutants
+	@scripts/test.sh miri asan valgrind avx512 tenth
+
+mutants: ## Take each check out of the sources, one at a time, and see a test fail; ARGS="--only AREA"
+	@scripts/mutants.sh $(ARGS)
 
 lint: ## Check formatting, clippy and the documentation
 	@scripts/setup.sh
