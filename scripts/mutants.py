@@ -329,6 +329,7 @@ def run(test, programs, number, timeout):
         log = open(os.path.join(temporary, "log"), "w+")
         environment = dict(
             os.environ, TMPDIR=temporary, PINFOLD_SKIP_LOG=skips, CARGO_MANIFEST_DIR=str(folder), RUST_BACKTRACE="0",
+            PROPTEST_DISABLE_FAILURE_PERSISTENCE="1",
         )
         environment.pop(VARIABLE, None)
         if number:
@@ -384,9 +385,7 @@ class Unmutated:
                 outcome = run(test, self.programs, 0, 10 * self.timeout)
                 if outcome.how in ("passed", "skipped", "empty"):
                     break
-            print(f"unmutated: {test}: {outcome.how} in {outcome.took:.1f} s", flush=True)
-            if outcome.how not in ("passed", "skipped"):
-                raise Wrong(f"without a mutation, {test}: {outcome.how} {outcome.said}")
+            print(f"unmutated: {test}: {outcome.how} in {outcome.took:.1f} s {outcome.said}", flush=True)
             self.runs[test] = outcome
         return self.runs[test]
 
@@ -396,6 +395,8 @@ def attempt(mutation, programs, unmutated, timeout):
     skipped = ""
     for test in mutation.tests:
         before = unmutated[test]
+        if before.how not in ("passed", "skipped"):
+            return "broken", f"without a mutation, {test}: {before.how} {before.said}"
         outcome = run(test, programs, mutation.number, max(timeout, 3 * before.took))
         if outcome.how in ("failed", "hung"):
             return "killed", f"{outcome.how} after {outcome.took:.1f} s: {outcome.said}"
@@ -422,6 +423,17 @@ def chosen(mutations, options):
     return mutations
 
 
+def read_results(place):
+    file = place / "results.json"
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def write_results(place, results):
+    fresh = place / f"results.{os.getpid()}"
+    fresh.write_text(json.dumps(results, indent=1))
+    fresh.replace(place / "results.json")
+
+
 def work(options):
     everything = read_lists()
     files = spans_of(everything)
@@ -443,10 +455,7 @@ def work(options):
     if options.build_only:
         return 0
 
-    results_file = place / "results.json"
-    results = {}
-    if results_file.exists():
-        results = json.loads(results_file.read_text())
+    results = read_results(place)
     digests = {mutation.title: mutation.digest() for mutation in mutations}
 
     def is_known(mutation):
@@ -459,7 +468,8 @@ def work(options):
     for at, mutation in enumerate(left, 1):
         verdict, why = attempt(mutation, programs, unmutated, options.timeout)
         results[mutation.title] = {"digest": digests[mutation.title], "verdict": verdict, "why": why}
-        results_file.write_text(json.dumps(results, indent=1))
+        # Another run may have written meanwhile.
+        write_results(place, read_results(place) | {mutation.title: results[mutation.title]})
         spent = time.monotonic() - begun
         eta = minutes(spent / at * (len(left) - at))
         print(f"[{at}/{len(left)}, {eta} left] {verdict}: {mutation.title}", flush=True)
@@ -468,16 +478,19 @@ def work(options):
 
     verdicts = {m.title: results[m.title] for m in mutations}
     by = {verdict: [title for title, result in verdicts.items() if result["verdict"] == verdict]
-          for verdict in ("killed", "survived", "skipped")}
+          for verdict in ("killed", "survived", "skipped", "broken")}
     if options.json:
         print(json.dumps({title: {"verdict": r["verdict"], "why": r["why"]} for title, r in verdicts.items()}, indent=1))
     for title in by["skipped"]:
         print(f"SKIPPED: {title}: {verdicts[title]['why']}")
     for title in by["survived"]:
         print(f"survived: {title}")
-    print(f"test result: {'FAILED' if by['survived'] else 'ok'}. {len(by['killed'])} passed; "
-          f"{len(by['survived'])} failed; {len(by['skipped'])} ignored")
-    return 1 if by["survived"] else 0
+    for title in by["broken"]:
+        print(f"broken: {title}: {verdicts[title]['why']}")
+    failed = len(by["survived"]) + len(by["broken"])
+    print(f"test result: {'FAILED' if failed else 'ok'}. {len(by['killed'])} passed; "
+          f"{failed} failed; {len(by['skipped'])} ignored")
+    return 2 if by["broken"] else 1 if by["survived"] else 0
 
 
 def main():

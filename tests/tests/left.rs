@@ -267,6 +267,22 @@ fn what_nobody_asked_for_comes_back() {
     }
 }
 
+/// Who closes as well has let go of what it still looked at.
+#[test]
+fn what_is_looked_at_comes_back_when_its_receiver_closes_too() {
+    let arena = Arena::new().unwrap();
+    let (a, to_b, b, from_a) = pair("left-both", Endpoint::builder(), Endpoint::builder());
+    a.give(to_b, 1, gift(&arena, MIB, 1)).unwrap();
+    let view = b.recv_view(from_a, 1).unwrap().into_owned();
+    a.close();
+    check(&view, 1);
+    assert_eq!(arena.stats().buffers, 1);
+    b.close();
+    await_empty(&arena);
+    let withdrawn = view.to_vec();
+    assert!(matches!(withdrawn, Err(Error::Withdrawn)), "{withdrawn:?}");
+}
+
 /// Who never had any of it has nothing to let go of.
 #[test]
 fn what_was_never_mapped_comes_back() {

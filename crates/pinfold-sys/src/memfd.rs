@@ -296,6 +296,28 @@ mod tests {
     }
 
     #[test]
+    fn files_cannot_be_executed() {
+        let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::NOEXEC_SEAL;
+        if fs::memfd_create("pinfold-test", flags).is_err() {
+            return; // Before Linux 6.3.
+        }
+        for file in [create_empty("pinfold-test"), create_sealed("pinfold-test", 4096)] {
+            let file = file.unwrap();
+            assert_eq!(fs::fstat(&file).unwrap().st_mode & 0o111, 0);
+            assert_eq!(fs::fchmod(&file, Mode::from_raw_mode(0o700)), Err(Errno::PERM));
+        }
+    }
+
+    #[test]
+    fn writers_to_come_are_kept_out_where_the_kernel_can() {
+        let open = create_empty("pinfold-test").unwrap();
+        let can = fs::fcntl_add_seals(&open, SealFlags::FUTURE_WRITE).is_ok();
+        let file = create_fixed("pinfold-test", 8192).unwrap();
+        seal(file.as_fd(), true).unwrap();
+        assert_eq!(refuses_writers(file.as_fd()), can);
+    }
+
+    #[test]
     fn impossible_sizes_are_errors() {
         assert!(create_sealed("pinfold-test", usize::MAX).is_err());
         assert!(create_sealed(&"n".repeat(300), 4096).is_err());
@@ -307,6 +329,34 @@ mod tests {
         assert_eq!(identity(file.as_fd()).unwrap(), identity(fd.as_fd()).unwrap());
         assert!(rustix::io::pwrite(&file, b"x", 0).is_err());
         Ok(len)
+    }
+
+    /// To open what another process names can mean something to it: what is no memfd is not opened.
+    #[test]
+    fn what_is_no_memfd_is_not_opened() {
+        use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+        let name = format!("pinfold-test-{}", std::process::id());
+        let pipe = std::path::Path::new("/dev/shm").join(&name);
+        let plain = std::env::current_dir().unwrap().join(&name);
+        let made = fs::mknodat(fs::CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).is_ok();
+        std::fs::write(&plain, b"x").unwrap();
+        let look = |path: &std::path::Path| {
+            let held = fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+            let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
+            let watch = inotify::init(flags).unwrap();
+            inotify::add_watch(&watch, path, WatchFlags::OPEN).unwrap();
+            assert!(matches!(reopen(&held), Err(SealError::NotMemfd)));
+            assert_eq!(rustix::io::read(&watch, &mut [0; 64]), Err(Errno::AGAIN), "{path:?}");
+        };
+        if made {
+            look(&pipe);
+            std::fs::remove_file(&pipe).unwrap();
+        }
+        let held = std::fs::File::open(&plain).unwrap();
+        if !is_on_tmpfs(&held).unwrap() {
+            look(&plain);
+        }
+        std::fs::remove_file(&plain).unwrap();
     }
 
     #[test]

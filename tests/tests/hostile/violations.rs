@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Endpoint, Path, PathSet, PeerId};
+use pinfold::{Arena, Endpoint, Path, PathSet, PeerId};
 use pinfold_tests::{
     Args, Stage,
     baseline::{Mapped, segments},
@@ -33,7 +33,14 @@ const USE: u64 = 14;
 const USED: u64 = 15;
 
 /// Verbs of active messages.
+const CALL: u64 = 1;
 const REPLY: u64 = 3;
+const FAILED: u64 = 4;
+
+/// Of an announcement: it lacks nothing but credit.
+const UNASKED: u64 = 1 << 35;
+/// Begins the numbers of streams that are gifts.
+const COUNTED: u64 = 1 << 31;
 
 /// The descriptor's six bits of length or use, beside a kind.
 const fn code(code: u64) -> u64 {
@@ -72,16 +79,33 @@ impl Liar {
         }
     }
 
-    /// The stream under which the victim has announced a message.
-    fn announced(&self) -> u64 {
+    /// Where the victim has written a descriptor of this kind.
+    fn written(&self, kind: u64) -> usize {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
-            let slots = (0..SLOTS).map(|slot| peek(self.segment.at + RINGS[0] + slot * SLOT));
-            if let Some(header) = slots.into_iter().find(|header| header >> 16 & 15 == RTS) {
-                return header >> 32;
+            let mut slots = (0..SLOTS).map(|slot| self.segment.at + RINGS[0] + slot * SLOT);
+            if let Some(slot) = slots.find(|slot| peek(*slot) >> 16 & 15 == kind) {
+                return slot;
             }
         }
-        panic!("the victim announces nothing");
+        panic!("the victim writes nothing of kind {kind}");
+    }
+
+    /// The stream under which the victim has announced a message.
+    fn announced(&self) -> u64 {
+        peek(self.written(RTS)) >> 32
+    }
+
+    /// The token of what the victim has asked.
+    fn asked(&self) -> u64 {
+        u64::from(peek(self.written(ACTIVE) + 8) as u32)
+    }
+
+    /// How many messages may wait here for the victim, as it has said.
+    fn announced_max(&self) -> u64 {
+        let view = pinfold::status::endpoints_of(std::process::id()).expect("this process");
+        let peer = view.endpoints.iter().flat_map(|endpoint| &endpoint.peers).next();
+        peer.expect("the victim").waiting_max
     }
 }
 
@@ -96,8 +120,9 @@ const fn lie(name: &'static str, reason: &'static str, tell: fn(&Liar)) -> Lie {
     Lie { name, reason, tell }
 }
 
-/// Those after whose names the victim does something first: `receives` a message, `sends` one.
-const LIES: [Lie; 39] = [
+/// Those after whose names the victim does something first: `receives` a message, `sends` one, `asks` something, `gives`
+/// memory; or does so with `another` peer.
+const LIES: [Lie; 53] = [
     lie("kind", "a descriptor of no known kind", |liar| liar.write(0, 0, &[])),
     lie("inline", "an inline message that is too long", |liar| {
         liar.write(INLINE | code(57), 0, &[]);
@@ -220,6 +245,65 @@ const LIES: [Lie; 39] = [
     lie("request not open", "it answered a request that is not open", |liar| {
         liar.write(ACTIVE | code(8), 1, &[5 | REPLY << 32, 0]);
     }),
+    lie("of no use for a handler", "a message of no known use", |liar| {
+        liar.write(ACTIVE | code(8), 1, &[9 << 32, 0]);
+    }),
+    lie("for a receive, as for a handler", "a message of no known use", |liar| {
+        liar.write(ACTIVE | code(8), 1, &[0, 0]);
+    }),
+    lie("failure in pieces", "a message of no known use", |liar| {
+        liar.write(EAGER | code(FAILED), 1, &[HOSTILE, 8, piece(0, 8)]);
+    }),
+    lie("failure that waits", "a message of no known use", |liar| {
+        liar.write(RTS | code(FAILED), 1, &announcement(HOSTILE, 8, 0, 0));
+    }),
+    lie("failure for no reason: asks", "it failed for no known reason", |liar| {
+        liar.write(ACTIVE, 99, &[liar.asked() | FAILED << 32]);
+    }),
+    lie(
+        "answer to another's request: asks another",
+        "it answered a request that is not open",
+        |liar| {
+            liar.write(ACTIVE | code(8), 1, &[REPLY << 32, 0]);
+        },
+    ),
+    lie("reply longer than memory", "a message longer than memory", |liar| {
+        liar.write(RTS | code(REPLY), 1, &announcement(HOSTILE, 1 << 63, 0, 0));
+    }),
+    lie("credit for a handler", "it sent more than its credit", |liar| {
+        for stream in 1..100_000 {
+            while newest(liar.segment).0 - consumed(liar.segment) > BATCH {
+                thread::yield_now();
+            }
+            liar.write(EAGER | code(CALL), stream, &[HOSTILE, 1024, piece(0, 512)]);
+            if super::is_cut_off(liar.segment) {
+                return;
+            }
+        }
+    }),
+    lie("announcements for a handler", "it announced more messages than it may", |liar| {
+        liar.write_many(liar.announced_max(), RTS, &announcement(HOSTILE, 1 << 20, 0, 0));
+        liar.write(RTS | code(CALL), 100_000, &announcement(HOSTILE, 4096, 0, 0));
+    }),
+    lie("announced twice, for a handler", "it announced a stream twice", |liar| {
+        liar.write(RTS, 1, &announcement(HOSTILE, 1 << 20, 0, 0));
+        liar.write(RTS | code(CALL), 1, &announcement(HOSTILE, 4096, 0, 0));
+    }),
+    lie("announced twice, to be stored", "it announced a stream twice", |liar| {
+        liar.write(RTS, 1, &announcement(HOSTILE, 1 << 20, 0, 0));
+        liar.write(RTS, 1, &[HOSTILE, 4096, 0, 1 | UNASKED]);
+    }),
+    lie("end of another's message: sends another", "a message that is not its own", |liar| {
+        liar.write(FIN, 0, &[0, 0]);
+    }),
+    lie("gift not given", "it answered a gift that it was not given", |liar| {
+        liar.write(FIN, COUNTED | 7, &[0, 0]);
+    }),
+    lie("gift ended twice: gives", "it ended a gift twice", |liar| {
+        let _ = liar.announced();
+        liar.write(FIN, COUNTED | 2, &[3 << 40, 0]);
+        liar.write(FIN, COUNTED | 2, &[3 << 40, 0]);
+    }),
     lie("active too long", "an inline message that is too long", |liar| {
         liar.write(ACTIVE | code(49), 1, &[0]);
     }),
@@ -303,15 +387,34 @@ pub fn accuser(args: &Args) {
         _ => builder,
     };
     let (endpoint, peer) = role::listen(builder, "victim");
+    // Who is another peer, and does nothing.
+    let another = name.ends_with(" another").then(|| {
+        let friend = thread::spawn(|| role::connect(Endpoint::builder(), "victim"));
+        let another = endpoint.accept_timeout(PATIENCE).expect("another peer");
+        (another, friend.join().expect("it has connected"))
+    });
     let receives = name.ends_with(": receives");
     let _into = receives.then(|| endpoint.recv_owned(peer, HOSTILE, vec![0; 1 << 20]));
     let _out = name.ends_with(": sends").then(|| {
         // Memory that cannot be mapped by the other side.
         endpoint.send_owned(peer, HOSTILE, vec![1; 1 << 20])
     });
+    if name.ends_with(": gives") {
+        let arena = Arena::new().expect("an arena");
+        for _ in 0..4 {
+            endpoint.give(peer, HOSTILE, arena.alloc(5000).expect("memory")).expect("to give");
+        }
+    }
+    // The first operation there is.
+    let _elsewhere = another.as_ref().map(|(another, _)| match name.ends_with(": asks another") {
+        true => (Some(endpoint.request(*another, 5, b"question")), None),
+        false => (None, Some(endpoint.send_owned(*another, HOSTILE, vec![1; 1 << 20]))),
+    });
     shake(&endpoint, peer);
+    // Not before its endpoint does nothing any more: that would answer.
+    let _asked = name.ends_with(": asks").then(|| endpoint.request(peer, 5, b"question"));
     let end = Instant::now() + PATIENCE;
-    while !endpoint.peers().is_empty() {
+    while endpoint.peer(peer).is_some() {
         endpoint.progress().expect("progress");
         assert!(Instant::now() < end, "{name}: it was not found out");
     }

@@ -148,6 +148,9 @@ mod tests {
         ] {
             assert_eq!(RelativeName::new(name), Err(why), "{}", printable(name));
         }
+        // Of short components, too.
+        let of = |len: usize| RelativeName::new(&b"a/".repeat(len)[..len]).map(drop);
+        assert_eq!((of(4095), of(4097)), (Ok(()), Err(BadName::TooLong)));
     }
 
     #[test]

@@ -336,6 +336,25 @@ fn what_is_no_page_is_called_so() {
     assert_eq!(copy(&[(RECORDS, records_in(FILE_BYTES) as u64)]), None);
 }
 
+/// What was noted of the credit, and what was sent since, may not go together: no more is used than there is, and
+/// not less than nothing.
+#[test]
+fn credit_that_is_used_is_some_of_what_there_is() {
+    let used = |offset: u64, max: u64| {
+        let word = |at: usize| record_at(2) / 8 + at / 8;
+        let (page, _file) = page(&[
+            (RECORDS, 3),
+            (word(std::mem::offset_of!(Record<u64>, used)), 1),
+            (word(std::mem::offset_of!(Record<u64>, credit_offset)), offset),
+            (word(std::mem::offset_of!(Record<u64>, credit_max)), max),
+        ]);
+        decode::copy(&page).unwrap().decode(0, 0).peers[0].credit_used
+    };
+    assert_eq!((used(7, 1000), used(5000, 1000)), (7, 1000));
+    assert_eq!(used(-5i64 as u64, 1000), 0);
+    assert_eq!(used(i64::MIN as u64, u64::MAX), 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// Arbitrary words are some endpoint or none, and never anything worse.

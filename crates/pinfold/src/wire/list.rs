@@ -114,6 +114,14 @@ mod tests {
         ] {
             assert_eq!(read(&bytes_of(&bad), len), None, "{len}: {}", bad.len());
         }
+        // Not even where all of it comes to the right length by going round.
+        let round =
+            [listed(1, 0, i64::MAX as u64), listed(1, 0, i64::MAX as u64), listed(1, 0, 26)];
+        assert_eq!(read(&bytes_of(&round), 24), None);
+        for rest in 1..PART_BYTES {
+            let longer = [&bytes_of(&good)[..], &vec![0; rest]].concat();
+            assert_eq!(read(&longer, 24), None, "{rest}");
+        }
         let most = vec![listed(1, 0, 1); PARTS_MAX];
         assert_eq!(read(&bytes_of(&most), PARTS_MAX as u64).as_deref(), Some(&most[..]));
     }

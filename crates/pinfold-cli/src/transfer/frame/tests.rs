@@ -108,6 +108,16 @@ fn impossible_values_are_refused() {
     assert_eq!(directory(0o2755, b"a"), Err(BadRecord::Value("mode")));
     assert_eq!(directory(0o755, b"/a"), Err(BadRecord::Name(BadName::Absolute)));
     assert_eq!(directory(0o755, b""), Err(BadRecord::Name(BadName::Empty)));
+    let hello = |magic: [u8; 4], versions: (u16, u16), content: u8| {
+        let expected = ExpectedWire { files: 0.into(), bytes: 0.into() };
+        let (version_min, version_max) = (versions.0.into(), versions.1.into());
+        let wire = HelloWire { magic, version_min, version_max, content, expected };
+        Record::decode(&assemble(kind::HELLO, &wire, &[]))
+    };
+    assert!(hello(MAGIC, (1, 1), 1).is_ok());
+    assert_eq!(hello(*b"pfXG", (1, 1), 0), Err(BadRecord::Value("signature")));
+    assert_eq!(hello(MAGIC, (2, 1), 0), Err(BadRecord::Value("range of versions")));
+    assert_eq!(hello(MAGIC, (1, 1), 2), Err(BadRecord::Value("kind of content")));
     let hole = |bytes: u64| Record::decode(&assemble(kind::HOLE, &U64::from(bytes), &[]));
     assert_eq!(hole(0), Err(BadRecord::Value("size of a hole")));
     assert_eq!(hole(1), Ok(Record::Hole { bytes: 1 }));

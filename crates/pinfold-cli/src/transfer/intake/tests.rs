@@ -116,6 +116,13 @@ fn lengths_must_agree() {
     intake.record(offer("a", 3)).unwrap();
     intake.block(b"ab").unwrap();
     assert_eq!(intake.record(end(b"ab")).unwrap_err().status(), 6);
+    // The whole length, with a digest that fits what came.
+    let mut intake = files(dir.path());
+    intake.record(offer("a", 3)).unwrap();
+    intake.block(b"ab").unwrap();
+    let Record::End { digest, .. } = end(b"ab") else { unreachable!() };
+    let failure = intake.record(Record::End { bytes: 3, digest }).unwrap_err();
+    assert!(failure.to_string().contains("3 bytes were sent, 2 arrived"), "{failure}");
     // Too much is not even written.
     let mut intake = files(dir.path());
     intake.record(offer("a", 3)).unwrap();

@@ -87,7 +87,8 @@ fn an_existing_file_is_kept_unless_forced() {
     both_ways(|dir, rules| {
         fs::write(dir.join("file"), "old").unwrap();
         let mut directory = Directory::open(dir, rules).unwrap();
-        let failure = put(&mut directory, "file", "new").unwrap_err();
+        // Before anything is written.
+        let failure = directory.begin(&offer("file")).map(drop).unwrap_err();
         assert_eq!(failure.status(), 5);
         assert!(failure.to_string().contains("--force"), "{failure}");
         assert_eq!(fs::read(dir.join("file")).unwrap(), b"old");
@@ -143,7 +144,8 @@ fn things_in_the_way() {
         let mut directory = Directory::open(dir, Rules { force: true, ..rules }).unwrap();
         let failure = put(&mut directory, "file/below", "x").unwrap_err();
         assert!(failure.to_string().contains("a directory is needed there"), "{failure}");
-        let failure = put(&mut directory, "dir", "x").unwrap_err();
+        // Before anything is written.
+        let failure = directory.begin(&offer("dir")).map(drop).unwrap_err();
         assert!(failure.to_string().contains("Is a directory"), "{failure}");
     });
 }

@@ -246,5 +246,7 @@ mod tests {
         assert!(returns.end(1) && !returns.end(1) && !returns.end(3) && !returns.end(3));
         assert!(returns.end(2));
         assert_eq!(returns.count(), 3);
+        // Nor is anything kept of them.
+        assert!(!returns.end(1) && !returns.end(3) && returns.ahead.is_empty());
     }
 }

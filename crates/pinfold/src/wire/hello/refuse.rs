@@ -115,3 +115,37 @@ impl RefuseMessage {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_cannot_be_are_refused_or_bounded() {
+        let refusal = |code, numbers| {
+            let head = Head::new(REFUSE);
+            decode(RefuseMessage { head, code, numbers }.as_bytes())
+        };
+        let range = Err(Malformed("a refusal is out of range"));
+        for at in 0..4 {
+            let mut numbers = [7; 4];
+            numbers[at] = 1 << 32;
+            assert_eq!(refusal(1, numbers), range, "{at}");
+        }
+        assert_eq!(refusal(2, [1, 1 << 32, 0, 0]), range);
+        assert!(refusal(0, [0; 4]).is_err() && refusal(5, [0; 4]).is_err());
+        // What the kernel never says is not said to have been said.
+        for errno in [0, 4096, u64::from(u32::MAX)] {
+            let Ok(Refuse::Exhausted { errno, call }) = refusal(4, [errno, 0, 0, 0]) else {
+                panic!("{errno}");
+            };
+            assert!((1..=ERRNO_MAX).contains(&errno) && call.is_empty(), "{errno}");
+        }
+        let calls = |number| refusal(4, [24, number, 0, 0]);
+        let known = Refuse::Exhausted { call: CALLS[0], errno: 24 };
+        assert_eq!(calls(1), Ok(known));
+        for number in [CALLS.len() as u64 + 1, u64::MAX] {
+            assert_eq!(calls(number), Ok(Refuse::Exhausted { call: "", errno: 24 }), "{number}");
+        }
+    }
+}

@@ -160,3 +160,61 @@ fn a_later_hello_still_tells_its_versions() {
     bytes.extend([0xff; 300]);
     assert_eq!(decode_versions(&bytes), Ok((3, 9)));
 }
+
+#[test]
+fn a_range_of_versions_has_a_beginning_before_its_end() {
+    let range = |version_min, version_max| {
+        let head = Head { version_min, version_max, ..Head::new(HELLO) };
+        decode_versions(head.as_bytes())
+    };
+    assert_eq!(range(1, 1), Ok((1, 1)));
+    for (min, max) in [(0, 1), (0, 0), (2, 1), (u32::MAX, 1)] {
+        let empty = Err(Malformed("its range of protocol versions is empty"));
+        assert_eq!(range(min, max), empty, "{min} to {max}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_named() {
+    let good = RawIntroduction::from(&Introduction {
+        endpoint_id: [1; 16],
+        label: "label".into(),
+        pid: 2,
+        paths: PathSet::all(),
+        barrier_global: true,
+        limits: Limits { unexpected_bytes: 3, rendezvous_max: 4 },
+        nonce_addr: 8,
+        scratch_addr: 16,
+        mark: [5; 16],
+    });
+    assert!(good.check().is_ok());
+    let why = |change: &dyn Fn(&mut RawIntroduction)| {
+        let mut raw = good;
+        change(&mut raw);
+        raw.check().unwrap_err().0
+    };
+    let beyond = i64::MAX as u64 + 1;
+    assert!(why(&|raw| raw.label_len = 33).contains("label"));
+    assert!(why(&|raw| raw.label[2] = 0xff).contains("label"));
+    assert!(why(&|raw| raw.label[2] = 7).contains("label"));
+    assert!(why(&|raw| raw.paths = 1 << Path::ALL.len()).contains("paths"));
+    assert!(why(&|raw| raw.flags |= 1 << 1).contains("flags"));
+    assert!(why(&|raw| raw.pid = 0).contains("process id"));
+    assert!(why(&|raw| raw.pid = 1 << 31).contains("process id"));
+    assert!(why(&|raw| raw.unexpected_bytes = beyond).contains("grants"));
+    for addr in [0, 4, 15, beyond, u64::MAX - 7] {
+        assert!(why(&|raw| raw.nonce_addr = addr).contains("address"), "{addr:#x}");
+        assert!(why(&|raw| raw.scratch_addr = addr).contains("address"), "{addr:#x}");
+    }
+}
+
+#[test]
+fn outcomes_are_a_reason_or_none() {
+    for code in [ERRNO_MAX + 1, i32::MAX, -3, i32::MIN] {
+        let good = RawProof { nonce: [1; 16], token: [2; 16], read: 0, write: 0 };
+        assert!(RawProof { read: code, ..good }.check().is_err(), "{code}");
+        assert!(RawProof { write: code, ..good }.check().is_err(), "{code}");
+        assert!(RawVerdict { read: code, write: 0 }.check().is_err(), "{code}");
+        assert!(RawVerdict { read: 0, write: code }.check().is_err(), "{code}");
+    }
+}

@@ -321,6 +321,37 @@ mod tests {
     }
 
     #[test]
+    fn what_no_honest_peer_sends_is_refused() {
+        let signal = |number: u64| {
+            let mut bytes = [0; HEAD_BYTES];
+            bytes[24..].copy_from_slice(&number.to_le_bytes());
+            Head::read(&bytes).is_some()
+        };
+        assert!(signal(0) && signal(1) && !signal(2) && !signal(u64::MAX));
+        let follows = |kind, body: &[u64]| {
+            arrived(Header::new(kind, 0, 7), &padded(body)).map(|(_, follows)| follows)
+        };
+        let most = i64::MAX as u64;
+        assert_eq!(follows(Kind::Eager, &long_eager(1, most)), Some(Follows::Long(most)));
+        assert_eq!(follows(Kind::Eager, &long_eager(1, most + 1)), None);
+        assert_eq!(follows(Kind::Data, &long_data(most + 1)), None);
+        let piece = |len| Piece { offset: 0, len, sample: 0 };
+        let ring = BULK_BYTES_MAX;
+        let data = |len| follows(Kind::Data, &piece(len).body());
+        assert_eq!(data(ring), Some(Follows::Piece(ring)));
+        assert_eq!(data(ring + 1), None);
+        let eager =
+            |len, of| follows(Kind::Eager, &Eager { tag: 1, len: of, piece: piece(len) }.body());
+        assert_eq!((eager(8, 8), eager(9, 8)), (Some(Follows::Piece(8)), None));
+        // Memory of the sender's means nothing here.
+        let open = |by| follows(Kind::Open, &Open { id: 1, secret: [2, 3], by }.body());
+        assert_eq!(open(By::Owner), Some(Follows::Nothing));
+        assert_eq!((open(By::Mapping), open(By::Kernel)), (None, None));
+        assert_eq!(follows(Kind::Opened, &Opened::Unknown.body()), Some(Follows::Nothing));
+        assert_eq!(follows(Kind::Opened, &Opened::Unshared.body()), None);
+    }
+
+    #[test]
     fn descriptors_cross_or_do_not() {
         let over = |kind, mut body: Body| {
             let header = Header::new(kind, 0, 7);

@@ -351,6 +351,7 @@ mod tests {
             assert!(Knock::decode(&good[..len]).is_err());
             assert!(Knock::can_begin(&good[..len]));
         }
+        assert!(Knock::decode(&[&good[..], &[0]].concat()).is_err());
         assert!(!Knock::can_begin(b"GET / HTTP/1.1\r\n\r\n"));
         assert!(!Knock::can_begin(b"PINFOLD\x05"));
     }

@@ -370,6 +370,13 @@ mod tests {
         assert!(why(&|raw| raw.name[0] = b'.').contains("local name"));
         assert!(why(&|raw| raw.name[0] = b'/').contains("local name"));
         assert!(why(&|raw| raw.flags &= !FLAG_LOCAL).contains("local name"));
+        let nameless = |raw: &mut RawOffer| (raw.name, raw.name_len) = ([0; NAME_MAX], 0.into());
+        assert!(why(&nameless).contains("local name"));
+        let user_alone = |raw: &mut RawOffer| {
+            nameless(raw);
+            raw.flags &= !FLAG_LOCAL;
+        };
+        assert!(why(&user_alone).contains("local name"));
         assert!(why(&|raw| raw.received = 1.into()).contains("half"));
         assert!(why(&|raw| raw.received_bytes = 1.into()).contains("half"));
         assert!(why(&|raw| raw.session[3] = 1).contains("half"));

@@ -239,3 +239,12 @@ fn the_mac_is_hmac_sha256() {
     let shared = Key(Box::new(key));
     assert_eq!(hex(shared.mac(&[b"what do ya want for nothing?"])), expected);
 }
+
+/// What else is made of the same bytes by SHA-256 is no key.
+#[test]
+fn keys_have_a_domain_of_their_own() {
+    let key = Key::from_bytes(&BYTES).unwrap();
+    assert_ne!(key.0[..], Sha256::digest(BYTES)[..]);
+    let own = Sha256::digest([b"pinfold tcp shared key\0", &BYTES[..]].concat());
+    assert_eq!(key.0[..], own[..]);
+}
