@@ -324,7 +324,7 @@ def run(test, programs, number, timeout):
     name, *filters = test.split()
     program, folder = programs[name]
     with tempfile.TemporaryDirectory(prefix="pf", ignore_cleanup_errors=True) as temporary:
-        os.chmod(temporary, 0o777)
+        os.chmod(temporary, 0o1777)
         skips = os.path.join(temporary, "skips")
         log = open(os.path.join(temporary, "log"), "w+")
         environment = dict(

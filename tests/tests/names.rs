@@ -11,6 +11,7 @@ use std::{
 use pinfold::{Endpoint, Error, Progress, Result};
 use pinfold_tests::{
     Args, Stage,
+    host::{Ended, fork},
     role::{PATIENCE, hear, say},
     skip::is_root_or_skip,
 };
@@ -27,6 +28,8 @@ pinfold_tests::roles!(
     late_caller,
     malformed,
     unsafe_place,
+    mother,
+    visitor,
 );
 
 fn sockets(stage: &Stage) -> PathBuf {
@@ -51,6 +54,32 @@ fn a_name_is_one_endpoints_at_a_time() {
     holder.end_well();
     second.say("again");
     second.end_well();
+}
+
+/// What a child has of an endpoint, it may drop: the name is its parent's.
+#[test]
+fn a_child_leaves_the_name_to_its_parent() {
+    let stage = Stage::new(60);
+    let mut mother = stage.role("mother").spawn();
+    mother.expect("has a child no more");
+    stage.role("visitor").spawn().end_well();
+    mother.end_well();
+}
+
+fn mother(_: &Args) {
+    let endpoint = Endpoint::listen("local:child").expect("to listen");
+    let mut endpoint = Some(endpoint);
+    let ended = fork(|| {
+        drop(endpoint.take());
+        0
+    });
+    assert_eq!(ended, Ended::Code(0));
+    say("has a child no more");
+    endpoint.expect("the parent's").accept_timeout(PATIENCE).expect("a visitor");
+}
+
+fn visitor(_: &Args) {
+    Endpoint::new().unwrap().connect("local:child").expect("to find it");
 }
 
 /// An endpoint that greets whoever calls while its program does something else.

@@ -122,7 +122,7 @@ const fn lie(name: &'static str, reason: &'static str, tell: fn(&Liar)) -> Lie {
 
 /// Those after whose names the victim does something first: `receives` a message, `sends` one, `asks` something, `gives`
 /// memory; or does so with `another` peer.
-const LIES: [Lie; 53] = [
+const LIES: [Lie; 54] = [
     lie("kind", "a descriptor of no known kind", |liar| liar.write(0, 0, &[])),
     lie("inline", "an inline message that is too long", |liar| {
         liar.write(INLINE | code(57), 0, &[]);
@@ -241,6 +241,9 @@ const LIES: [Lie; 53] = [
     }),
     lie("region asked for in no way", "it asked for a region in no known way", |liar| {
         liar.write(OPEN, 1, &[u64::MAX; 7]);
+    }),
+    lie("regions asked for without end", "it asks on without taking the answers", |liar| {
+        liar.write_many(20_000, OPEN, &[1, 2, 3, 0]);
     }),
     lie("request not open", "it answered a request that is not open", |liar| {
         liar.write(ACTIVE | code(8), 1, &[5 | REPLY << 32, 0]);

@@ -126,10 +126,16 @@ fn mappings_are_bounded() {
     let mut copy = [0; 4];
     copy_out(&map, offset + 3, &mut copy);
     assert_eq!(&copy, b"seen");
-    // What could still shrink is refused.
+    // What others could write is refused by who only reads.
+    assert!(Mapping::map_readonly(fd, max, &mark()).is_err());
+    // What could still shrink is refused, whether or not others could write it.
     let open = memfd::create_fixed("pinfold-test", 4096).unwrap();
     assert!(Mapping::map_readonly(open.as_fd(), 4096, &mark()).is_err());
+    assert!(Mapping::map_writable(open.as_fd(), 4096, &mark()).is_err());
     assert!(ReadOnlyMapping::map(open.as_fd(), 4096, 1).is_ok());
+    if rustix::fs::fcntl_add_seals(&open, rustix::fs::SealFlags::FUTURE_WRITE).is_ok() {
+        assert!(Mapping::map_readonly(open.as_fd(), 4096, &mark()).is_err());
+    }
 }
 
 #[test]

@@ -252,6 +252,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stored_unasked_has_room_beside_what_is_left_for_others() {
+        let budget = Budget::new(1 << 20);
+        let plenty = (1 << 20) - (1 << 20) / LATE_SHARE as u64;
+        assert_eq!(unasked(&budget, 0, 0, plenty), plenty);
+        assert_eq!(unasked(&budget, 0, 0, plenty + 1), 0);
+        // As much again as was granted where that is short, and else what it costs.
+        assert_eq!(unasked(&budget, 128 << 10, 128 << 10, 100), 128 << 10);
+        assert_eq!(unasked(&budget, 128 << 10, 0, 100), 100);
+    }
+
+    #[test]
     fn a_grant_doubles_up_to_its_ceiling() {
         let plenty = Budget::new(1 << 30);
         let mut granted = 0;

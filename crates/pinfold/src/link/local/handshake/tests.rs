@@ -185,6 +185,28 @@ fn paths_that_are_off_are_not_tried() {
     assert_eq!(server.peer_writes, Err(Refusal::SwitchedOff));
 }
 
+/// Nor is anything of the other side's written where it is that side which has them off.
+#[test]
+fn memory_is_left_alone_where_either_side_has_the_kernels_path_off() {
+    let without = PathSet::all().without(Path::Cma);
+    for (ours, theirs) in [(without, PathSet::all()), (PathSet::all(), without)] {
+        let (client, socket) = socket::pair().unwrap();
+        let who = socket::peer_credentials(&socket).unwrap();
+        let mut greeting = server(socket, who, ours);
+        let (target, introduction) = sample();
+        let us = Introduction { paths: theirs, ..introduction };
+        socket::send(&client, &hello::encode_hello(&us), &[]).unwrap();
+        assert!(greeting.step(0).unwrap().is_none());
+        let mut welcome = [0; hello::MESSAGE_MAX];
+        let got = socket::recv(&client, &mut welcome, 2).unwrap();
+        let answer = hello::decode_answer(&welcome[..got.len]).unwrap();
+        let Answer::Welcome(_, proof) = answer else { panic!("{answer:?}") };
+        assert_eq!(proof, proof::NOT_TRIED);
+        let untouched = Proof { read: Err(Refusal::SwitchedOff), write: Ok([0; 16]) };
+        assert_eq!(target.judge(&untouched).write, Ok(()));
+    }
+}
+
 #[test]
 fn both_sides_may_be_moved_by_threads() {
     let scene = Scene::new(&Access::same_user());
