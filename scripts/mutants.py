@@ -240,7 +240,10 @@ def targets_of(mutations):
 
 def build(tree, target, wanted, places):
     """Builds all test programs that are wanted: by name, which and where each runs."""
-    flags = ["--lib", "--bins"]
+    flags = []
+    for kind, flag in (("lib:", "--lib"), ("bin:", "--bins")):
+        if any(name.startswith(kind) for name in wanted):
+            flags.append(flag)
     for name in wanted:
         if ":" not in name:
             flags += ["--test", name.split("/")[-1]]

@@ -16,7 +16,11 @@ use pinfold_tests::{
     stamp,
 };
 
-use super::{PATIENCE, RINGS, SLOT, SLOTS, gifts::add, is_cut_off, sockets};
+use super::{
+    PATIENCE, RINGS, SLOT, SLOTS,
+    gifts::{EXTENT, SMALL, add, good, send_parcel},
+    is_cut_off, sockets,
+};
 
 /// Kinds of descriptors.
 const OPEN: u64 = 12;
@@ -40,6 +44,8 @@ struct Lie {
 enum Then {
     CutOff,
     Refused,
+    /// It is not mapped, and asked for in the other way, which is refused.
+    Unmapped,
     /// It opens. What there is can be read and written, and no more than there is.
     Opens {
         writable: bool,
@@ -58,7 +64,7 @@ fn flag(words: &[u64; WORDS]) -> u64 {
 /// Longer than any memory.
 const HUGE: u64 = 1 << 46;
 
-const LIES: [Lie; 19] = [
+const LIES: [Lie; 25] = [
     // Nothing that there is.
     lie(true, |_| [0; 7], Then::CutOff),
     lie(false, |_| [10, 0, 0, 0, 0, 0, 0], Then::CutOff),
@@ -91,6 +97,13 @@ const LIES: [Lie; 19] = [
         |words| [6, at(words), HUGE, flag(words), STAMP, 0, 0],
         Then::Opens { writable: true, len: HUGE },
     ),
+    // In its arena: memory at no line, a flag at no word; and what does not lie in it.
+    lie(true, |_| [4, 1, 8, 100, 1, 4096, STAMP], Then::Unmapped),
+    lie(true, |_| [4, 1, 0, 100, 1, 4100, STAMP], Then::Unmapped),
+    lie(true, |_| [4, 1, SMALL, 100, 1, 4096, STAMP], Then::Unmapped),
+    lie(true, |_| [4, 1, 64, SMALL, 1, 4096, STAMP], Then::Unmapped),
+    lie(true, |_| [4, 1, 64, u64::MAX, 1, 4096, STAMP], Then::Unmapped),
+    lie(true, |_| [4, 1, 0, 100, 1, SMALL, STAMP], Then::Unmapped),
 ];
 
 const OPENS: Then = Then::Opens { writable: true, len: 100 };
@@ -130,6 +143,7 @@ pub fn asker(_: &Args) {
             (Then::Refused, Err(Error::OutOfReach { mapped: Refusal::SwitchedOff, cma })) => {
                 assert_eq!(cma, Refusal::NotLeft);
             }
+            (Then::Unmapped, Err(Error::OutOfReach { mapped: Refusal::NotMapped, .. })) => {}
             (Then::Opens { writable, len }, Ok(region)) => {
                 assert_eq!((region.len(), region.path()), (len, Path::Cma), "lie {number}");
                 assert_eq!(region.rights() == Rights::ReadWrite, writable, "lie {number}");
@@ -169,12 +183,17 @@ fn use_it(region: &pinfold::RemoteRegion, writable: bool, is_huge: bool) {
     }
 }
 
-/// The number of the last question of the other side's.
-fn question(segment: Mapped) -> Option<u64> {
+/// The header of the last question of the other side's.
+fn last_question(segment: Mapped) -> Option<u64> {
     let ring = segment.at + RINGS[0];
     let headers = (0..SLOTS).map(|slot| peek(ring + slot * SLOT));
     let asked = headers.filter(|header| header >> 16 & 0xf == OPEN);
-    asked.max_by_key(|header| header & 0xffff).map(|header| header >> 32)
+    asked.max_by_key(|header| header & 0xffff)
+}
+
+/// Its number.
+fn question(segment: Mapped) -> Option<u64> {
+    last_question(segment).map(|header| header >> 32)
 }
 
 pub fn false_owner(args: &Args) {
@@ -187,7 +206,16 @@ pub fn false_owner(args: &Args) {
     await_for(segment, || question(segment).is_some());
     fence(Ordering::SeqCst);
     let answer = (LIES[lie].answer)(std::hint::black_box(&words));
+    if LIES[lie].then == Then::Unmapped {
+        assert!(send_parcel([EXTENT, 1, SMALL], &[good(SMALL, SMALL as usize)]));
+    }
+    let first = last_question(segment);
     add(segment, OPENED, question(segment).unwrap(), &answer);
+    if LIES[lie].then == Then::Unmapped {
+        await_for(segment, || last_question(segment) != first);
+        fence(Ordering::SeqCst);
+        add(segment, OPENED, question(segment).unwrap(), &[7, 11]);
+    }
     await_for(segment, || false);
     std::hint::black_box(&words);
 }

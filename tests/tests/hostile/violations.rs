@@ -37,7 +37,9 @@ const CALL: u64 = 1;
 const REPLY: u64 = 3;
 const FAILED: u64 = 4;
 
-/// Of an announcement: it lacks nothing but credit.
+/// Of an announcement: it is to come through the ring.
+const STREAM: u64 = 1 << 32;
+/// It lacks nothing but credit.
 const UNASKED: u64 = 1 << 35;
 /// Begins the numbers of streams that are gifts.
 const COUNTED: u64 = 1 << 31;
@@ -122,7 +124,7 @@ const fn lie(name: &'static str, reason: &'static str, tell: fn(&Liar)) -> Lie {
 
 /// Those after whose names the victim does something first: `receives` a message, `sends` one, `asks` something, `gives`
 /// memory; or does so with `another` peer.
-const LIES: [Lie; 54] = [
+const LIES: [Lie; 55] = [
     lie("kind", "a descriptor of no known kind", |liar| liar.write(0, 0, &[])),
     lie("inline", "an inline message that is too long", |liar| {
         liar.write(INLINE | code(57), 0, &[]);
@@ -171,6 +173,10 @@ const LIES: [Lie; 54] = [
     lie("stream twice", "it began a stream twice", |liar| {
         liar.write(EAGER, 1, &[HOSTILE, 128, piece(0, 64)]);
         liar.write(EAGER, 1, &[HOSTILE, 128, piece(0, 64)]);
+    }),
+    lie("stream twice, once asked for: receives", "it began a stream twice", |liar| {
+        liar.write(EAGER, 1, &[HOSTILE ^ 1, 128, piece(0, 64)]);
+        liar.write(RTS, 1, &[HOSTILE, 1 << 20, 0, 1 | STREAM]);
     }),
     lie("piece of no stream", "a piece of no stream", |liar| {
         liar.write(DATA, 1, &[piece(0, 64)]);

@@ -1,6 +1,6 @@
 //! Those who leave, and those who have no part.
 
-use std::mem::ManuallyDrop;
+use std::{mem::ManuallyDrop, time::Instant};
 
 use pinfold::{Endpoint, Error, Path, PathSet, RegionKey, RemoteRegion, Rights};
 use pinfold_tests::{
@@ -8,6 +8,7 @@ use pinfold_tests::{
     baseline::segments,
     host::{Ended, fork, scribble},
     pair,
+    pair::driven,
     role::{self, PATIENCE, hear, say},
 };
 
@@ -69,6 +70,23 @@ fn withdrawn(region: &RemoteRegion) {
     assert!(matches!(region.write(3, b"x"), Err(Error::Withdrawn)));
     assert!(matches!(region.read(3, &mut [0]), Err(Error::Withdrawn)));
     assert!(matches!(region.flush(), Err(Error::Withdrawn)));
+}
+
+/// Who has closed the connection has its memory back, in good order or not. That is seen before the endpoint hears of it.
+#[test]
+fn a_region_ends_with_its_owners_connection() {
+    let (a, to_b, b, to_a) = pair("region-ends", Endpoint::builder(), Endpoint::builder());
+    let region = a.region(100, Rights::ReadWrite).unwrap();
+    let remote = driven(&a, || b.open_region(to_a, &region.key().unwrap()).unwrap());
+    assert_eq!(remote.path(), Path::Mapped);
+    remote.write(3, b"x").unwrap();
+    a.disconnect(to_b);
+    let end = Instant::now() + PATIENCE;
+    while a.peer(to_b).is_some() {
+        a.progress().unwrap();
+        assert!(Instant::now() < end, "it does not go");
+    }
+    withdrawn(&remote);
 }
 
 #[test]

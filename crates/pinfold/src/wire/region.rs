@@ -128,6 +128,13 @@ mod tests {
 
     use super::{super::padded, *};
 
+    #[test]
+    fn codes_of_refusals_have_sixteen_bits() {
+        let refused = |code| Opened::read(&[7, code, 0, 0, 0, 0, 0]);
+        assert_eq!(refused(0xffff), Some(Opened::Refused(0xffff)));
+        assert_eq!((refused(1 << 16), refused(u64::MAX)), (None, None));
+    }
+
     proptest! {
         #[test]
         fn bodies_survive(a: u64, b: u64, c: u64, d: u32, e: u32, f: u16, h: bool) {

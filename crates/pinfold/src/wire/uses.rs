@@ -264,6 +264,21 @@ mod tests {
         there
     }
 
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let replace = |with, other| {
+            let code = CHANGE as u8 + 4 * REPLACE + Word::U32 as u8;
+            Use::read(Header::new(Kind::Use, code, 1), &[0, 0, 0, 0, with, other, 0]).is_some()
+        };
+        assert!(replace(1, 2) && replace(u32::MAX.into(), u32::MAX.into()));
+        assert!(!replace(1 << 32, 2) && !replace(1, 1 << 32));
+        let comes = |stream| {
+            Used::read(Header::new(Kind::Used, COMES as u8, 1), &[stream, 0, 0, 0, 0, 0, 0])
+        };
+        assert_eq!(comes(7), Some(Used::Comes { stream: 7 }));
+        assert_eq!(comes(1 << 32 | 7), None);
+    }
+
     proptest! {
         #[test]
         fn both_survive(

@@ -401,3 +401,18 @@ fn a_producer_that_never_wraps_is_cut_off() {
 }
 
 const _: () = assert!(LINE == 64, "the lines that pieces are lent by");
+
+/// Nobody acknowledges what was not sent: that frees no slot.
+#[test]
+fn acknowledgements_beyond_what_was_sent_are_passed_over() {
+    let mut tx = RingTx::new(HeapRing::new(8), 8);
+    let header = Header::new(Kind::Inline, 0, 0);
+    (0..3).for_each(|_| tx.push(header, &[]));
+    let acknowledges = |count| Header::from_word(header.sealed(1, false, false, count));
+    for beyond in [4, 9, 15] {
+        tx.acknowledged(acknowledges(beyond));
+        assert_eq!(tx.consumed(), 0, "{beyond}");
+    }
+    tx.acknowledged(acknowledges(3));
+    assert_eq!(tx.consumed(), 3);
+}

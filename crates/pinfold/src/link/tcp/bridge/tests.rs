@@ -450,6 +450,38 @@ fn nonsense_ends_the_connection() {
     }
 }
 
+/// What has come, and what credit was given back, is never less than it was said to be.
+#[test]
+fn what_was_said_is_not_taken_back() {
+    let word = |received, released| {
+        let brings = Brings::Signal(Signal::Word);
+        Head { received, released, wants_word: false, brings }.bytes()
+    };
+    for (before, after) in [((1, 5), (1, 4)), ((1, 5), (0, 5))] {
+        let (mut stranger, two) = streams();
+        let mut side = Side::new(two, 1 << 20);
+        assert!(side.tx.has_room(&mut side.budget).unwrap());
+        side.tx.push(Header::new(Kind::Inline, 8, 1), &[7]);
+        let mut sent = [0; 40];
+        stranger.set_nonblocking(true).unwrap();
+        while stranger.peek(&mut sent).unwrap_or(0) < sent.len() {
+            side.turn();
+        }
+        for (at, (received, released)) in [before, before, after].into_iter().enumerate() {
+            stranger.write_all(&word(received, released)).unwrap();
+            let end = Instant::now() + Duration::from_secs(if at < 2 { 0 } else { 20 });
+            let ended = loop {
+                let ended = side.bridge.turn(false, &mut side.budget).err();
+                if ended.is_some() || Instant::now() > end {
+                    break ended;
+                }
+            };
+            let is_cut = matches!(ended, Some(Ended::Violation(_)));
+            assert_eq!(is_cut, at == 2, "{before:?} and {after:?}: {ended:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
