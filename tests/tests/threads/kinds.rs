@@ -7,6 +7,7 @@ use std::{
     ffi::{c_char, c_int},
     mem::transmute,
     net::SocketAddr,
+    os::fd::AsFd,
     thread,
     time::Duration,
 };
@@ -19,7 +20,7 @@ use pinfold::{
     },
     translate::{own::OwnMemory, pincache::Budget},
 };
-use pinfold_sys::affinity;
+use pinfold_sys::{affinity, socket};
 use pinfold_tests::{
     Args, Stage,
     network::{Relay, Way},
@@ -31,10 +32,11 @@ use super::{sources, watcher::Watcher};
 /// The name of a kind of threads, and what has one come to be.
 type Kind = (&'static str, fn(&Watcher, &Args));
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     ("pinfold", driver),
     ("pinfold-agent", agent),
     ("pinfold-answers", courier),
+    ("pinfold-closer", closer),
     ("pinfold-copies", copies),
     ("pinfold-lookup", lookup),
     ("pinfold-partner", partner),
@@ -73,6 +75,11 @@ fn agents_block_signals() {
 #[test]
 fn copy_engines_block_signals() {
     play("pinfold-copies");
+}
+
+#[test]
+fn closers_block_signals() {
+    play("pinfold-closer");
 }
 
 #[test]
@@ -125,6 +132,14 @@ fn pair(watcher: &Watcher, one: Builder, two: Builder) -> ((Endpoint, PeerId), (
         (there.join().unwrap(), here)
     });
     ((one, there), (two, here))
+}
+
+/// A descriptor comes that nobody wants.
+fn closer(watcher: &Watcher, _: &Args) {
+    let (one, two) = socket::pair().unwrap();
+    socket::send(&one, b"x", &[one.as_fd()]).unwrap();
+    assert!(socket::recv(&two, &mut [0; 8], 1).unwrap().foreign);
+    watcher.until_seen("pinfold-closer");
 }
 
 fn driver(watcher: &Watcher, _: &Args) {
