@@ -30,6 +30,7 @@
 //! - [`poll`]: sleeping until something happens.
 //! - `netns`: networks within this machine, for measurements and tests; with the feature of that name.
 //! - `fabric`: libfabric, where it is installed, for measurements; with the feature of that name.
+//! - [`checker`]: whether the process is run by Valgrind.
 //! - [`trial`], [`child`], [`cpu`]: finding out what is allowed here, without coming to harm.
 //!
 //! Nothing here decides anything: a call that the kernel lacks or a filter forbids comes back
@@ -41,6 +42,7 @@ pub mod alarm;
 pub mod barrier;
 pub mod block;
 pub mod careful;
+pub mod checker;
 pub mod child;
 pub mod clock;
 pub mod cpu;

@@ -1,9 +1,12 @@
 //! Opening a userfaultfd, and agreeing on what it is for.
 
+use rustix::io::Errno;
+
 use super::{
     abi::{self, Fd},
     error::{Error, Reason},
 };
+use crate::checker;
 
 /// `UFFD_FEATURE_EXACT_ADDRESS`, which is not used: it tells that the kernel is Linux 5.18 or newer.
 /// Those before 5.16 kept one bit for all unmaps in progress, so that the end of one hid the others.
@@ -87,6 +90,10 @@ fn agree(fd: &Fd, features: u64) -> Result<u64, Error> {
 }
 
 fn open() -> Result<Fd, Error> {
+    // Whoever unmaps watched memory waits for a thread that has no turn meanwhile.
+    if checker::is_there() {
+        return Err(Error::new("userfaultfd(2)", Errno::NOSYS).because(Reason::Absent));
+    }
     Fd::by_call().or_else(|errno| {
         // The device helps against a filter; of two refusals the call's says more.
         Fd::by_device().map_err(|_| {

@@ -84,11 +84,21 @@ impl Shared {
             Epoll::new().map_err(|error| Error::os("epoll_create1", "the endpoint", error))?;
         pollable.add(&*epoll, 0, Interest::Read).map_err(failed)?;
         pollable.add(&engine.links.bell, 1, Interest::Read).map_err(failed)?;
-        let aside = Arc::clone(&engine.core.aside);
-        Ok(Arc::new(Shared {
-            aside,
+        Ok(Shared::around(engine, (epoll, pollable), fork, preparer, dedicated))
+    }
+
+    #[inline(never)]
+    fn around(
+        engine: Box<Engine>,
+        (epoll, pollable): (Arc<Epoll>, Epoll),
+        fork: ForkMark,
+        preparer: Preparer,
+        dedicated: bool,
+    ) -> Arc<Shared> {
+        Arc::new(Shared {
+            aside: Arc::clone(&engine.core.aside),
             preparer,
-            engine: BiasedLock::new(engine),
+            engine: BiasedLock::new(*engine),
             fork,
             epoll,
             pollable,
@@ -99,7 +109,7 @@ impl Shared {
             crowded: affinity::current_cpus().len() < 2,
             owner: OnceLock::new(),
             dedicated,
-        }))
+        })
     }
 
     /// The engine, if this is the thread that made it and no other uses it. What is done with it

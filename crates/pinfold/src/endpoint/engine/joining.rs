@@ -141,7 +141,7 @@ impl Joining {
         Ok(Joining {
             side: Side::Accepting,
             mapping,
-            line: Line::Wire(Box::new(bridge)),
+            line: Line::Wire(bridge),
             session,
             serves_regions: stranger.serves_regions,
             pidfd: None,

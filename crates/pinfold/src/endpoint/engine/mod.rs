@@ -140,7 +140,10 @@ fn random<const N: usize>() -> Result<[u8; N]> {
 }
 
 impl Engine {
-    pub(crate) fn new(mut config: Config, epoll: Arc<Epoll>) -> Result<Engine> {
+    /// In a box, so that who makes it has it on the stack neither meanwhile nor afterwards: unoptimised,
+    /// each move is another copy there.
+    #[inline(never)]
+    pub(crate) fn new(mut config: Config, epoll: Arc<Epoll>) -> Result<Box<Engine>> {
         clock::ticks_per_us();
         let driver = links::driver(&config, &epoll);
         let links = Links::open(&config, epoll)?;
@@ -173,7 +176,7 @@ impl Engine {
             status,
         };
         core.ops.given = Accounts::new(config.given_bytes_max, config.frames_max);
-        Ok(Engine {
+        Ok(Box::new(Engine {
             config,
             peers: PeerTable::default(),
             core,
@@ -195,7 +198,7 @@ impl Engine {
             kick: false,
             closed: false,
             gone_told: 0,
-        })
+        }))
     }
 
     /// Whether the endpoint is still open.

@@ -168,16 +168,29 @@ impl Engine {
     }
 
     fn answer_from_afar(&mut self, socket: (OwnedFd, HostsWay), from: SocketAddr) -> Result<()> {
-        let auth = tcp::listener::auth(from.ip(), self.links.key.as_ref(), &from.to_string())?;
         let granted = self.grant(true);
-        let away_max = self.config.away_max;
-        let us = self.links.offer(granted, away_max);
-        let (now, silence) = (clock::now_ns(), handshake::silence(away_max));
-        let handshake = us.and_then(|us| Wire::accepted(socket, from, auth, us, now, silence));
+        let now = clock::now_ns();
+        let handshake = self.begin_from_afar(socket, from, granted, now);
         let handshake = handshake.inspect_err(|_| self.ungrant(granted))?;
         let caller = Some(Caller { from: from.ip(), since_ns: now });
-        self.answer(Handshake::Wire(Box::new(handshake), None), granted, false, caller);
+        self.answer(Handshake::Wire(handshake, None), granted, false, caller);
         Ok(())
+    }
+
+    /// In a box, since who goes on with it needs the stack.
+    #[inline(never)]
+    fn begin_from_afar(
+        &self,
+        socket: (OwnedFd, HostsWay),
+        from: SocketAddr,
+        granted: Limits,
+        now_ns: u64,
+    ) -> Result<Box<Wire>> {
+        let auth = tcp::listener::auth(from.ip(), self.links.key.as_ref(), &from.to_string())?;
+        let away_max = self.config.away_max;
+        let us = self.links.offer(granted, away_max)?;
+        let silence = handshake::silence(away_max);
+        Ok(Box::new(Wire::accepted(socket, from, auth, us, now_ns, silence)?))
     }
 
     /// A stranger makes room for another caller, unless it has just said what it has to.

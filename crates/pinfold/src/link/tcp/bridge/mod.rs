@@ -116,13 +116,13 @@ impl Bridge {
         rest: Vec<u8>,
         resumes: bool,
         tally: &Arc<Tally>,
-    ) -> Result<(Bridge, SharedMapping), Failed> {
+    ) -> Result<(Box<Bridge>, SharedMapping), Failed> {
         let file = memfd::create_sealed("pinfold-tcp", SEGMENT_BYTES)?;
         let map = || SharedMapping::map(file.as_fd(), SEGMENT_BYTES).map_err(Failed::of("mmap"));
         let segment = Segment::new(map()?);
         // Both ends are moved by the thread that holds the engine.
         let fence = LightFence::Compiler;
-        let bridge = Bridge {
+        let bridge = Box::new(Bridge {
             socket: Some(socket),
             sending: Sending::new(&segment, WAY, fence, tally, resumes),
             receiving: Receiving::new(&segment, WAY.reverse(), fence, tally, resumes, rest),
@@ -130,7 +130,7 @@ impl Bridge {
             ended: None,
             vigil: None,
             on_watch: false,
-        };
+        });
         Ok((bridge, map()?))
     }
 

@@ -57,7 +57,7 @@ impl Side {
         let segment = Segment::new(mapping);
         let fence = LightFence::Compiler;
         Side {
-            bridge,
+            bridge: *bridge,
             tx: LaneTx::new(&segment, WAY, fence, &tally).without_waiting(),
             rx: LaneRx::new(&segment, WAY.reverse(), fence, &tally),
             budget: Budget::new(budget),
