@@ -5,7 +5,9 @@
 
 use std::{io, os::fd::OwnedFd, sync::OnceLock, thread};
 
+use parking_lot::Mutex;
 use pinfold_sys::{
+    clock,
     presence::{Presence, Touch},
     process,
 };
@@ -27,10 +29,43 @@ pub(crate) struct Reach {
     pub visits: Visits,
     /// What is asked whether memory of the peer is there; `None` where nothing can be.
     presence: Option<Presence>,
+    /// Where it was just now.
+    seen: Mutex<Seen>,
     we_read: Leave,
     we_write: Leave,
     peer_reads: Leave,
     peer_writes: Leave,
+}
+
+/// How long memory of a peer that was there is taken to be there still, ns. To ask takes a third as
+/// long as to copy 64 KiB, and programs send from the same buffers again and again.
+const SEEN_NS: u64 = 5_000_000;
+
+/// Memory of a peer that was there when it was asked for.
+#[derive(Debug, Default)]
+struct Seen {
+    all: [Option<(u64, u64, Touch, u64)>; 4],
+    next: usize,
+}
+
+impl Seen {
+    /// Whether so much memory was there a moment ago.
+    fn has(&self, at: u64, len: u64, touch: Touch, now_ns: u64) -> bool {
+        self.all.iter().flatten().any(|(seen_at, seen_len, how, when_ns)| {
+            (*seen_at, *how) == (at, touch)
+                && *seen_len >= len
+                && now_ns.saturating_sub(*when_ns) < SEEN_NS
+        })
+    }
+
+    fn note(&mut self, at: u64, len: u64, touch: Touch, now_ns: u64) {
+        let same = |seen: &Option<(u64, u64, Touch, u64)>| {
+            seen.is_none_or(|(seen_at, _, how, _)| (seen_at, how) == (at, touch))
+        };
+        let place = self.all.iter().position(same).unwrap_or(self.next);
+        self.all[place] = Some((at, len, touch, now_ns));
+        self.next = (place + 1) % self.all.len();
+    }
 }
 
 /// Leave to get at memory of another process. What is withdrawn once does not come back.
@@ -73,7 +108,8 @@ impl Reach {
         tried: [Result<(), Refusal>; 4],
     ) -> Reach {
         let [we_read, we_write, peer_reads, peer_writes] = tried.map(Leave::new);
-        Reach { pid, pidfd, visits, presence, we_read, we_write, peer_reads, peer_writes }
+        let seen = Mutex::default();
+        Reach { pid, pidfd, visits, presence, seen, we_read, we_write, peer_reads, peer_writes }
     }
 
     fn leave(&self, way: Way) -> &Leave {
@@ -110,15 +146,22 @@ impl Reach {
     pub(crate) fn find(&self, place: Place, len: u64, touch: Touch) -> io::Result<Remote> {
         let missing = || io::Error::from(MISSING);
         let presence = self.presence.as_ref().ok_or_else(missing)?;
+        let now_ns = clock::now_ns();
+        if place.parts == 1 && self.seen.lock().has(place.at, len, touch, now_ns) {
+            return Remote::fetch(self.pid, place, len);
+        }
         let list = place.list_len();
         if list > 0 && !presence.vouches(place.at, list, Touch::Read)? {
             return Err(missing());
         }
         let remote = Remote::fetch(self.pid, place, len)?;
-        match remote.is_there(presence, touch)? {
-            true => Ok(remote),
-            false => Err(missing()),
+        if !remote.is_there(presence, touch)? {
+            return Err(missing());
         }
+        if place.parts == 1 {
+            self.seen.lock().note(place.at, len, touch, now_ns);
+        }
+        Ok(remote)
     }
 
     /// Why messages of this side cannot go by the kernel; `Ok` if they can.
@@ -165,5 +208,32 @@ impl Reach {
     /// Whether the peer is at `region` of ours, which was withdrawn.
     pub(crate) fn is_visited(&self, region: u64) -> bool {
         self.visits.is_visited(region) && self.is_alive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_there_is_there_for_a_moment() {
+        let mut seen = Seen::default();
+        assert!(!seen.has(8, 100, Touch::Read, 0));
+        seen.note(8, 100, Touch::Read, 1000);
+        assert!(seen.has(8, 100, Touch::Read, 1000 + SEEN_NS - 1));
+        assert!(seen.has(8, 1, Touch::Read, 1000));
+        for (at, len, touch, now_ns) in [
+            (8, 101, Touch::Read, 1000),
+            (9, 1, Touch::Read, 1000),
+            (8, 100, Touch::Write, 1000),
+            (8, 100, Touch::Read, 1000 + SEEN_NS),
+        ] {
+            assert!(!seen.has(at, len, touch, now_ns), "{at} {len} {touch:?} {now_ns}");
+        }
+        // More than are kept: the oldest go.
+        (1..=4).for_each(|n| seen.note(100 * n, 100, Touch::Write, 2000));
+        assert!(!seen.has(8, 100, Touch::Read, 2000) && seen.has(400, 100, Touch::Write, 2000));
+        seen.note(400, 50, Touch::Write, 3000);
+        assert!(!seen.has(400, 100, Touch::Write, 3000) && seen.has(300, 100, Touch::Write, 3000));
     }
 }
