@@ -63,12 +63,6 @@ impl State {
     }
 }
 
-impl From<[u8; 8]> for State {
-    fn from(bytes: [u8; 8]) -> State {
-        State(u64::from_ne_bytes(bytes))
-    }
-}
-
 impl Pagemap {
     /// # Errors
     /// Where no `proc(5)` is mounted, or this process may not look at itself.
@@ -86,7 +80,7 @@ impl Pagemap {
         let room = &mut bytes[..8 * states.len().min(PAGES)];
         let read = self.0.read_at(room, first.saturating_mul(8))?;
         for (state, word) in states.iter_mut().zip(room[..read].as_chunks().0) {
-            *state = State::from(*word);
+            *state = State::of(u64::from_ne_bytes(*word));
         }
         Ok(read / 8)
     }

@@ -150,7 +150,8 @@ impl Presence {
             if words.is_empty() {
                 return Ok(true);
             }
-            let is_wrong = |word: &[u8; 8]| !State::from(*word).is_there_for(touch);
+            let is_wrong =
+                |word: &[u8; 8]| !State::of(u64::from_ne_bytes(*word)).is_there_for(touch);
             if words.iter().any(is_wrong) {
                 return Ok(false);
             }

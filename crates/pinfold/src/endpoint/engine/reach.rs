@@ -44,26 +44,34 @@ const SEEN_NS: u64 = 5_000_000;
 /// Memory of a peer that was there when it was asked for.
 #[derive(Debug, Default)]
 struct Seen {
-    all: [Option<(u64, u64, Touch, u64)>; 4],
+    all: [Option<Sight>; 4],
     next: usize,
+}
+
+#[derive(Debug)]
+struct Sight {
+    at: u64,
+    len: u64,
+    touch: Touch,
+    when_ns: u64,
 }
 
 impl Seen {
     /// Whether so much memory was there a moment ago.
     fn has(&self, at: u64, len: u64, touch: Touch, now_ns: u64) -> bool {
-        self.all.iter().flatten().any(|(seen_at, seen_len, how, when_ns)| {
-            (*seen_at, *how) == (at, touch)
-                && *seen_len >= len
-                && now_ns.saturating_sub(*when_ns) < SEEN_NS
+        self.all.iter().flatten().any(|seen| {
+            (seen.at, seen.touch) == (at, touch)
+                && seen.len >= len
+                && now_ns.saturating_sub(seen.when_ns) < SEEN_NS
         })
     }
 
-    fn note(&mut self, at: u64, len: u64, touch: Touch, now_ns: u64) {
-        let same = |seen: &Option<(u64, u64, Touch, u64)>| {
-            seen.is_none_or(|(seen_at, _, how, _)| (seen_at, how) == (at, touch))
+    fn note(&mut self, at: u64, len: u64, touch: Touch, when_ns: u64) {
+        let same = |seen: &Option<Sight>| {
+            seen.as_ref().is_none_or(|seen| (seen.at, seen.touch) == (at, touch))
         };
         let place = self.all.iter().position(same).unwrap_or(self.next);
-        self.all[place] = Some((at, len, touch, now_ns));
+        self.all[place] = Some(Sight { at, len, touch, when_ns });
         self.next = (place + 1) % self.all.len();
     }
 }
