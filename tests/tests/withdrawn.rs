@@ -447,7 +447,8 @@ fn teller(_: &Args) {
         assert!(matches!(said, Some(Refusal::Denied(libc::EFAULT) | Refusal::Slower)), "{receipt}");
     }
     assert_eq!(endpoint.peer(peer).unwrap().cma_refused.is_none(), may, "the pair still may");
-    endpoint.recv(peer, 8).unwrap();
+    // The other stays until then.
+    endpoint.send(peer, 8, b"").unwrap();
 }
 
 fn hearer(_: &Args) {
@@ -476,5 +477,5 @@ fn hearer(_: &Args) {
     let whole = stamp::bytes(ODD, 1);
     assert_eq!(message.len(), ODD + 4096);
     assert!(message[..MIB] == whole[..MIB] && message[MIB + 4096..] == whole[MIB..]);
-    endpoint.send(peer, 8, b"").unwrap();
+    endpoint.recv(peer, 8).unwrap();
 }

@@ -8,7 +8,7 @@ use std::{
     io::{IoSlice, Write},
     net::{TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd, OwnedFd},
-    ptr,
+    ptr, thread,
     time::Duration,
 };
 
@@ -228,10 +228,9 @@ pub fn lingerer(_: &Args) {
 /// Passes one on, with some bytes.
 fn pass(socket: i32, bytes: &[u8], others: &mut Vec<(TcpListener, TcpStream)>) {
     let (lingers, other) = lingering();
-    if send_raw(socket, bytes, &[lingers.as_fd()]).is_err() {
-        // It is not to wait for that itself.
-        std::mem::forget(lingers);
-    }
+    let _ = send_raw(socket, bytes, &[lingers.as_fd()]);
+    // Whether its victim has closed its own by now is not known, and the last to close waits.
+    thread::spawn(|| drop(lingers));
     others.push(other);
 }
 
