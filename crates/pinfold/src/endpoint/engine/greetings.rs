@@ -142,65 +142,85 @@ impl Handshake {
         epoll: &Epoll,
         sessions: &dyn Fn(&[u8; 16]) -> Option<Ticket>,
     ) -> Result<Step> {
-        let joins = |joining| Step::Done(Outcome::Joins(Box::new(joining)));
         match self {
             Handshake::Dial(_) => Ok(Step::More),
-            Handshake::Host(handshake) => {
-                let established = handshake.step(now_ns)?;
-                Ok(established.map_or(Step::More, |it| joins(Joining::from(*it))))
-            }
-            Handshake::Wire(wire, beside) => {
-                match beside.as_mut().map(|beside| beside.step(now_ns, epoll)) {
-                    Some(Tried::More) => return Ok(Step::More),
-                    Some(Tried::There(mut joining)) => {
-                        joining.address = wire.address().map(str::to_owned);
-                        // The peer learns by its end that nobody will come over it.
-                        let _ = wire.fd().map_or(Ok(()), |fd| epoll.remove(fd));
-                        return Ok(joins(*joining));
-                    }
-                    Some(Tried::Not(why)) => {
-                        *beside = None;
-                        wire.stay(why);
-                    }
-                    None => {}
-                }
-                let met = match wire.step(now_ns, sessions)? {
-                    tcp::handshake::Step::More => return Ok(Step::More),
-                    tcp::handshake::Step::Here(here) => return Ok(Step::Here(here)),
-                    tcp::handshake::Step::Met(met) => met,
-                };
-                let (socket, rest) = (met.socket, met.rest);
-                if let Some(received) = met.agreed.peer_received {
-                    let to = met.home.map(|home| home.to);
-                    let back = Back { socket, rest, received, to };
-                    return Ok(Step::Done(Outcome::Returns(back)));
-                }
-                let modes = met.agreed.modes;
-                let resumes = modes.contains(ModeSet::RESUMES);
-                let serves = ModeSet::ONE_SIDED.with(ModeSet::ATOMICS);
-                let address = met.home.as_ref().map(|home| home.address.clone());
-                let session = Session { ticket: met.agreed.ticket, home: met.home, lookup: None };
-                let peer = met.agreed.peer;
-                let stranger = Stranger {
-                    socket,
-                    rest,
-                    session: resumes.then_some(session),
-                    serves_regions: modes.contains(serves),
-                    label: peer.label,
-                    endpoint_id: peer.endpoint_id,
-                    address,
-                    place: met.place,
-                    apart: met.apart,
-                    paths: peer.paths,
-                    granted: peer.limits,
-                };
-                let lanes = format!("the lanes of a peer, {SEGMENT_BYTES} bytes");
-                let joining = Joining::from_afar(stranger, paths, tally);
-                let joining = joining.map_err(Error::failed(lanes))?;
-                Ok(joins(joining))
-            }
+            Handshake::Host(handshake) => on_host(handshake, now_ns),
+            Handshake::Wire(wire, beside) => match try_beside(wire, beside, now_ns, epoll) {
+                Some(step) => Ok(step),
+                None => match wire.step(now_ns, sessions)? {
+                    tcp::handshake::Step::More => Ok(Step::More),
+                    tcp::handshake::Step::Here(here) => Ok(Step::Here(here)),
+                    tcp::handshake::Step::Met(met) => met_afar(*met, paths, tally),
+                },
+            },
         }
     }
+}
+
+// One function each: what one needs of the stack is not there while another goes on.
+
+fn on_host(handshake: &mut local::Handshake, now_ns: u64) -> Result<Step> {
+    let established = handshake.step(now_ns)?;
+    Ok(established.map_or(Step::More, |it| joins(Joining::from(*it))))
+}
+
+/// How far that got which goes on beside a connection; `None` once it is the connection's turn.
+fn try_beside(
+    wire: &mut tcp::handshake::Handshake,
+    beside: &mut Option<Box<Beside>>,
+    now_ns: u64,
+    epoll: &Epoll,
+) -> Option<Step> {
+    match beside.as_mut()?.step(now_ns, epoll) {
+        Tried::More => Some(Step::More),
+        Tried::There(mut joining) => {
+            joining.address = wire.address().map(str::to_owned);
+            // The peer learns by its end that nobody will come over it.
+            let _ = wire.fd().map_or(Ok(()), |fd| epoll.remove(fd));
+            Some(joins(*joining))
+        }
+        Tried::Not(why) => {
+            *beside = None;
+            wire.stay(why);
+            None
+        }
+    }
+}
+
+/// What becomes of two that have met over a connection.
+fn met_afar(met: tcp::handshake::Met, paths: PathSet, tally: &Arc<Tally>) -> Result<Step> {
+    let (socket, rest) = (met.socket, met.rest);
+    if let Some(received) = met.agreed.peer_received {
+        let to = met.home.map(|home| home.to);
+        let back = Back { socket, rest, received, to };
+        return Ok(Step::Done(Outcome::Returns(back)));
+    }
+    let modes = met.agreed.modes;
+    let resumes = modes.contains(ModeSet::RESUMES);
+    let serves = ModeSet::ONE_SIDED.with(ModeSet::ATOMICS);
+    let address = met.home.as_ref().map(|home| home.address.clone());
+    let session = Session { ticket: met.agreed.ticket, home: met.home, lookup: None };
+    let peer = met.agreed.peer;
+    let stranger = Stranger {
+        socket,
+        rest,
+        session: resumes.then_some(session),
+        serves_regions: modes.contains(serves),
+        label: peer.label,
+        endpoint_id: peer.endpoint_id,
+        address,
+        place: met.place,
+        apart: met.apart,
+        paths: peer.paths,
+        granted: peer.limits,
+    };
+    let lanes = format!("the lanes of a peer, {SEGMENT_BYTES} bytes");
+    let joining = Joining::from_afar(stranger, paths, tally).map_err(Error::failed(lanes))?;
+    Ok(joins(joining))
+}
+
+fn joins(joining: Joining) -> Step {
+    Step::Done(Outcome::Joins(Box::new(joining)))
 }
 
 /// What an endpoint says of itself to peers on other hosts.

@@ -42,7 +42,7 @@ pub(crate) enum Step {
     /// Connecting: the peer is on this host, so try that before the next step. The greeting waits: the last
     /// word, with which the pair would stay on the connection, is not said.
     Here(Here),
-    Met(Met),
+    Met(Box<Met>),
 }
 
 /// Where a peer is to be found on this host.
@@ -103,7 +103,7 @@ pub(crate) struct Handshake {
     agreed: Option<Box<Agreed>>,
     rest: Vec<u8>,
     /// The connection is being encrypted.
-    securing: Option<Securing>,
+    securing: Option<Box<Securing>>,
     /// Whether the way by the local socket is being tried.
     waits: bool,
     /// What became of that.
@@ -261,16 +261,7 @@ impl Handshake {
             }
         }
         if done? && let Some(agreed) = self.agreed.take() {
-            let rest = std::mem::take(&mut self.rest);
-            let (home, place) = (self.home.take(), self.place.clone());
-            let congestion = std::mem::take(&mut self.way).settle(&socket);
-            let socket = match self.securing.take() {
-                Some(securing) => Connection::encrypted(socket, securing.into_session()),
-                None => Connection::from(socket),
-            };
-            let socket = socket.under(congestion);
-            let apart = self.out_of_reach.unwrap_or_else(|| apart(&self.us, &agreed));
-            return Ok(Step::Met(Met { socket, agreed, apart, rest, home, place }));
+            return Ok(Step::Met(Box::new(self.met(socket, agreed))));
         }
         if let Some(here) = self.here() {
             self.waits = true;
@@ -286,6 +277,20 @@ impl Handshake {
         }
         self.socket = Some(socket);
         Ok(Step::More)
+    }
+
+    /// Both have said all.
+    fn met(&mut self, socket: OwnedFd, agreed: Box<Agreed>) -> Met {
+        let rest = std::mem::take(&mut self.rest);
+        let (home, place) = (self.home.take(), self.place.clone());
+        let congestion = std::mem::take(&mut self.way).settle(&socket);
+        let socket = match self.securing.take() {
+            Some(securing) => Connection::encrypted(socket, securing.into_session()),
+            None => Connection::from(socket),
+        };
+        let socket = socket.under(congestion);
+        let apart = self.out_of_reach.unwrap_or_else(|| apart(&self.us, &agreed));
+        Met { socket, agreed, apart, rest, home, place }
     }
 
     /// Connecting: where the peer is to be found on this host, if that is still to be tried.
@@ -310,56 +315,39 @@ impl Handshake {
             if let Some(agreed) = &self.agreed {
                 return if agreed.tls { self.secure(socket) } else { Ok(true) };
             }
-            let mut bytes = [0; AT_ONCE];
-            match recv(socket, &mut bytes)
-                .map_err(|error| refused("recvfrom", &self.place, error))?
-            {
-                stream::Received::Nothing => return Ok(false),
-                stream::Received::End => {
-                    let failure = self.greeting.closed();
-                    return Err(failure.map_or(Error::Closed, |failure| self.failed(failure)));
-                }
-                stream::Received::Bytes(len) => {
-                    self.has_heard = true;
-                    self.hear(&bytes[..len], sessions)?;
-                }
+            if !self.hear_more(socket, sessions)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Takes what has come over the connection. Whether anything has.
+    fn hear_more(
+        &mut self,
+        socket: &OwnedFd,
+        sessions: &dyn Fn(&[u8; 16]) -> Option<Ticket>,
+    ) -> Result<bool> {
+        let mut bytes = [0; AT_ONCE];
+        match recv(socket, &mut bytes).map_err(|error| refused("recvfrom", &self.place, error))? {
+            stream::Received::Nothing => Ok(false),
+            stream::Received::End => {
+                let failure = self.greeting.closed();
+                Err(failure.map_or(Error::Closed, |failure| self.failed(failure)))
+            }
+            stream::Received::Bytes(len) => {
+                self.has_heard = true;
+                self.hear(&bytes[..len], sessions)?;
+                Ok(true)
             }
         }
     }
 
     /// Goes on with the encryption, as far as it can now. Whether it is there.
     fn secure(&mut self, socket: &OwnedFd) -> Result<bool> {
-        let Handshake { securing, greeting, agreed, rest, place, .. } = self;
-        let Some(agreed) = agreed else { return Ok(false) };
-        let securing = match securing {
-            Some(securing) => securing,
-            none => {
-                let made = Securing::new(agreed.role)
-                    .map_err(|error| Error::os("getrandom", "an encrypted connection", error))?;
-                none.insert(made)
-            }
-        };
         loop {
-            // What came behind the greeting is no longer than its packets.
-            if !rest.is_empty() {
-                let room = securing.session().room();
-                let len = rest.len().min(room.len());
-                room[..len].copy_from_slice(&rest[..len]);
-                securing.session().came(len);
-                rest.drain(..len);
-            }
-            let is_there = securing.step(|exported| greeting.bind(exported));
-            let is_there = match is_there {
-                Ok(is_there) => is_there,
-                Err(trouble) => {
-                    let peer = self.peer();
-                    return Err(self.failed(match trouble {
-                        Trouble::Tls(error) => Failure::Tls { peer, what: error.to_string() },
-                        Trouble::Unbound => Failure::Intercepted { peer },
-                    }));
-                }
-            };
-            let session = securing.session();
+            let is_there = self.go_on_securing()?;
+            let Some(securing) = &mut self.securing else { return Ok(false) };
+            let (session, place) = (securing.session(), &self.place);
             let sent = session.send(Outgoing::new(socket, false));
             sent.map_err(|error| refused("sendto", place, error))?;
             if session.wants_sending() {
@@ -371,13 +359,48 @@ impl Handshake {
             match recv(socket, session.room()).map_err(|error| refused("recvfrom", place, error))? {
                 stream::Received::Nothing => return Ok(false),
                 stream::Received::Bytes(bytes) => session.came(bytes),
-                stream::Received::End => {
-                    let hint = "see what the other side logs";
-                    let (peer, missing) = (self.peer(), ENCRYPTING);
-                    return Err(self.failed(Failure::Closed { peer, missing, hint }));
-                }
+                stream::Received::End => return Err(self.ended_securing()),
             }
         }
+    }
+
+    /// Takes what has come of the encryption. Whether it is there, once all of it is sent.
+    fn go_on_securing(&mut self) -> Result<bool> {
+        if self.securing.is_none() {
+            let Some(agreed) = &self.agreed else { return Ok(false) };
+            let made = Securing::new(agreed.role);
+            let made =
+                made.map_err(|error| Error::os("getrandom", "an encrypted connection", error))?;
+            self.securing = Some(made);
+        }
+        let Handshake { securing: Some(securing), greeting, rest, .. } = self else {
+            return Ok(false);
+        };
+        // What came behind the greeting is no longer than its packets.
+        if !rest.is_empty() {
+            let room = securing.session().room();
+            let len = rest.len().min(room.len());
+            room[..len].copy_from_slice(&rest[..len]);
+            securing.session().came(len);
+            rest.drain(..len);
+        }
+        securing
+            .step(|exported| greeting.bind(exported))
+            .map_err(|trouble| self.not_secured(trouble))
+    }
+
+    fn ended_securing(&mut self) -> Error {
+        let hint = "see what the other side logs";
+        let (peer, missing) = (self.peer(), ENCRYPTING);
+        self.failed(Failure::Closed { peer, missing, hint })
+    }
+
+    fn not_secured(&mut self, trouble: Trouble) -> Error {
+        let peer = self.peer();
+        self.failed(match trouble {
+            Trouble::Tls(error) => Failure::Tls { peer, what: error.to_string() },
+            Trouble::Unbound => Failure::Intercepted { peer },
+        })
     }
 
     /// The other side, for messages.

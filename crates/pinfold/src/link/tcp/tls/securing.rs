@@ -39,9 +39,9 @@ pub(crate) struct Securing {
 impl Securing {
     /// # Errors
     /// The kernel has no random bytes.
-    pub(crate) fn new(role: Role) -> io::Result<Securing> {
+    pub(crate) fn new(role: Role) -> io::Result<Box<Securing>> {
         let session = Session::new(role)?;
-        Ok(Securing { session, binding: None, shown: [0; MAC_BYTES], have: 0 })
+        Ok(Box::new(Securing { session, binding: None, shown: [0; MAC_BYTES], have: 0 }))
     }
 
     /// What the connection is read into and written from.

@@ -28,12 +28,27 @@ const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 
 /// One side of a channel.
 pub(crate) struct Session {
-    tls: Connection,
+    /// Thousands of bytes.
+    tls: Box<Connection>,
     incoming: Box<[u8]>,
     start: usize,
     end: usize,
     /// What was found wrong with what came.
     failed: Option<rustls::Error>,
+}
+
+/// The side that begins.
+fn calling() -> io::Result<Box<Connection>> {
+    // It is not sent, nor looked at.
+    let name = ServerName::try_from("pinfold").map_err(io::Error::other)?;
+    let made = ClientConnection::new(identity()?.client.clone(), name);
+    made.map(|tls| Box::new(tls.into())).map_err(io::Error::other)
+}
+
+/// The side that answers.
+fn called() -> io::Result<Box<Connection>> {
+    let made = ServerConnection::new(identity()?.server.clone());
+    made.map(|tls| Box::new(tls.into())).map_err(io::Error::other)
 }
 
 impl Session {
@@ -42,16 +57,10 @@ impl Session {
     /// # Errors
     /// The kernel has no random bytes.
     pub(crate) fn new(role: Role) -> io::Result<Session> {
-        let Identity { client, server } = identity()?;
-        let tls = match role {
-            Role::Connecting => {
-                // It is not sent, nor looked at.
-                let name = ServerName::try_from("pinfold").map_err(io::Error::other)?;
-                ClientConnection::new(client.clone(), name).map(Connection::from)
-            }
-            Role::Accepting => ServerConnection::new(server.clone()).map(Connection::from),
-        };
-        let mut tls = tls.map_err(io::Error::other)?;
+        let mut tls = match role {
+            Role::Connecting => calling(),
+            Role::Accepting => called(),
+        }?;
         tls.set_buffer_limit(Some(OUTGOING_BYTES));
         let incoming = vec![0; INCOMING_BYTES].into_boxed_slice();
         Ok(Session { tls, incoming, start: 0, end: 0, failed: None })
