@@ -12,8 +12,8 @@ perf: ## Measure messages beside what one would use instead; ARGS="..." for pinf
 test: ## Run every check and every test, and count them
 	@scripts/test.sh
 
-checked: ## Run what takes long: Miri and AddressSanitizer, with a nightly Rust; Valgrind; AVX-512, in Bochs; some mutants
-	@scripts/test.sh miri asan valgrind avx512 tenth
+checked: ## Run what takes long: Miri and AddressSanitizer, with a nightly Rust; Valgrind; unoptimised; AVX-512, in Bochs; some mutants
+	@scripts/test.sh miri asan valgrind unoptimised avx512 tenth
 
 mutants: ## Take each check out of the sources, one at a time, and see a test fail; ARGS="--only AREA"
 	@scripts/mutants.sh $(ARGS)

@@ -38,7 +38,7 @@ fn both(
     one: impl FnOnce(&Endpoint, PeerId) + Send,
     two: impl FnOnce(&Endpoint, PeerId) + Send,
 ) {
-    let [ours, theirs] = builders;
+    let [ours, theirs] = builders.map(Box::new);
     let (tell, told) = mpsc::channel();
     let over = AtomicUsize::new(0);
     // Neither leaves before the other has what it wants.

@@ -253,6 +253,11 @@ impl Handshake {
         }
         let Some(socket) = self.socket.take() else { return Err(Error::Closed) };
         let done = self.talk(&socket, sessions);
+        self.talked(socket, done, now_ns)
+    }
+
+    /// What becomes of what was said and heard.
+    fn talked(&mut self, socket: OwnedFd, done: Result<bool>, now_ns: u64) -> Result<Step> {
         if done.is_err() {
             // Its last word. If that does not go, the other side sees the end.
             let _ = self.send(&socket);

@@ -138,15 +138,24 @@ impl Engine {
         if let Err(error) = self.dial(at) {
             return self.conclude(at, Err(error));
         }
+        if let Some(step) = self.step(at) {
+            self.stepped(at, step);
+        }
+    }
+
+    /// Takes a step of a greeting; `None` if there is none.
+    fn step(&mut self, at: usize) -> Option<Result<Step>> {
         let Links { greetings, sessions, epoll, .. } = &mut self.links;
-        let Some(greeting) = greetings.get_mut(at).and_then(Option::as_mut) else {
-            return;
-        };
+        let handshake = &mut greetings.get_mut(at)?.as_mut()?.handshake;
         let (paths, tally, peers) = (self.config.paths, &self.core.copies, &self.peers);
-        let now = clock::now_ns();
         let ticket = |session: &[u8; 16]| peers.get(*sessions.get(session)?)?.ticket();
-        let step = greeting.handshake.step(now, paths, tally, epoll, &ticket);
-        if let Some(session) = greeting.handshake.take_readmitted() {
+        Some(handshake.step(clock::now_ns(), paths, tally, epoll, &ticket))
+    }
+
+    /// What becomes of a greeting that has taken a step.
+    fn stepped(&mut self, at: usize, step: Result<Step>) {
+        let greeting = self.links.greetings.get_mut(at).and_then(Option::as_mut);
+        if let Some(session) = greeting.and_then(|it| it.handshake.take_readmitted()) {
             self.replaced(at, &session);
         }
         let result = match step {
@@ -154,7 +163,7 @@ impl Engine {
             Ok(Step::Here(here)) => {
                 let links = &mut self.links;
                 if let Some(greeting) = &mut links.greetings[at] {
-                    let about = token(GREETING, at as u32, 0);
+                    let (about, now) = (token(GREETING, at as u32, 0), clock::now_ns());
                     let Greeting { handshake, granted, .. } = greeting;
                     handshake.go_beside(&here, &links.us, *granted, now, &links.epoll, about);
                 }

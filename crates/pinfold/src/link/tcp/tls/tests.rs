@@ -34,7 +34,7 @@ struct Side {
 
 impl Side {
     fn new(role: Role) -> Side {
-        Side { role, securing: Securing::new(role).unwrap(), end: None }
+        Side { role, securing: *Securing::new(role).unwrap(), end: None }
     }
 
     fn speak(&mut self) -> Vec<u8> {
