@@ -47,9 +47,12 @@ pub(crate) fn this_thread() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark) as usize)
 }
 
-/// Entries of the owner alone after which it has the bias back. Revoking costs some
-/// microseconds, as much as some hundred entries through the mutex.
+/// Entries of the owner alone after which it has the bias back, at first: twice as many each time. Revoking
+/// costs some microseconds, as much as some hundred entries through the mutex, and interrupts other processors.
 const BACK_AFTER: u32 = 4096;
+/// The most: a second's entries, so that another thread that comes now and then has the bias revoked once a
+/// second at most.
+const BACK_AFTER_MAX: u32 = 1 << 24;
 
 pub(crate) struct BiasedLock<T> {
     owner: usize,
@@ -58,8 +61,10 @@ pub(crate) struct BiasedLock<T> {
     /// Whether the kernel can revoke the bias.
     revocable: bool,
     mutex: RawMutex,
-    /// The owner's entries through the mutex since another thread came. Guarded by the mutex.
+    /// The owner's entries through the mutex since another thread came, and how many there have to be. Guarded by
+    /// the mutex.
     alone: AtomicU32,
+    back_after: AtomicU32,
     value: UnsafeCell<ManuallyDrop<T>>,
 }
 
@@ -81,6 +86,7 @@ impl<T> BiasedLock<T> {
             revocable,
             mutex: RawMutex::INIT,
             alone: AtomicU32::new(0),
+            back_after: AtomicU32::new(BACK_AFTER / 2),
             value: UnsafeCell::new(ManuallyDrop::new(value)),
         }
     }
@@ -122,7 +128,8 @@ impl<T> BiasedLock<T> {
     #[cold]
     #[inline(never)]
     fn unlock_slow(&self) {
-        if self.alone.load(Ordering::Relaxed) >= BACK_AFTER && self.revocable {
+        let back_after = self.back_after.load(Ordering::Relaxed);
+        if self.alone.load(Ordering::Relaxed) >= back_after && self.revocable {
             self.alone.store(0, Ordering::Relaxed);
             // Only the owner counts, so this is its thread; the others look with the mutex held.
             self.revoked.store(false, Ordering::Relaxed);
@@ -139,6 +146,8 @@ impl<T> BiasedLock<T> {
 
     /// Takes the bias away. The caller holds the mutex.
     fn revoke(&self) {
+        let back_after = self.back_after.load(Ordering::Relaxed);
+        self.back_after.store((2 * back_after).min(BACK_AFTER_MAX), Ordering::Relaxed);
         self.revoked.store(true, Ordering::SeqCst);
         barrier::heavy_private();
         while self.inside.load(Ordering::Acquire) {
@@ -234,18 +243,36 @@ mod tests {
         if !barrier::private_available() {
             return;
         }
-        let lock = BiasedLock::new(0u32);
-        for _ in 0..3 {
+        let (lock, mut entries) = (BiasedLock::new(0u32), 0);
+        for round in 0..3 {
             assert!(lock.quick().is_some());
             thread::scope(|s| {
                 s.spawn(|| *lock.lock() += 1);
             });
             assert!(lock.quick().is_none(), "another thread has been in");
-            for _ in 0..BACK_AFTER {
+            for _ in 1..BACK_AFTER << round {
                 *lock.lock() += 1;
+                assert!(lock.quick().is_none(), "twice as long each time");
             }
+            *lock.lock() += 1;
+            entries += 1 + (BACK_AFTER << round);
         }
-        assert_eq!(*lock.lock(), 3 * (BACK_AFTER + 1));
+        assert_eq!(*lock.lock(), entries);
+    }
+
+    /// However often another thread comes, it seldom finds a bias to take away.
+    #[test]
+    fn a_bias_that_is_taken_away_all_the_time_does_not_come_back() {
+        let lock = BiasedLock::new(0u32);
+        let mut revoked = 0;
+        for _ in 0..40 {
+            revoked += u32::from(lock.quick().is_some());
+            thread::scope(|s| {
+                s.spawn(|| *lock.lock() += 1);
+            });
+            (0..2 * BACK_AFTER).for_each(|_| *lock.lock() += 1);
+        }
+        assert!(revoked <= 3, "{revoked}");
     }
 
     #[test]
