@@ -141,14 +141,15 @@ impl Epoll {
     }
 
     /// Waits until something watched has news, at most `patience` (`None`: without end), and leaves that for
-    /// [`Epoll::wait`]. A signal ends it early.
+    /// [`Epoll::wait`]. Whether that has. A signal ends it early.
     ///
     /// # Errors
     /// What `poll(2)` said, other than `EINTR`.
-    pub fn sleep(&self, patience: Option<Duration>) -> io::Result<()> {
+    pub fn sleep(&self, patience: Option<Duration>) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         match ready(&mut fds, patience) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(found) => Ok(found > 0),
+            Err(Errno::INTR) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! All of it is read from `/proc`: a filter may kill who makes a call that it does not know.
 
-use std::fs;
+use std::{cell::Cell, fs};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -37,6 +37,18 @@ impl Scheduled {
 /// Some 10 µs.
 pub fn preempted() -> Option<u64> {
     preempted_in(&fs::read_to_string("/proc/thread-self/status").ok()?)
+}
+
+/// Whether another one took the processor of the calling thread since it last asked; the first time, no. Some
+/// 10 µs.
+///
+/// What the host of a virtual machine does, or an interrupt, is no preemption.
+pub fn was_preempted() -> bool {
+    thread_local! {
+        static LAST: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+    let Some(now) = preempted() else { return false };
+    LAST.replace(Some(now)).is_some_and(|last| now > last)
 }
 
 fn preempted_in(status: &str) -> Option<u64> {

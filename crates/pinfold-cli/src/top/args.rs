@@ -56,8 +56,8 @@ Fields of --json. Every object has kind and time_ms (since 1970).
             read_bytes, atomics; of the writes and reads by_kernel and by_agent, what was not done
             through a mapping), called (calls and requests it made), handled (that a handler has
             seen to), handlers_panicked, unhandled (dropped), undelivered (that nobody had waited for),
-            given_stalls (waits until something given was back), replaced (by newer ones), sleeps, peers_joined,
-            peers_gone, lane_bytes, lane_bytes_max, granted_bytes, unexpected_bytes_max, mapped_bytes
+            given_stalls (waits until something given was back), replaced (by newer ones), sleeps,
+            barriers (membarrier, by its process), peers_joined, peers_gone, lane_bytes, lane_bytes_max, granted_bytes, unexpected_bytes_max, mapped_bytes
             (arenas of peers), mapped_bytes_max, arena_files, arena_bytes (of its process), rates
   peer      of (id of the endpoint whose peer it is), of_pid, peer (which of its peers), id (of the
             peer's endpoint), pid (0 if it is not known here), uid, label, address (null if it was

@@ -16,6 +16,8 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use pinfold_sys::clock;
+
 use super::{
     Builder, Progress,
     config::Config,
@@ -161,8 +163,17 @@ impl Endpoint {
                 .map(|_| true)
                 .map_err(|error| Error::os("read", "the endpoint's bell", error));
         }
-        if engine.asleep || engine.ask_all() {
-            let due = engine.due_ns();
+        let sleeps_for = if engine.asleep {
+            // The thread that sleeps looks again.
+            Some(None)
+        } else if engine.ask_all() {
+            engine.sleeps_for()
+        } else {
+            None
+        };
+        if let Some(longest) = sleeps_for {
+            let again = longest.map(|longest| clock::now_ns() + longest.as_nanos() as u64);
+            let due = engine.due_ns().into_iter().chain(again).min();
             let set = engine.links.set_alarm(due);
             if let Err(failed) = set {
                 engine.armed = false;
@@ -172,6 +183,7 @@ impl Endpoint {
             return Ok(true);
         }
         engine.armed = false;
+        engine.unask_all();
         Ok(false)
     }
 

@@ -26,6 +26,7 @@ mod region;
 mod remote;
 mod reply;
 mod request;
+mod rest;
 mod scatter;
 mod scope;
 mod segments;

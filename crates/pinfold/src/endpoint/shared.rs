@@ -309,15 +309,29 @@ impl DerefMut for Inside<'_> {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Inside<'_> {
+    /// Lets others in, and what this entry left to be done be done.
+    pub(super) fn leave_and_enter(&mut self) -> Result<()> {
+        self.leave();
+        *self = self.shared.enter()?;
+        Ok(())
+    }
+
     #[inline(always)]
-    fn drop(&mut self) {
+    fn leave(&mut self) {
         let Some(engine) = self.guard.take() else { return };
         let has_due = engine.core.active.is_due();
         if engine.core.wakes.is_empty() && !(engine.kick && engine.asleep) && !has_due {
             return;
         }
         leave(engine, self.shared);
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

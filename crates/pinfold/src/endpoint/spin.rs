@@ -1,51 +1,79 @@
 //! How long to spin before sleeping: a policy, without clock or lock.
 
+mod shortage;
+
+use self::shortage::Shortage;
+
 /// Spins at most this long, however often it paid: as long as a peer on a far core takes that writes
 /// and reads a megabyte between two messages.
 const SPIN_MAX_NS: u64 = 500_000;
-/// Spins so long as long as nothing is known.
-const SPIN_FIRST_NS: u64 = 25_000;
-/// Spins at least this long, however often it was in vain.
-const SPIN_MIN_NS: u64 = 1_000;
-/// A sleep that ended so soon was mostly falling asleep and waking up, which can take 60 µs in a
-/// virtual machine: what was waited for came early.
-const SHORT_SLEEP_NS: u64 = 560_000;
+/// Spins so long while processors are short: what is on its way already.
+const SPIN_SHORT_NS: u64 = 2_000;
+/// What waking takes as long as nothing is known, and at least and at most: 60 µs are usual in a virtual
+/// machine.
+const PRICE_FIRST_NS: u64 = 25_000;
+const PRICE_MIN_NS: u64 = 1_000;
+const PRICE_MAX_NS: u64 = 200_000;
 
 /// How long to spin, learned from how waits ended.
 ///
-/// A wait that ended while spinning asks for twice its length next time (smoothed); one that had to
-/// sleep halves the time, unless it slept so briefly that spinning on would have been right.
+/// An endpoint spins as long as a sleep would cost it: from the ring that ends one to the moment that it
+/// runs. So whatever comes, it loses at most as much again as it would have lost anyway. Where what it waits
+/// for has been coming early, it spins twice as long as that took.
+///
+/// Who rings says when, so waiting is told from waking: a machine that wakes slowly does not make what is
+/// waited for come late.
 #[derive(Debug)]
 pub(crate) struct SpinPolicy {
     limit_ns: u64,
+    price_ns: u64,
+    shortage: Shortage,
 }
 
 impl Default for SpinPolicy {
     fn default() -> SpinPolicy {
-        SpinPolicy { limit_ns: SPIN_FIRST_NS }
+        let shortage = Shortage::default();
+        SpinPolicy { limit_ns: PRICE_FIRST_NS, price_ns: PRICE_FIRST_NS, shortage }
     }
 }
 
 impl SpinPolicy {
     /// How long to spin now, ns.
-    pub(crate) fn limit_ns(&self) -> u64 {
-        self.limit_ns
+    pub(crate) fn limit_ns(&self, now_ns: u64) -> u64 {
+        if self.is_short(now_ns) { SPIN_SHORT_NS } else { self.limit_ns }
+    }
+
+    /// Whether there are fewer processors than those that want one.
+    pub(crate) fn is_short(&self, now_ns: u64) -> bool {
+        self.shortage.lasts(now_ns)
     }
 
     /// The wait ended after `ns` of spinning.
     pub(crate) fn came_while_spinning(&mut self, ns: u64) {
-        let wish = (2 * ns).clamp(SPIN_MIN_NS, SPIN_MAX_NS);
+        let wish = (2 * ns).clamp(self.price_ns, SPIN_MAX_NS);
         // Up at once, down slowly.
         self.limit_ns = self.limit_ns.max(wish) - self.limit_ns.saturating_sub(wish) / 16;
     }
 
-    /// Spinning was in vain; the sleep after it lasted `ns`.
-    pub(crate) fn slept(&mut self, ns: u64) {
-        self.limit_ns = if ns < SHORT_SLEEP_NS {
-            (self.limit_ns * 2).min(SPIN_MAX_NS)
+    /// Spinning was in vain. What was waited for came after `waited_ns`, and this side ran `woke_ns` later, if
+    /// that is known.
+    pub(crate) fn slept(&mut self, waited_ns: u64, woke_ns: Option<u64>) {
+        if let Some(woke_ns) = woke_ns {
+            let price = woke_ns.clamp(PRICE_MIN_NS, PRICE_MAX_NS);
+            self.price_ns = self.price_ns - self.price_ns / 8 + price / 8;
+        }
+        let came_early =
+            waited_ns.saturating_sub(if woke_ns.is_some() { 0 } else { self.price_ns });
+        self.limit_ns = if came_early < SPIN_MAX_NS {
+            self.limit_ns.max((2 * came_early).min(SPIN_MAX_NS))
         } else {
-            (self.limit_ns / 2).max(SPIN_MIN_NS)
+            (self.limit_ns / 2).max(self.price_ns)
         };
+    }
+
+    /// This thread spun, and another had its processor meanwhile.
+    pub(crate) fn was_preempted(&mut self, now_ns: u64) {
+        self.shortage.begin(now_ns);
     }
 }
 
@@ -53,22 +81,51 @@ impl SpinPolicy {
 mod tests {
     use super::*;
 
+    /// A policy that was taught by so many waits.
+    fn taught(waits: u32, wait: impl Fn(&mut SpinPolicy)) -> SpinPolicy {
+        let mut spin = SpinPolicy::default();
+        (0..waits).for_each(|_| wait(&mut spin));
+        spin
+    }
+
     #[test]
     fn spinning_follows_what_pays() {
-        let mut spin = SpinPolicy::default();
-        for _ in 0..20 {
-            spin.slept(10_000_000);
-        }
-        assert_eq!(spin.limit_ns(), SPIN_MIN_NS, "long sleeps teach not to spin");
-        for _ in 0..20 {
-            spin.slept(80_000);
-        }
-        assert_eq!(spin.limit_ns(), SPIN_MAX_NS, "short sleeps teach to spin on");
-        for _ in 0..200 {
-            spin.came_while_spinning(500);
-        }
-        assert!(spin.limit_ns() < 2 * SPIN_MIN_NS, "{}", spin.limit_ns());
+        let mut spin = taught(60, |spin| spin.slept(10_000_000, Some(4_000)));
+        assert!((3_000..5_000).contains(&spin.limit_ns(0)), "as long as waking takes: {spin:?}");
+        (0..20).for_each(|_| spin.slept(80_000, Some(4_000)));
+        assert_eq!(spin.limit_ns(0), 160_000, "short waits teach to spin on");
+        (0..200).for_each(|_| spin.came_while_spinning(500));
+        assert!(spin.limit_ns(0) < 6_000, "{spin:?}");
         spin.came_while_spinning(20_000);
-        assert!(spin.limit_ns() >= 35_000, "one long wait that paid raises it at once");
+        assert!(spin.limit_ns(0) >= 35_000, "one long wait that paid raises it at once");
+    }
+
+    /// A wake-up of 2 ms, as they were seen where waking interrupts a busy processor, is no reason to spin
+    /// less: what was waited for came after 40 µs.
+    #[test]
+    fn slow_waking_is_not_late_coming() {
+        let spin = taught(1000, |spin| spin.slept(40_000, Some(2_000_000)));
+        assert!(spin.limit_ns(0) >= 80_000, "{spin:?}");
+        // The same, seen as one wait: what the policy made of it that did not tell the two apart.
+        let trapped = taught(1000, |spin| spin.slept(2_040_000, None));
+        assert!(trapped.limit_ns(0) < 80_000, "{trapped:?}");
+    }
+
+    /// A message each 5 ms: a processor is used for a fortieth of the time at most.
+    #[test]
+    fn what_comes_late_takes_little_time() {
+        for woke_ns in [5_000, 60_000, 120_000] {
+            let spin = taught(100, |spin| spin.slept(5_000_000, Some(woke_ns)));
+            assert!(spin.limit_ns(0) <= 125_000, "{spin:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_was_preempted_sleeps_at_once_for_a_while() {
+        let mut spin = taught(100, |spin| spin.came_while_spinning(100_000));
+        assert!(spin.limit_ns(7) > 100_000);
+        spin.was_preempted(7);
+        assert_eq!(spin.limit_ns(8), SPIN_SHORT_NS);
+        assert!(spin.is_short(8) && spin.limit_ns(10_000_000_000) > 100_000);
     }
 }

@@ -107,6 +107,9 @@ pub struct Counters {
     pub doorbells_sent: u64,
     /// Times this endpoint went to sleep.
     pub sleeps: u64,
+    /// Times this process has had other processors interrupted (`membarrier(2)`): for endpoints that had long been
+    /// quiet, for regions withdrawn, for a second thread at an endpoint. For all its endpoints together.
+    pub barriers: u64,
     /// Peers that connected or were connected to.
     pub peers_joined: u64,
     /// Peers that went, for whatever reason.
@@ -201,6 +204,7 @@ impl Counters {
             copied_streamed: sum(header.copied_streamed, [maker.streamed, others.streamed]),
             copied_kernel: header.copied_kernel,
             sleeps: header.sleeps,
+            barriers: header.barriers,
             peers_joined: header.peers_joined,
             peers_gone: header.peers_gone,
             handlers_panicked: header.handlers_panicked,

@@ -189,7 +189,9 @@ pub(crate) struct Header<W> {
     pub undelivered: W,
     /// A gauge: 1 while another endpoint has the name that it listens at.
     pub name_lost: W,
-    pub(super) spare: [W; 5],
+    /// A counter of the whole process.
+    pub barriers: W,
+    pub(super) spare: [W; 4],
 
     // Put down now and then.
     /// Copies for which an algorithm was chosen, by its number, and by size.

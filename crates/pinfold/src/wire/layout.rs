@@ -95,6 +95,11 @@ impl Direction {
         self.cursor_at() + LINE
     }
 
+    /// Offset of the word in which the producer says when it last rang, on the clock of both, ns.
+    pub(crate) const fn rung_at(self) -> usize {
+        self.bell_at() + LINE / 2
+    }
+
     /// Offset of the producer's bell: set while it wants to be rung for room.
     pub(crate) const fn space_bell_at(self) -> usize {
         self.cursor_at() + 2 * LINE

@@ -2,6 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use pinfold_sys::clock;
+
 use super::{
     left::Left,
     line::Line,
@@ -91,6 +93,8 @@ pub(crate) struct Core {
     pub strict: bool,
     /// Whether pages of messages may be moved, if the program has said so.
     pub moves: Option<bool>,
+    /// There are fewer processors than those that want one.
+    pub is_short: bool,
 }
 
 impl Core {
@@ -157,6 +161,7 @@ impl Core {
             Line::Host(socket) => socket,
         };
         peer.record.doorbells_sent.add(1);
+        peer.tx.say_rung(clock::now_ns());
         // A peer that is gone cannot be rung; its socket says so to whoever polls it.
         if let Err(error) = pinfold_sys::socket::ring(socket) {
             tracing::debug!(%error, peer = peer.info.name, "ringing failed");

@@ -89,7 +89,7 @@ use self::{
     spaces::Spaces,
     table::PeerTable,
 };
-use super::{aside::Aside, config::Config, matching::Matcher, spin::SpinPolicy};
+use super::{aside::Aside, config::Config, matching::Matcher, rest::Rest, spin::SpinPolicy};
 use crate::{
     Error, PeerId, Result,
     blockmem::{Copier, Reader},
@@ -110,6 +110,7 @@ pub(crate) struct Engine {
     /// Peers that connected and have not been accepted.
     pub newcomers: VecDeque<PeerId>,
     pub spin: SpinPolicy,
+    rest: Rest,
     polls: u32,
     events_at: u64,
     /// When credit is to be looked at again for others to see.
@@ -173,6 +174,7 @@ impl Engine {
             model: route::model(),
             strict: config.strict,
             moves: config.moves,
+            is_short: false,
             status,
         };
         core.ops.given = Accounts::new(config.given_bytes_max, config.frames_max);
@@ -185,6 +187,7 @@ impl Engine {
             looks: Looks::default(),
             newcomers: VecDeque::new(),
             spin: SpinPolicy::default(),
+            rest: Rest::new(),
             polls: 0,
             events_at: 0,
             credit_at: 0,

@@ -3,7 +3,7 @@
 //! The quick way puts down nothing but its counters. Whatever queues, stores or waits goes the
 //! ordinary way, which ends here, with a few numbers that are compared and seldom stored.
 
-use pinfold_sys::clock;
+use pinfold_sys::{barrier, clock};
 
 use super::{
     Engine,
@@ -160,6 +160,7 @@ impl Engine {
         status.lane_bytes.set(core.lane_budget.used() as u64);
         status.granted_bytes.set(self.core.grants.used() as u64);
         status.newcomers.set(self.newcomers.len() as u64);
+        status.barriers.set(barrier::issued());
     }
 
     /// Puts down that the endpoint has looked around.

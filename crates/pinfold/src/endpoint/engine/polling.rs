@@ -53,6 +53,9 @@ impl Engine {
             self.polls = 0;
             moved |= self.look_around();
         }
+        if moved {
+            self.rest.disturb();
+        }
         moved
     }
 
@@ -74,7 +77,7 @@ impl Engine {
         }
         self.events_at = now + EVENTS_EVERY_NS;
         self.note_look(now);
-        self.cool_down();
+        self.cool_down(now);
         if self.core.lane_budget.was_short() {
             self.trim_lanes();
         }

@@ -106,7 +106,9 @@ impl Core {
         }
         let helps = if reads {
             let from = if is_mapped { MAPPED_SHARED_FROM } else { SHARED_FROM };
-            !peer.two_way.pull(started) && want >= from
+            // A peer that loses its processor in the middle of a chunk would be waited for: a chunk cannot be
+            // taken back from a writer that may still come to it.
+            !peer.two_way.pull(started) && want >= from && !self.is_short
         } else {
             // A sender that writes all of it must not need to read the list of our parts.
             want > 0 && to.parts <= 1

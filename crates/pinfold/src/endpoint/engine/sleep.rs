@@ -1,14 +1,17 @@
 //! How the engine stops polling without missing anything, and starts again.
 //!
 //! Lanes are *hot*, polled at every turn, or *cold*: their peers ring for every first message.
-//! Going to sleep is asking all hot lanes to ring as well; see [`bell`](crate::link::shm::bell) for
-//! why nothing is missed.
+//! Going to sleep is asking all hot lanes to ring as well. A ring that is missed then is made up for by a look
+//! soon after ([`rest`](crate::endpoint::rest)), until a barrier makes sure that none can be; see
+//! [`bell`](crate::link::shm::bell).
+
+use std::time::Duration;
 
 use pinfold_sys::clock;
 
 use super::{Engine, peer::Peer};
 use crate::{
-    PeerId,
+    endpoint::rest::Step,
     failpoint::{self, Point},
     link::tcp::bridge::Bridge,
     status::{Tally, state},
@@ -19,6 +22,9 @@ use crate::{
 const HOT_MAX: usize = 16;
 /// Empty polls after which a lane may be cooled down.
 const IDLE_POLLS: u32 = 1000;
+/// What was stored before is seen after, ns: a processor that has a line to itself writes it at once, and one
+/// that has to fetch it takes a fifth of this.
+const SETTLE_NS: u64 = 1_000;
 
 impl Engine {
     /// Starts polling a peer's lane.
@@ -53,8 +59,8 @@ impl Engine {
     }
 
     /// Has the longest idle of many hot lanes ring from now on, so that polling stays cheap.
-    pub(crate) fn cool_down(&mut self) {
-        if self.hot.len() <= HOT_MAX || self.asleep {
+    pub(crate) fn cool_down(&mut self, now_ns: u64) {
+        if self.hot.len() <= HOT_MAX || self.asleep || !self.rest.may_have_barrier(now_ns) {
             return;
         }
         let mut cooled = Vec::new();
@@ -75,7 +81,7 @@ impl Engine {
         if cooled.is_empty() {
             return;
         }
-        sync::heavy_fence();
+        self.barrier(now_ns);
         self.hot.retain(|index| !cooled.contains(index));
         for index in cooled {
             if self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some()) {
@@ -130,42 +136,94 @@ impl Engine {
         for index in to_poll {
             self.heat(index);
         }
-        let returns =
-            if self.core.awaits_returns > 0 { self.ask_for_returns() } else { Vec::new() };
+        if self.core.awaits_returns > 0 {
+            self.ask_for_returns();
+        }
         failpoint::hit(Point::BellAsked);
-        sync::heavy_fence();
-        let came = self
-            .hot
-            .iter()
-            .any(|&index| self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some()));
-        let room =
-            self.core.blocked.iter().any(|&index| {
-                self.peers.at_mut(index).is_some_and(|peer| {
-                    let released = peer.released;
-                    peer.refresh_credit();
-                    // A cursor gone astray is found out by the next push.
-                    peer.tx.room_came().unwrap_or(true)
-                        || peer.released != released
-                        || peer.has_returns()
-                })
-            }) || returns.into_iter().any(|id| self.peers.get(id).is_some_and(Peer::has_returns));
-        // One peer's turn takes note of what the kernel says of all.
-        came_from_afar |= self.core.driver.has_news();
-        if came || room || came_from_afar {
+        if came_from_afar || self.settles_and_brings() {
             self.unask_all();
             return false;
         }
         true
     }
 
-    /// Has those ring that have been given something when they give it back. Effective after the heavy fence.
+    /// Lets what peers have stored without a look at their bells arrive. Whether something has come.
+    fn settles_and_brings(&mut self) -> bool {
+        sync::fence(sync::Ordering::SeqCst);
+        let began = clock::ticks();
+        loop {
+            let is_settled = clock::ns_of(clock::ticks().wrapping_sub(began)) >= SETTLE_NS;
+            if self.has_come() {
+                return true;
+            }
+            if is_settled {
+                return false;
+            }
+            clock::relax();
+        }
+    }
+
+    /// Whether there is something for which a peer would have to ring. Room that came is found once.
+    fn has_come(&mut self) -> bool {
+        let came = |&index| self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some());
+        if self.hot.iter().any(came) {
+            return true;
+        }
+        for &index in &self.core.blocked {
+            let Some(peer) = self.peers.at_mut(index) else { continue };
+            let released = peer.released;
+            peer.refresh_credit();
+            // A cursor gone astray is found out by the next push.
+            let room = peer.tx.room_came().unwrap_or(true);
+            if room || peer.released != released || peer.has_returns() {
+                return true;
+            }
+        }
+        let gave = self.core.awaits_returns > 0;
+        // One peer's turn takes note of what the kernel says of all.
+        gave && self.given().any(Peer::has_returns) || self.core.driver.has_news()
+    }
+
+    /// Those that have been given something.
+    fn given(&self) -> impl Iterator<Item = &Peer> {
+        self.peers.iter().filter(|peer| !peer.given.is_empty())
+    }
+
+    /// Has those ring when they give it back.
     #[cold]
-    fn ask_for_returns(&mut self) -> Vec<PeerId> {
-        let ask = |peer: &Peer| {
-            peer.tx.ask_for_room();
-            peer.id
-        };
-        self.peers.iter().filter(|peer| !peer.given.is_empty()).map(ask).collect()
+    fn ask_for_returns(&mut self) {
+        self.given().for_each(|peer| peer.tx.ask_for_room());
+    }
+
+    /// Whether the endpoint, whose peers have been [asked](Engine::ask_all), sleeps on, and for how long at most
+    /// (`None`: until something happens).
+    pub(crate) fn sleeps_for(&mut self) -> Option<Option<Duration>> {
+        if self.has_come() {
+            return None;
+        }
+        let now_ns = clock::now_ns();
+        match self.rest.next(now_ns) {
+            Step::Brief(brief) => Some(Some(brief)),
+            Step::Barrier => {
+                self.barrier(now_ns);
+                (!self.has_come()).then_some(None)
+            }
+        }
+    }
+
+    /// When a peer last rang, if that was in this time. Clocks of other containers may be others, and peers may say
+    /// anything.
+    pub(crate) fn rung_ns(&mut self, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let peers =
+            self.hot.iter().filter_map(|&index| Some(self.peers.at_mut(index)?.rx.rung_ns()));
+        peers.filter(|rung| (from_ns..=to_ns).contains(rung)).max()
+    }
+
+    /// From here on no ring is missed that was asked for before.
+    #[cold]
+    fn barrier(&mut self, now_ns: u64) {
+        sync::heavy_fence();
+        self.rest.had_barrier(now_ns);
     }
 
     /// When something is due that nobody rings for, by the clock.

@@ -4,10 +4,14 @@
 //! sleeps. The ringer makes the thing happen, issues its light fence, and looks at the word. By
 //! [`LightFence`]'s argument one of them sees the other, so no wake-up is lost. The ringer takes
 //! the word back as it rings: one ring a sleep, however much it publishes.
+//!
+//! A waiter that comes back soon may leave the heavy fence to its last look: a ringer that missed the word
+//! had made the thing happen before, and what it stored arrives in its own time, which no architecture
+//! bounds and every processor keeps short. Such a waiter is late at worst.
 
 use crate::sync::{AtomicU32, LightFence, Ordering};
 
-/// Asks for a ring. Effective after [`crate::sync::heavy_fence`].
+/// Asks for a ring. From the next [`crate::sync::heavy_fence`] on none is missed.
 pub(crate) fn ask(word: &AtomicU32) {
     word.store(1, Ordering::Relaxed);
 }

@@ -127,6 +127,11 @@ impl LaneRx {
         bell::must_ring(&self.space_bell, self.fence)
     }
 
+    /// When the sender last rang, as it says.
+    pub(crate) fn rung_ns(&self) -> u64 {
+        self.segment.word64(self.way.rung_at()).load(Ordering::Relaxed)
+    }
+
     /// Where the bytes of a piece are. They are there until the piece is given back, and nobody writes
     /// them before, if the sender is this process.
     pub(crate) fn place(&self, piece: Piece) -> Result<*mut u8, Violation> {

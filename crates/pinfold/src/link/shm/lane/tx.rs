@@ -296,6 +296,11 @@ impl LaneTx {
         bell::must_ring(&self.bell, self.fence)
     }
 
+    /// Says when the consumer is rung, by the monotonic clock.
+    pub(crate) fn say_rung(&self, now_ns: u64) {
+        self.segment.word64(self.way.rung_at()).store(now_ns, Ordering::Relaxed);
+    }
+
     /// Asks the consumer to ring when it frees room. Effective after the heavy fence.
     pub(crate) fn ask_for_room(&self) {
         bell::ask(self.room_bell());

@@ -80,6 +80,44 @@ fn mutant_without_the_heavy_fence() {
     check(None, || sleepy(Fences { light: true, heavy: false }));
 }
 
+/// The waiter looks without a fence, sleeps for a moment, and looks once more before it sleeps for good.
+#[cfg(loom)]
+fn stepwise(last: Fences) {
+    let memory = HeapRing::new(2);
+    let word = Arc::new(AtomicU32::new(0));
+    let (their_memory, their_word) = (memory.clone(), Arc::clone(&word));
+    let producer = thread::spawn(move || {
+        let mut tx = RingTx::new(their_memory, 2);
+        tx.push(header(0), &[]);
+        must_ring(&their_word, last)
+    });
+    let rx = RingRx::new(memory);
+    bell::ask(&word);
+    let mut sleeps = rx.head().is_none();
+    if sleeps {
+        thread::yield_now();
+        if last.heavy {
+            heavy_fence();
+        }
+        sleeps = rx.head().is_none();
+    }
+    let rang = producer.join().unwrap();
+    assert!(rang || !sleeps, "slept through a message");
+}
+
+#[cfg(loom)]
+#[test]
+fn what_a_first_look_misses_the_last_one_sees() {
+    check(None, || stepwise(Fences { light: true, heavy: true }));
+}
+
+#[cfg(loom)]
+#[test]
+#[should_panic(expected = "slept through a message")]
+fn mutant_without_a_fence_before_the_last_look() {
+    check(None, || stepwise(Fences { light: true, heavy: false }));
+}
+
 /// The same the other way: a producer without room asks, and the consumer rings for room.
 #[test]
 #[cfg_attr(miri, ignore = "calls membarrier")]
