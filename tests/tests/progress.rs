@@ -2,6 +2,10 @@
 //! thread that drives.
 
 use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, mpsc},
+    task::{Context, Wake, Waker},
     thread,
     time::{Duration, Instant},
 };
@@ -51,6 +55,44 @@ fn messages_that_are_always_there_do_not_keep_others_out() {
         rounds += 1;
     }
     caller.join().unwrap().unwrap_or_else(|error| panic!("after {rounds} rounds: {error}"));
+}
+
+/// Counts, when it is woken, what has come to an endpoint besides.
+struct Counts {
+    endpoint: Endpoint,
+    unexpected: mpsc::Sender<u64>,
+}
+
+impl Wake for Counts {
+    fn wake(self: Arc<Self>) {
+        let _ = self.unexpected.send(self.endpoint.counters().unexpected);
+    }
+}
+
+/// Descriptors that are taken from a peer at once.
+const TURN: u64 = 64;
+
+#[test]
+fn what_came_is_told_before_more_is_taken_from_who_goes_on_and_on() {
+    for round in 0..20 {
+        let (a, from, b, to) =
+            pair(&format!("torrent-{round}"), Endpoint::builder(), Endpoint::builder());
+        let (tell, told) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Counts { endpoint: a.clone(), unexpected: tell }));
+        let mut awaited = pin!(a.recv_message(from, 1));
+        assert!(awaited.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        b.send(to, 1, b"awaited").unwrap();
+        let torrent: Vec<_> = (0..10 * TURN).map(|_| b.send_owned(to, 2, vec![7; 8])).collect();
+        let unexpected = loop {
+            b.progress().unwrap();
+            if let Ok(unexpected) = told.try_recv() {
+                break unexpected;
+            }
+        };
+        // One turn, and one more that may have begun before it was looked.
+        assert!(unexpected < 2 * TURN, "told of it after {unexpected} more");
+        drop(torrent);
+    }
 }
 
 // The descriptor.

@@ -134,6 +134,12 @@ impl Shared {
         Ok(Inside { guard: Some(self.engine.lock()), shared: self })
     }
 
+    /// Whether other threads have come to the engine lately.
+    #[inline(always)]
+    pub(crate) fn has_others(&self) -> bool {
+        self.engine.has_others()
+    }
+
     /// Whose handles hold it.
     pub(super) fn owned_by(&self, owner: Weak<Owner>) {
         let _ = self.owner.set(owner);

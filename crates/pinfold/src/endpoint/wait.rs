@@ -22,7 +22,7 @@ use crate::{
     status::{Tally, state},
 };
 
-/// Polls while holding the engine, before other threads get a chance.
+/// Polls in vain while holding the engine, before other threads get a chance.
 const POLLS_A_TURN: u32 = 32;
 
 /// A thread that polls in vain and takes so long for it has not been running, ns.
@@ -130,6 +130,10 @@ impl Shared {
                 if self.has_handling(engine) {
                     // That is when handlers run.
                     engine.leave_and_enter()?;
+                }
+                // A peer may have it go on and on: other threads come first, and hear of what came.
+                if self.has_others() {
+                    break;
                 }
             } else {
                 clock::relax();

@@ -105,6 +105,12 @@ impl<T> BiasedLock<T> {
         if self.revoked.load(Ordering::Acquire) { None } else { Some(quick) }
     }
 
+    /// Whether more threads than its owner have come lately, or may have.
+    #[inline(always)]
+    pub(crate) fn has_others(&self) -> bool {
+        self.revoked.load(Ordering::Relaxed)
+    }
+
     #[inline(always)]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         self.quick().unwrap_or_else(|| self.lock_slow())
