@@ -11,6 +11,7 @@ pub mod aligned;
 pub mod baseline;
 pub mod block_on;
 pub mod changes;
+pub mod figures;
 pub mod filter;
 pub mod ground;
 pub mod group;

@@ -10,7 +10,7 @@ use pinfold_tests::{
     role::note,
 };
 
-use super::{PINNED_MAX, right_where_it_should, work};
+use super::{PINNED_MAX, gather, right_where_it_should, work};
 
 fn without(lacks: &str) {
     let stage = Stage::new(120);
@@ -72,6 +72,7 @@ pub fn lacking(args: &Args) {
     assert!(standing.not_kept.is_some());
     let transfers = 4000;
     let found = work(&own, 2, transfers);
+    gather(standing, &found);
     assert_eq!(found.wrong, 0, "{found:?}");
     if standing.by == PinnedBy::Nothing {
         assert_eq!((found.pinned, found.copied), (0, transfers));

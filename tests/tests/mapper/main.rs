@@ -14,7 +14,7 @@ use pinfold::translate::{
     pincache::Budget,
 };
 use pinfold_tests::{
-    Args, Stage,
+    Args, Stage, figures,
     ground::PAGE,
     role::{note, skip},
     skip::is_long,
@@ -56,8 +56,28 @@ fn mapper(args: &Args) {
     }
     let found = work(&own, 4, args.number("transfers"));
     note(format_args!("{standing}: {found:?} {:?}", own.counters()));
+    gather(standing, &found);
     assert_eq!(found.wrong, 0, "{found:?}");
     right_where_it_should(&own, &found, args.number("transfers"));
+}
+
+/// Leaves the figures of transfers that are to be right.
+fn gather(standing: Standing, found: &Found) {
+    let Found { pinned, unkept, copied, wrong, .. } = *found;
+    let by = match standing.by {
+        PinnedBy::Ring => "ring",
+        PinnedBy::Lock => "mlock",
+        PinnedBy::Nothing => "nothing",
+    };
+    let way = format!("own memory, by {by}");
+    let values: [(&str, &dyn std::fmt::Display); 5] = [
+        ("way", &way),
+        ("count", &(pinned + copied)),
+        ("wrong", &wrong),
+        ("kept", &(pinned - unkept)),
+        ("copied", &copied),
+    ];
+    figures::add("transfers", &values);
 }
 
 /// What went which way.

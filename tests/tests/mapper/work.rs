@@ -15,6 +15,7 @@ use pinfold::translate::{
 };
 use pinfold_sys::{memfd, pin};
 use pinfold_tests::{
+    figures,
     ground::{Place, places},
     stamp::Random,
 };
@@ -69,7 +70,7 @@ fn one<V: Validation>(
     seed: u64,
     transfers: u64,
 ) -> Found {
-    let mut random = Random::new(seed);
+    let mut random = Random::new(figures::seed(seed));
     let mut found = Found::default();
     let file = memfd::create_sealed("mapper", 16 * PAGE).expect("a memfd");
     let mut back = vec![0; 16 * PAGE];
