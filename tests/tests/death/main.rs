@@ -6,9 +6,12 @@ mod spaces;
 mod survivor;
 mod traffic;
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
-use pinfold_tests::{Stage, skip::is_long, stage::Player, stamp::Random};
+use pinfold_tests::{Stage, figures, skip::is_long, stage::Player, stamp::Random};
 
 use self::{
     survivor::{friend, survivor},
@@ -48,6 +51,7 @@ struct Ward {
     survivor: Player,
     friend: Player,
     victims: u32,
+    killed: u32,
     /// From the death to the first error at the survivor, µs.
     delays_us: Vec<u64>,
 }
@@ -59,7 +63,7 @@ impl Ward {
         survivor.expect("ready");
         let friend = stage.role("friend").spawn();
         survivor.expect("has a friend");
-        Ward { stage, survivor, friend, victims: 0, delays_us: Vec::new() }
+        Ward { stage, survivor, friend, victims: 0, killed: 0, delays_us: Vec::new() }
     }
 
     /// Brings a victim to the survivor; `failpoint` is when it kills itself.
@@ -96,12 +100,19 @@ impl Ward {
 
     fn close(mut self, what: &str) {
         self.survivor.say("end");
+        let grown = self.survivor.expect("grown");
         self.survivor.end_well();
         self.friend.end_well();
+        let dir = self.stage.sockets(rustix::process::geteuid().as_raw());
+        let names = fs::read_dir(dir).expect("the stage's").count();
         let delays = &mut self.delays_us;
         delays.sort_unstable();
-        let at =
-            |part: f64| delays.get((delays.len() as f64 * part) as usize).copied().unwrap_or(0);
+        let at = |part: f64| {
+            delays
+                .get(((delays.len() as f64 * part) as usize).min(delays.len().saturating_sub(1)))
+                .copied()
+                .unwrap_or(0)
+        };
         let late = delays.iter().filter(|delay| **delay > 100_000).count();
         eprintln!(
             "{what}: {} victims, {} heard of; from death to error: median {} us, p99 {} us, \
@@ -112,6 +123,16 @@ impl Ward {
             at(0.99),
             delays.last().copied().unwrap_or(0),
         );
+        let values: [(&str, &dyn std::fmt::Display); 7] = [
+            ("way", &what),
+            ("count", &self.killed),
+            ("heard", &delays.len()),
+            ("median_us", &at(0.5)),
+            ("most_us", &at(1.0)),
+            ("names", &names),
+            ("grown", &grown),
+        ];
+        figures::add("kills", &values);
         // Nothing is late by much, however busy the machine.
         assert!(delays.last().is_none_or(|most| *most < 2_000_000), "{delays:?}");
     }
@@ -119,7 +140,7 @@ impl Ward {
 
 fn random_kills(how: &str, kills: u64) {
     let mut ward = Ward::open(60 + kills / 4, how);
-    let mut random = Random::new(kills);
+    let mut random = Random::new(figures::seed(kills));
     for _ in 0..kills {
         let meeting = random.pick(&[Meeting::Calls, Meeting::IsCalled]);
         let by = random.pick(&[By::Kernel, By::Agent]);
@@ -132,6 +153,7 @@ fn random_kills(how: &str, kills: u64) {
         }
         victim.kill();
         assert!(victim.was_killed(), "the victim ended before its time");
+        ward.killed += 1;
         ward.hear_the_end();
     }
     assert_eq!(u64::from(ward.victims), kills);
@@ -182,7 +204,6 @@ mod points {
 
     fn at_points(points: &[Point], how: &str, meeting: Meeting, by: By) -> BTreeSet<&'static str> {
         let mut ward = Ward::open(300, how);
-        let mut kills = 0;
         let mut reached = BTreeSet::new();
         for point in points {
             for count in COUNTS {
@@ -194,11 +215,12 @@ mod points {
                     // A later count is not reached either.
                     break;
                 }
-                kills += 1;
+                ward.killed += 1;
                 reached.insert(point.name());
             }
         }
-        assert!(kills > points.len(), "{kills} kills at {} points", points.len());
+        let kills = ward.killed;
+        assert!(kills as usize > points.len(), "{kills} kills at {} points", points.len());
         ward.close(&format!("numbered points, {meeting:?}, by {by:?}, {how}"));
         reached
     }

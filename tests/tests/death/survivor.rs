@@ -9,6 +9,7 @@ use std::{
 use pinfold::{Endpoint, Error, PeerId, Progress, Rights, Source, TagMatch};
 use pinfold_tests::{
     Args, Baseline,
+    baseline::status_bytes,
     role::{self, say},
     stamp,
 };
@@ -52,7 +53,7 @@ pub fn survivor(args: &Args) {
     // What says whether regions stand is made with the first and stays.
     drop(endpoint.region(64, Rights::ReadWrite).expect("memory"));
     say("has a friend");
-    let before = Baseline::now();
+    let (before, memory_before) = (Baseline::now(), status_bytes("VmRSS"));
     for number in 0.. {
         let line = role::hear();
         let words: Vec<&str> = line.split(' ').collect();
@@ -66,6 +67,7 @@ pub fn survivor(args: &Args) {
             None => say("over unheard"),
         }
     }
+    say(format_args!("grown {}", status_bytes("VmRSS").saturating_sub(memory_before)));
     endpoint.send(friend, BYE, b"").expect("the friend is there");
     endpoint.recv(friend, BYE).expect("the friend is there");
 }
