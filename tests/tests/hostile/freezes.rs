@@ -9,12 +9,12 @@ use std::{
     net::{TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd, OwnedFd},
     ptr, thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use pinfold::{Endpoint, OwnedBuf, OwnedBufMut, Source};
 use pinfold_tests::{
-    Args, Stage,
+    Args, Stage, figures,
     host::send_raw,
     role::{self, hear, say},
     stage::all_end_well,
@@ -23,12 +23,15 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
 };
 
-use super::{HOSTILE, sockets};
+use super::{HOSTILE, gaps::Gaps, sockets};
 
 const LEN: usize = 1 << 20;
 /// What the two that are honest say to each other.
 const PING: u64 = 1;
 const ROUNDS: u64 = 3000;
+/// How long they go on where figures are gathered.
+const GATHERING: Duration = Duration::from_secs(2);
+const LAST: u64 = u64::MAX;
 
 /// How a peer has its victim touch its memory.
 const WAYS: [&str; 4] = ["sends", "sends the end", "receives", "sends parts"];
@@ -47,7 +50,8 @@ fn who_waits_for_its_own_memory_waits_alone() {
                 beset.end();
                 return pinfold_tests::skip::skip(&heard);
             }
-            let mut friend = stage.role("friend").spawn();
+            let attack = format!("memory that never comes: {way}, {paths}");
+            let mut friend = stage.role("friend").with("attack", attack).spawn();
             friend.expect("through");
             beset.expect("through");
             hoarder.kill();
@@ -67,7 +71,7 @@ fn who_passes_what_lingers_holds_nobody_up() {
     beset.expect("ready");
     let mut lingerer = stage.role("lingerer").spawn();
     lingerer.expect("attacking");
-    let mut friend = stage.role("friend").spawn();
+    let mut friend = stage.role("friend").with("attack", "connections that linger").spawn();
     friend.expect("through");
     beset.expect("through");
     // It has what keeps them open.
@@ -85,22 +89,25 @@ fn callers_without_end_hold_no_peer_up() {
         let stage = Stage::new(60);
         let mut beset = stage.role("beset").with("way", "listens").with("at", address).spawn();
         let at = beset.hear();
-        let mut friend = stage.role("friend").with("at", &at).spawn();
+        let attack =
+            format!("three callers without end, at {}", &address[..address.find(':').unwrap()]);
+        let friend = || stage.role("friend").with("at", &at).with("attack", &attack);
+        let mut first = friend().spawn();
         let callers = [0; 3].map(|_| stage.role("caller").with("at", &at).spawn());
-        friend.expect("through");
+        first.expect("through");
         beset.expect("through");
         // Nor one that is to become one.
-        let mut another = stage.role("friend").with("at", &at).spawn();
+        let mut another = friend().spawn();
         another.expect("through");
         beset.expect("through");
         for mut caller in callers {
             caller.kill();
             caller.end();
         }
-        friend.say("end");
+        first.say("end");
         another.say("end");
         beset.say("end");
-        all_end_well(&mut [friend, another, beset]);
+        all_end_well(&mut [first, another, beset]);
     }
 }
 
@@ -109,8 +116,8 @@ pub fn beset(args: &Args) {
     if args.text("way") == "listens" {
         let endpoint = Endpoint::listen(args.text("at")).unwrap();
         say(endpoint.listens_at().unwrap_or(args.text("at").to_owned()));
-        serve(&endpoint);
-        serve(&endpoint);
+        serve(&endpoint, || {});
+        serve(&endpoint, || {});
         hear();
         return;
     }
@@ -123,7 +130,7 @@ pub fn beset(args: &Args) {
             _ => ins.push(endpoint.recv_owned(attacker, HOSTILE, vec![1; LEN])),
         }
     }
-    serve(&endpoint);
+    serve(&endpoint, || {});
     // What nobody has cannot have come.
     for request in &mut ins {
         assert!(
@@ -134,12 +141,17 @@ pub fn beset(args: &Args) {
     hear();
 }
 
-/// Sends a friend back what it says.
-fn serve(endpoint: &Endpoint) {
-    for round in 0..ROUNDS {
+/// Sends a friend back what it says, and does something else in between.
+pub fn serve(endpoint: &Endpoint, mut between: impl FnMut()) {
+    for round in 0u64.. {
         let ping = endpoint.recv(Source::Any, PING).unwrap();
-        assert_eq!(ping[..], round.to_ne_bytes());
+        let last = ping[..] == LAST.to_ne_bytes();
+        assert!(last || ping[..] == round.to_ne_bytes());
         endpoint.send(ping.peer(), PING, &ping[..]).unwrap();
+        if last {
+            break;
+        }
+        between();
     }
     say("through");
 }
@@ -187,10 +199,19 @@ pub fn friend(args: &Args) {
     } else {
         role::connect(Endpoint::builder(), "victim")
     };
-    for round in 0..ROUNDS {
-        endpoint.send(victim, PING, &round.to_ne_bytes()).unwrap();
-        assert_eq!(endpoint.recv(victim, PING).unwrap()[..], round.to_ne_bytes());
-    }
+    let mut gaps = Gaps::with(&endpoint, victim);
+    gaps.begin(args.text("attack"));
+    let begun = Instant::now();
+    let is_over =
+        |round| round >= ROUNDS && (!figures::are_gathered() || begun.elapsed() > GATHERING);
+    let mut ask = |word: u64| {
+        endpoint.send(victim, PING, &word.to_ne_bytes()).unwrap();
+        assert_eq!(endpoint.recv(victim, PING).unwrap()[..], word.to_ne_bytes());
+        gaps.end_of_round();
+    };
+    (0..).take_while(|round| !is_over(*round)).for_each(&mut ask);
+    ask(LAST);
+    gaps.tell();
     say("through");
     hear();
 }

@@ -13,16 +13,21 @@ use pinfold::{Answer, Arena, Endpoint, Error, Path, Progress, SendRequest, Sourc
 use pinfold_tests::{
     Args, Baseline, Stage,
     baseline::{arenas, status_bytes},
+    figures,
     role::{self, hear, say},
     skip::is_long,
+    stage::Player,
     stamp::{self, Random, mix},
 };
 
+mod alone;
 mod attackers;
 mod cancels;
 mod freezes;
+mod gaps;
 mod gifts;
 mod holes;
+mod loops;
 mod parts;
 mod regions;
 mod rooms;
@@ -30,14 +35,17 @@ mod spaces;
 mod violations;
 
 use self::{
+    alone::computer,
     attackers::{
         CONTROL, LINE, RINGS, SLOT, SLOTS, attacker, consumed, is_cut_off, newest, newest_in,
         odd_number, sockets, spin, stranger,
     },
     cancels::{bored, canceller},
     freezes::{beset, caller, friend, hoarder, lingerer},
+    gaps::Gaps,
     gifts::{flooded, flooder},
     holes::{beggar, poor},
+    loops::{looped, looper},
     parts::{lists, picks},
     regions::{asked, asker, false_owner, guesser},
     rooms::{giver, judge, liar, taker},
@@ -68,6 +76,9 @@ pinfold_tests::roles!(
     lists,
     bored,
     canceller,
+    looped,
+    looper,
+    computer,
     beset,
     friend,
     hoarder,
@@ -104,10 +115,12 @@ fn play(attacks: &[&str], how: &str) {
     victim.expect("ready");
     let mut honest = stage.role("honest").spawn();
     honest.expect("ready");
+    rest(&mut honest, &stage);
     let rounds = if is_long() { 60 } else { 8 };
     for round in 0..rounds {
         for attack in attacks {
-            let seed = mix(round) >> 32;
+            honest.say(attack);
+            let seed = figures::seed(mix(round)) >> 32;
             let mut attacker =
                 stage.role("attacker").with("how", attack).with("seed", seed).spawn();
             // Some are killed in the act, some kill themselves, and some crash when their own
@@ -120,11 +133,29 @@ fn play(attacks: &[&str], how: &str) {
             attacker.end();
         }
     }
+    honest.say("strangers");
     let mut stranger = stage.role("stranger").spawn();
     stranger.end_well();
     honest.say("end");
     honest.end_well();
     victim.end_well();
+}
+
+/// For comparison, where figures are gathered: as long, without an attack.
+fn rest(honest: &mut Player, stage: &Stage) {
+    if !figures::are_gathered() {
+        return;
+    }
+    for others in ["nobody", "nobody, beside 1 that computes"] {
+        honest.say(others);
+        for _ in 0..8 {
+            let mut computer = stage.role("computer").spawn();
+            if others == "nobody" {
+                computer.kill();
+            }
+            thread::sleep(ATTACK);
+        }
+    }
 }
 
 #[test]
@@ -280,10 +311,11 @@ fn honest(_: &Args) {
     role::await_go(&endpoint, victim);
     say("ready");
     let (tell, told) = std::sync::mpsc::channel();
-    thread::spawn(move || tell.send(hear()));
-    let mut random = Random::new(5);
+    thread::spawn(move || while tell.send(hear()).is_ok() {});
+    let mut random = Random::new(figures::seed(5));
     let mut count = 0u64;
     let mut mapped = 0u64;
+    let mut gaps = Gaps::with(&endpoint, victim);
     let arena = Arena::new().expect("an arena");
     let mut exchange = |tag: u64, len: usize| {
         let mut bytes = arena.alloc(len).expect("memory");
@@ -300,10 +332,17 @@ fn honest(_: &Args) {
         mapped += u64::from(receipt.path == Path::Mapped);
         count += 1;
     };
-    while told.try_recv().is_err() {
+    loop {
+        match told.try_recv().as_deref() {
+            Ok("end") => break,
+            Ok(attack) => gaps.begin(attack),
+            Err(_) => {}
+        }
         let len = random.pick(&[0, 8, 8, 56, 57, 57, 1000, 1000, 9000, 9000, 70_000, 300_000]);
         exchange(random.next() >> 2, len);
+        gaps.end_of_round();
     }
+    gaps.tell();
     // The victim lets go of it, too.
     drop(arena);
     endpoint.send(victim, BYE, &stamp::bytes(100, BYE)).expect("the victim listens");

@@ -1,0 +1,130 @@
+//! Peers that without end begin what they do not finish: they take back messages, or receives, or send more than
+//! their receiver has room for. Each of these is honest; their number is the attack.
+
+use std::collections::VecDeque;
+
+use pinfold::{Endpoint, PeerId, RecvRequest, SendRequest};
+use pinfold_tests::{
+    Args, Stage,
+    role::{self, hear, say},
+    stage::all_end_well,
+    stamp::Random,
+};
+
+use super::{HOSTILE, freezes::serve};
+
+const LEN: usize = 1 << 20;
+/// Operations of a kind that either side has open at once.
+const OPEN: usize = 16;
+
+const WAYS: [&str; 3] = ["takes sends back", "takes receives back", "sends too much"];
+
+#[test]
+fn who_finishes_nothing_holds_nobody_up() {
+    each("");
+}
+
+#[test]
+fn who_finishes_nothing_holds_nobody_up_beside_a_thread_that_drives() {
+    each(", a thread drives");
+}
+
+fn each(by: &str) {
+    for way in WAYS {
+        let stage = Stage::new(60);
+        let looped = stage.role("looped").with("way", way);
+        let looped = if by.is_empty() { looped } else { looped.with("dedicated", 1) };
+        let mut looped = looped.spawn();
+        looped.expect("ready");
+        let mut looper = stage.role("looper").with("way", way).spawn();
+        looper.expect("attacking");
+        let attack = format!("a loop that {way}{by}");
+        let mut friend = stage.role("friend").with("attack", attack).spawn();
+        friend.expect("through");
+        looped.expect("through");
+        looper.kill();
+        looper.end();
+        friend.say("end");
+        looped.say("end");
+        all_end_well(&mut [friend, looped]);
+    }
+}
+
+/// What is open with the other side. Buffers are used again: to make them takes longer than all else.
+struct Open<'a> {
+    endpoint: &'a Endpoint,
+    peer: PeerId,
+    sends: VecDeque<SendRequest<Vec<u8>>>,
+    receives: VecDeque<RecvRequest<Vec<u8>>>,
+}
+
+impl Open<'_> {
+    fn with(endpoint: &Endpoint, peer: PeerId) -> Open<'_> {
+        Open { endpoint, peer, sends: VecDeque::new(), receives: VecDeque::new() }
+    }
+
+    /// Begins another send, unless all are open and the first of them has not ended.
+    fn send(&mut self, len: usize) {
+        let mut buffer = Vec::with_capacity(LEN);
+        if self.sends.len() == OPEN {
+            let mut first = self.sends.pop_front().expect("there are some");
+            match first.try_wait() {
+                Some((_, its)) => buffer = its,
+                None => return self.sends.push_back(first),
+            }
+        }
+        buffer.resize(len, 7);
+        self.sends.push_back(self.endpoint.send_owned(self.peer, HOSTILE, buffer));
+    }
+
+    /// Begins another receive, unless all are open and the first of them has not ended.
+    fn receive(&mut self, len: usize) {
+        let mut buffer = Vec::with_capacity(LEN);
+        if self.receives.len() == OPEN {
+            let mut first = self.receives.pop_front().expect("there are some");
+            match first.try_wait() {
+                Some((_, its)) => buffer = its,
+                None => return self.receives.push_back(first),
+            }
+        }
+        buffer.resize(len, 1);
+        self.receives.push_back(self.endpoint.recv_owned(self.peer, HOSTILE, buffer));
+    }
+}
+
+/// Serves the friend, and has with the attacker what its way takes.
+pub fn looped(args: &Args) {
+    let (endpoint, attacker) = role::listen(args.builder(), "victim");
+    endpoint.recv(attacker, HOSTILE).unwrap();
+    let mut open = Open::with(&endpoint, attacker);
+    serve(&endpoint, || match args.text("way") {
+        "takes sends back" => open.receive(LEN),
+        "takes receives back" => open.send(LEN),
+        _ => open.receive(64),
+    });
+    hear();
+}
+
+/// Begins, and gives up what it has begun.
+pub fn looper(args: &Args) {
+    let (endpoint, victim) = role::connect(args.builder(), "victim");
+    endpoint.send(victim, HOSTILE, b"").unwrap();
+    say("attacking");
+    let mut open = Open::with(&endpoint, victim);
+    let mut random = Random::new(3);
+    loop {
+        let len = random.pick(&[8, 3000, 100_000, LEN]);
+        match args.text("way") {
+            "takes sends back" => open.send(len),
+            "takes receives back" => open.receive(len),
+            _ => {
+                open.send(len.max(3000));
+                continue;
+            }
+        }
+        if random.below(4) == 0 {
+            open.sends.iter_mut().for_each(|send| _ = send.cancel());
+            open.receives.iter_mut().for_each(|receive| _ = receive.cancel());
+        }
+    }
+}
