@@ -8,10 +8,16 @@ mod traffic;
 
 use std::{
     fs,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
-use pinfold_tests::{Stage, figures, skip::is_long, stage::Player, stamp::Random};
+use pinfold_tests::{
+    Stage, figures,
+    skip::is_long,
+    stage::{Casting, Player},
+    stamp::Random,
+};
 
 use self::{
     survivor::{friend, survivor},
@@ -45,6 +51,15 @@ const _: () = assert!(RANDOM_KILLS + RANDOM_KILLS / 4 >= 1000);
 /// The longest life of a random victim, µs.
 const LIFE_US: u64 = 25_000;
 
+/// Names are where they are without anybody's choice, so that those of the dead are removed.
+fn cast<'a>(stage: &'a Stage, role: &str) -> Casting<'a> {
+    stage.role(role).env("PINFOLD_DIR", "").env("XDG_RUNTIME_DIR", home(stage))
+}
+
+fn home(stage: &Stage) -> PathBuf {
+    stage.sockets(rustix::process::geteuid().as_raw())
+}
+
 /// A survivor, its friend, and all that was seen.
 struct Ward {
     stage: Stage,
@@ -59,9 +74,9 @@ struct Ward {
 impl Ward {
     fn open(seconds: u64, how: &str) -> Ward {
         let stage = Stage::new(seconds);
-        let mut survivor = stage.role("survivor").with("progress", how).spawn();
+        let mut survivor = cast(&stage, "survivor").with("progress", how).spawn();
         survivor.expect("ready");
-        let friend = stage.role("friend").spawn();
+        let friend = cast(&stage, "friend").spawn();
         survivor.expect("has a friend");
         Ward { stage, survivor, friend, victims: 0, killed: 0, delays_us: Vec::new() }
     }
@@ -70,7 +85,8 @@ impl Ward {
     fn admit(&mut self, meeting: Meeting, by: By, failpoint: Option<String>) -> Player {
         self.victims += 1;
         let name = format!("victim-{}", self.victims);
-        let mut casting = self.stage.role("victim").with("name", &name).with("seed", self.victims);
+        let mut casting =
+            cast(&self.stage, "victim").with("name", &name).with("seed", self.victims);
         casting = match failpoint {
             Some(failpoint) => casting.env("PINFOLD_FAILPOINT", failpoint),
             None => casting.with("endless", 1),
@@ -103,8 +119,9 @@ impl Ward {
         let grown = self.survivor.expect("grown");
         self.survivor.end_well();
         self.friend.end_well();
-        let dir = self.stage.sockets(rustix::process::geteuid().as_raw());
-        let names = fs::read_dir(dir).expect("the stage's").count();
+        let victims = |file: &fs::DirEntry| file.file_name().to_string_lossy().contains("victim");
+        let names = fs::read_dir(home(&self.stage).join("pinfold")).expect("there are names");
+        let names = names.flatten().filter(victims).count();
         let delays = &mut self.delays_us;
         delays.sort_unstable();
         let at = |part: f64| {

@@ -70,6 +70,8 @@ pub fn survivor(args: &Args) {
     say(format_args!("grown {}", status_bytes("VmRSS").saturating_sub(memory_before)));
     endpoint.send(friend, BYE, b"").expect("the friend is there");
     endpoint.recv(friend, BYE).expect("the friend is there");
+    // Whoever takes a name next removes those of the dead.
+    drop(Endpoint::listen("local:next").expect("to listen"));
 }
 
 /// A word with the friend by every path.
