@@ -18,7 +18,7 @@ const OTHERS: usize = 8;
 fn rounds() -> u64 {
     match (is_long(), figures::are_gathered()) {
         (true, _) => 300_000,
-        (false, true) => 20_000,
+        (false, true) => 5000,
         (false, false) => 2000,
     }
 }

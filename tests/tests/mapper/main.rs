@@ -36,7 +36,11 @@ const PINNED_MAX: u64 = 1 << 20;
 #[test]
 fn not_one_byte_is_wrong() {
     let stage = Stage::new(if is_long() { 900 } else { 170 });
-    let transfers = if is_long() { 1_000_000 } else { 100_000 };
+    let transfers = match (is_long(), figures::are_gathered()) {
+        (true, _) => 1_000_000,
+        (false, true) => 400_000,
+        (false, false) => 100_000,
+    };
     let mut player = stage.role("mapper").with("transfers", transfers).spawn();
     player.end_well();
 }
