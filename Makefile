@@ -1,7 +1,7 @@
 # Each target is a script in scripts/ that can also be run alone.
 
 .DEFAULT_GOAL := help
-.PHONY: help perf test checked mutants lint doc setup clean
+.PHONY: help perf test checked mutants promises lint doc setup clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ checked: ## Run what takes long: Miri and AddressSanitizer, with a nightly Rust;
 
 mutants: ## Take each check out of the sources, one at a time, and see a test fail; ARGS="--only AREA"
 	@scripts/mutants.sh $(ARGS)
+
+promises: ## Attack what is promised, add up what came of it; ARGS="--minutes N --only KIND --publish"
+	@scripts/promises.sh $(ARGS)
 
 lint: ## Check formatting, clippy and the documentation
 	@scripts/setup.sh

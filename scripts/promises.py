@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Attacks what the library promises, portion after portion, and adds up what came of it.
+
+What the portions of all runs found is in promises/state.json of the target directory; several runs may go on at once.
+--publish writes docs/measurements/promises.md from it.
+
+Ends with 0 if nothing was wrong, 1 if anything ever was since the state was begun, 2 if nothing could be run.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import datetime
+import fcntl
+import json
+import os
+import pathlib
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import promises_report
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+KINDS = ("transfers", "kills", "attacks", "fuzz", "mutations")
+FUZZED_S = 60
+# The longest that a portion may take.
+PATIENCE_S = 1200
+
+
+class Wrong(Exception):
+    """Nothing can be run."""
+
+
+@dataclasses.dataclass
+class Portion:
+    """Some tests of one program, or a target of the fuzzer."""
+
+    kind: str
+    name: str
+    program: str
+    filters: tuple = ()
+    user: str = ""
+
+
+def portions(targets):
+    tests = (
+        ("transfers", "own memory", "mapper", ("not_one_byte", "lacking::without")),
+        ("kills", "at random", "death", ("at_random",)),
+        ("attacks", "freezes and loops", "hostile", ("--include-ignored", "alone::", "freezes::", "loops::")),
+        ("kills", "at points", "failpoints", ("points::",)),
+        ("transfers", "messages", "remapped", ("no_message",)),
+        ("attacks", "scribbles and forgeries", "hostile", ("scribblers", "forgers", "givers_of_bad", "all_of_them")),
+    )
+    users = ("root", "nobody") if os.getuid() == 0 else (pwd.getpwuid(os.getuid()).pw_name,)
+    listed = [Portion(*test, user) for test in tests for user in users]
+    return listed + [Portion("fuzz", target, "fuzz") for target in targets]
+
+
+class Place:
+    """Where the state is, and the test programs where every user reaches them."""
+
+    def __init__(self, target):
+        self.target = pathlib.Path(target).resolve()
+        self.state = self.target / "promises" / "state.json"
+        self.state.parent.mkdir(parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def changing(self):
+        """The state, to be changed: no other run has it meanwhile."""
+        with open(self.state.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            state = self.read()
+            yield state
+            fresh = self.state.with_suffix(".fresh")
+            fresh.write_text(json.dumps(state, indent=1))
+            fresh.replace(self.state)
+
+    def read(self):
+        if self.state.exists():
+            return json.loads(self.state.read_text())
+        return {"run": 0, "begun": now(), "found": {}, "wrong": [], "skipped": {}, "spent_s": {}, "on": []}
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def build(names, place):
+    """The test programs, by name; `failpoints` is `death` with the numbered points."""
+    def built(flags):
+        command = ["cargo", "test", "--locked", "--workspace", "--no-run", "--message-format=json", *flags]
+        environment = dict(os.environ, CARGO_TARGET_DIR=str(place.target))
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise Wrong("the tests do not build")
+        messages = map(json.loads, done.stdout.splitlines())
+        return {m["target"]["name"]: m["executable"] for m in messages if m.get("executable")}
+
+    programs = {}
+    if plain := [name for name in names if name not in ("failpoints", "fuzz")]:
+        programs = built([flag for name in plain for flag in ("--test", name)])
+        # The next build may take its place.
+        programs = {name: keep(program, place, name) for name, program in programs.items()}
+    if "failpoints" in names:
+        program = built(["--features", "pinfold-tests/failpoints", "--test", "death"])["death"]
+        programs["failpoints"] = keep(program, place, "failpoints")
+    return programs
+
+
+def keep(program, place, name):
+    kept = place.programs / name
+    shutil.copy(program, kept)
+    kept.chmod(0o755)
+    return kept
+
+
+def as_user(user, environment):
+    """The words that go before a command, and its environment."""
+    if user == "root" or os.getuid() != 0:
+        return [], dict(os.environ, **environment)
+    group = str(pwd.getpwnam(user).pw_gid)
+    environment = dict(environment, PATH="/usr/local/bin:/usr/bin:/bin", HOME=environment["TMPDIR"])
+    return ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"], environment
+
+
+def run_tests(portion, program, run):
+    """Runs tests: their figures, what was wrong, and what was skipped."""
+    with tempfile.TemporaryDirectory(prefix="pf", dir="/tmp", ignore_cleanup_errors=True) as home:
+        home = pathlib.Path(home)
+        figures, skips = home / "figures", home / "skips"
+        for file in (figures, skips):
+            file.touch()
+        for path in (home, figures, skips):
+            shutil.chown(path, portion.user)
+        environment = {"TMPDIR": str(home), "PINFOLD_FIGURES": str(figures), "PINFOLD_SKIP_LOG": str(skips),
+                       "PINFOLD_RUN": str(run), "RUST_BACKTRACE": "0"}
+        before, environment = as_user(portion.user, environment)
+        # One at a time: two attacks at once have each the other's load.
+        command = [*before, str(program), "--test-threads=1", *portion.filters]
+        code, said = call(command, environment, home)
+        lines = [line.split() for line in figures.read_text().splitlines()]
+        found = [(words[0], dict(word.split("=", 1) for word in words[1:])) for words in lines]
+        wrong = [] if code == 0 else [tail(said)]
+        if not code and not re.search(r"^test result: ok\. [1-9]", said, re.M):
+            wrong = [f"no test ran: {tail(said)}"]
+        return found, wrong, skips.read_text().splitlines()
+
+
+def run_fuzz(portion, seconds):
+    """Fuzzes a decoder: as above."""
+    code, said = call([str(ROOT / "scripts" / "fuzz.sh"), str(seconds), portion.name], dict(os.environ), ROOT)
+    if code == 77:
+        return [], [], [f"fuzz: {tail(said)}"]
+    done = re.search(r"^Done (\d+) runs in (\d+) second", said, re.M)
+    values = {"way": portion.name, "count": done[1] if done else "0", "seconds": done[2] if done else "0"}
+    wrong = [] if code == 0 and done else [tail(said)]
+    return [("fuzz", values | {"crashes": str(len(wrong))})], wrong, []
+
+
+def call(command, environment, where):
+    process = subprocess.Popen(command, cwd=where, env=environment, stdin=subprocess.DEVNULL, text=True,
+                               errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               start_new_session=True)
+    try:
+        said, _ = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, said
+    except subprocess.TimeoutExpired:
+        return 1, f"took more than {PATIENCE_S} s"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def tail(said):
+    failed = re.findall(r"^---- .* ----\n(?:.*\n){1,6}", said, re.M) or said.splitlines()[-6:]
+    return "\n".join(failed).strip()
+
+
+# What becomes of the values of many portions; whatever is not listed is a greatest value.
+SUMMED = {"count", "wrong", "kept", "copied", "heard", "names", "took_us", "seconds", "crashes"}
+LISTED = {"longest_us", "unexplained_us", "median_us", "load"}
+
+
+def add(state, portion, figures):
+    for kind, values in figures:
+        way = values.pop("way").replace("_", " ")
+        entries = state["found"].setdefault({"gaps": "attacks"}.get(kind, kind), {})
+        # Tests may give several lines to a way.
+        entry = entries.setdefault(f"{way}|{portion.user}", {"runs": 0})
+        entry["runs"] += 1
+        for key, value in values.items():
+            value = float(value)
+            if key in LISTED:
+                entry.setdefault(key, []).append(value)
+            elif key in SUMMED:
+                entry[key] = entry.get(key, 0) + value
+            else:
+                entry[key] = max(entry.get(key, 0), value)
+
+
+def read_mutations(place):
+    """How the mutations of the list stand: by what became of them, and how many of that is of these very sources."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import mutants
+
+    listed = mutants.read_lists()
+    results = mutants.read_results(pathlib.Path(place))
+    stand = {"listed": len(listed), "current": 0, "not run": 0, "survivors": []}
+    for mutation in listed:
+        result = results.get(mutation.title)
+        if result is None:
+            stand["not run"] += 1
+            continue
+        stand[result["verdict"]] = stand.get(result["verdict"], 0) + 1
+        stand["current"] += result["digest"] == mutation.digest()
+        if result["verdict"] == "survived":
+            stand["survivors"].append(mutation.title)
+    return stand
+
+
+def machine():
+    def words(*command):
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+    info = pathlib.Path("/proc/cpuinfo").read_text()
+    model = re.search(r"^model name\s*:\s*(.*)$", info, re.M)
+    commit = words("git", "rev-parse", "--short", "HEAD") or "no commit"
+    if words("git", "status", "--porcelain", "--untracked-files=no", "--", "crates", "tests", "fuzz"):
+        commit += " and changes"
+    return {"commit": commit, "processor": model[1] if model else os.uname().machine,
+            "processors": len(os.sched_getaffinity(0)), "kernel": os.uname().release}
+
+
+def is_wrong(state):
+    found = state["found"]
+    bad = sum(entry.get(key, 0) for kind in found.values() if isinstance(kind, dict)
+              for entry in kind.values() if isinstance(entry, dict) for key in ("wrong", "names", "crashes"))
+    stand = found.get("mutations", {})
+    return bool(state["wrong"] or bad or stand.get("survived") or stand.get("broken"))
+
+
+def work(options, place):
+    kinds = options.only or KINDS
+    if unknown := set(kinds) - set(KINDS):
+        raise Wrong(f"no kind of that name: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    targets = re.findall(r'^name = "(?!pinfold-fuzz")(.*)"$', (ROOT / "fuzz" / "Cargo.toml").read_text(), re.M)
+    listed = [portion for portion in portions(targets) if portion.kind in kinds]
+    if "mutations" in kinds:
+        stand = read_mutations(options.mutants or place.target / "mutants")
+        with place.changing() as state:
+            state["found"]["mutations"] = stand
+    here = machine()
+    programs = build({portion.program for portion in listed}, place) if options.minutes else {}
+    end = time.monotonic() + 60 * options.minutes
+    at = place.read()["run"]
+    while listed and time.monotonic() < end:
+        portion = listed[at % len(listed)]
+        at += 1
+        with place.changing() as state:
+            state["run"] += 1
+            run = state["run"]
+        begun, load = time.monotonic(), os.getloadavg()[0]
+        if portion.kind == "fuzz":
+            found, wrong, skipped = run_fuzz(portion, min(FUZZED_S, max(5, int(end - begun))))
+        else:
+            found, wrong, skipped = run_tests(portion, programs[portion.program], run)
+        took = time.monotonic() - begun
+        for kind, values in found:
+            if kind == "gaps":
+                values["load"] = load
+        with place.changing() as state:
+            add(state, portion, found)
+            title = f"{portion.kind}, {portion.name}" + (f", {portion.user}" if portion.user else "")
+            state["wrong"] += [{"portion": title, "when": now(), "on": here, "said": said} for said in wrong]
+            for line in skipped:
+                state["skipped"][f"{portion.user}: {line}"] = state["skipped"].get(line, 0) + 1
+            state["spent_s"][portion.kind] = state["spent_s"].get(portion.kind, 0) + took
+            state["until"] = now()
+            if here not in state["on"]:
+                state["on"].append(here)
+            reached = promises_report.reached(state, portion.kind)
+        left = max(0, int(end - time.monotonic()))
+        print(f"[{left // 60}:{left % 60:02} left] {title}: {'WRONG' if wrong else 'ok'} after {took:.0f} s; {reached}",
+              flush=True)
+        for said in wrong:
+            print(said, flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10, metavar="N", help="until then portions are begun (10)")
+    parser.add_argument("--only", action="append", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("--publish", action="store_true", help="write docs/measurements/promises.md")
+    parser.add_argument("--json", action="store_true", help="print all that was found")
+    parser.add_argument("--target", default=ROOT / "target", help="the target directory (target)")
+    parser.add_argument("--mutants", help="where mutants.sh has its results (mutants/ in there)")
+    options = parser.parse_args()
+    place = Place(options.target)
+    try:
+        with tempfile.TemporaryDirectory(prefix="pinfold-promises.", dir="/tmp") as programs:
+            place.programs = pathlib.Path(programs)
+            place.programs.chmod(0o755)
+            work(options, place)
+    except (Wrong, OSError) as wrong:
+        print(f"error: {wrong}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("what is done is kept", file=sys.stderr)
+    state = place.read()
+    report = promises_report.report(state)
+    if options.publish:
+        file = ROOT / "docs" / "measurements" / "promises.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(report)
+    print(json.dumps(state, indent=1) if options.json else report)
+    sys.exit(1 if is_wrong(state) else 0)
+
+
+if __name__ == "__main__":
+    main()
