@@ -63,33 +63,34 @@ impl Open<'_> {
         Open { endpoint, peer, sends: VecDeque::new(), receives: VecDeque::new() }
     }
 
-    /// Begins another send, unless all are open and the first of them has not ended.
+    /// Begins another send, if it may be.
     fn send(&mut self, len: usize) {
-        let mut buffer = Vec::with_capacity(LEN);
-        if self.sends.len() == OPEN {
-            let mut first = self.sends.pop_front().expect("there are some");
-            match first.try_wait() {
-                Some((_, its)) => buffer = its,
-                None => return self.sends.push_back(first),
-            }
-        }
+        let its = |send: &mut SendRequest<_>| send.try_wait().map(|(_, buffer)| buffer);
+        let Some(mut buffer) = buffer(&mut self.sends, its) else { return };
         buffer.resize(len, 7);
         self.sends.push_back(self.endpoint.send_owned(self.peer, HOSTILE, buffer));
     }
 
-    /// Begins another receive, unless all are open and the first of them has not ended.
+    /// Begins another receive, if it may be.
     fn receive(&mut self, len: usize) {
-        let mut buffer = Vec::with_capacity(LEN);
-        if self.receives.len() == OPEN {
-            let mut first = self.receives.pop_front().expect("there are some");
-            match first.try_wait() {
-                Some((_, its)) => buffer = its,
-                None => return self.receives.push_back(first),
-            }
-        }
+        let its = |receive: &mut RecvRequest<_>| receive.try_wait().map(|(_, buffer)| buffer);
+        let Some(mut buffer) = buffer(&mut self.receives, its) else { return };
         buffer.resize(len, 1);
         self.receives.push_back(self.endpoint.recv_owned(self.peer, HOSTILE, buffer));
     }
+}
+
+/// One for another operation, unless all are open and the first of them has not ended.
+fn buffer<T>(open: &mut VecDeque<T>, its: impl Fn(&mut T) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    if open.len() < OPEN {
+        return Some(Vec::with_capacity(LEN));
+    }
+    let mut first = open.pop_front()?;
+    let buffer = its(&mut first);
+    if buffer.is_none() {
+        open.push_back(first);
+    }
+    buffer
 }
 
 /// Serves the friend, and has with the attacker what its way takes.
