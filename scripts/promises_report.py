@@ -1,23 +1,25 @@
 """What was found of the promises, in words."""
 
 import statistics
+import textwrap
 
 GOALS = {"transfers": 10_000_000, "kills": 10_000, "fuzz": 24 * 3600}
 GAP_US = 50_000
 HOW = """How: `make promises ARGS="--minutes N"` goes on from where the last run ended; what all runs found is in
 `target/promises/state.json`, and `--publish` writes this file. Nobody edits it by hand."""
 
-NOT_COVERED = """- Two processors: nothing here ran on more, nor on any processor but the one above.
-- Transfers count what one process sends out of memory that its own threads change, in the ways that tests/src/ground.rs
+NOT_COVERED = """- Other machines, and more processors than are named above.
+- Transfers count what one process sends out of memory that its own threads change, in the ways that `tests/src/ground.rs`
   lists; each call that changes memory is tried for itself by the tests, which count no transfers. Hosts that are not this
   one are not among them.
 - Kills are of one peer at a time, of a process (not of the host, nor of a single thread), and with `SIGKILL`. That a
   survivor holds the descriptors and shared mappings that it held before is checked after each; its memory is measured
-  once, at the end; names are counted once the next endpoint has listened, which removes those of the dead.
+  once, at the end, with all that it needed for the first time; names are counted once the next endpoint has listened, which removes those of the dead.
 - Attackers are one at a time, but for the callers, who are three; many attackers at once are not measured.
 - The waits for a processor are those that the kernel counts for the threads of the two honest processes
-  (`/proc/PID/schedstat`); of the attacked process, that of the thread which waited longest. What a host of virtual
-  machines takes away is in no count.
+  (`/proc/PID/schedstat`), of each process that of the thread which waited longest. Where a thread drives, two threads of
+  the attacked process wait one after the other, and only one of these waits is taken away: what is left there is more
+  than what is unexplained. What a host of virtual machines takes away is in no count.
 - The fuzzers have decoders alone, without what stands behind them."""
 
 
@@ -70,7 +72,7 @@ def transfers(state):
         "Memory is unmapped, mapped over, moved, discarded, protected, forked, and stamped anew, by the threads that send "
         "it; each transfer is compared byte by byte with what was stamped last. `Own memory` is what pins the sender's "
         "pages (with several threads over the same places), `message` what a peer received, by the path it came.",
-        table(("transfers", "user", "count", "with wrong bytes", "out of kept pages", "copied for want of room", "runs"),
+        table(("transfers", "user", "count", "with wrong bytes", "out of memory kept registered", "copied, not pinned", "runs"),
               rows),
         f"{number(wrong)} of {number(total(state, 'transfers'))} had wrong bytes. "
         + of_goal(total(state, "transfers"), GOALS["transfers"], "transfers"),
@@ -159,7 +161,13 @@ def report(state):
         text = write(state) if state["found"].get(kind) else "Not run."
         out += [f"## {title}", text]
     out += ["## What went wrong", wrongs(state), "## What is not covered", NOT_COVERED]
-    return "\n\n".join(out) + "\n"
+    return "\n\n".join(map(wrapped, "\n\n".join(out).split("\n\n"))) + "\n"
+
+
+def wrapped(paragraph):
+    """Prose in lines of some length; tables, lists and what is quoted stay as they are."""
+    is_prose = not paragraph.startswith(("|", "#", "-", "    "))
+    return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False) if is_prose else paragraph
 
 
 def wrongs(state):
