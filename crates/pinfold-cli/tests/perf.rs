@@ -50,8 +50,8 @@ fn records(out: &[u8]) -> Vec<Value> {
         let mut names: Vec<&str> = record.as_object().unwrap().keys().map(|k| &**k).collect();
         names.sort_unstable();
         let promised = [
-            "class", "median", "memory", "n", "p99", "path", "size", "subject", "touched", "unit",
-            "what",
+            "class", "mean", "median", "memory", "n", "p99", "path", "size", "subject", "touched",
+            "unit", "what",
         ];
         assert_eq!(names, promised);
         let one_of = |name: &str, allowed: &[&str]| {
@@ -78,6 +78,7 @@ fn records(out: &[u8]) -> Vec<Value> {
         assert_eq!(record["unit"], unit);
         assert_eq!(record["path"].is_string(), record["subject"] == "pinfold", "{record}");
         assert!(record["n"].as_u64().unwrap() > 0);
+        assert!(record["mean"].as_f64().unwrap() >= 0.0);
         assert!(record["median"].as_f64().unwrap() >= 0.0);
         assert!(record["p99"].as_f64().unwrap() >= 0.0);
     }
@@ -234,8 +235,16 @@ fn a_table_is_for_people() {
     let done = unhurried(|seconds| run(&[&args[..], &[seconds]].concat()));
     assert!(done.status.success(), "{}", text(&done.stderr));
     let out = text(&done.stdout);
-    let parts =
-        ["LATENCY", "PROCESSOR TIME", "vs best", "8 B", "pinfold inline", "samples", "took"];
+    let parts = [
+        "LATENCY",
+        "PROCESSOR TIME",
+        "vs best",
+        "8 B",
+        "pinfold inline",
+        "samples",
+        "took",
+        "IS BEHIND",
+    ];
     for part in parts {
         assert!(out.contains(part), "{part}: {out}");
     }

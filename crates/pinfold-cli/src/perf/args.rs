@@ -146,8 +146,11 @@ Fields of a line of --json, which come when all is measured:
   memory         where the messages lie: heap, ordinary memory; or arena, which the other side maps
   size, touched  bytes in a message; whether each was written before and read after it went
   class          near, far or mixed
-  median, p99    over n samples, in unit: ns, MB/s (10^6 bytes) or M/s (10^6 messages); p99 is
-                 what 99 % of the samples reached or bettered
+  mean           all the time over all messages, in unit: ns, MB/s (10^6 bytes) or M/s (10^6
+                 messages); tables and plots show it, and what is set against each other is means
+  median, p99    over n samples, in the same unit; p99 is what 99 % of the samples reached or
+                 bettered; a sample is one round trip or one burst, and where a message takes below a
+                 microsecond the mean of 64 round trips
 
 Exit status:
   0  everything was measured, and every run's contents were right

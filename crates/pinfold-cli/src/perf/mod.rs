@@ -8,7 +8,8 @@
 //! - [`sync`], [`shared`], [`exposed`], [`stage`]: how they keep step during a run.
 //! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
 //! - [`stats`], [`record`], [`findings`]: what comes out.
-//! - [`compare`], [`table`], [`html`], [`machine`], [`units`]: how it is shown.
+//! - [`compare`], [`marks`], [`behind`]: what is said of it.
+//! - [`table`], [`html`], [`machine`], [`units`]: how it is shown.
 //! - [`copy`]: `pinfold perf copy`, copies within one process.
 //! - [`modes`]: `pinfold perf send-modes`, what it costs to send datagrams.
 //! - [`tcp`]: `pinfold perf tcp`, between hosts.
@@ -18,6 +19,7 @@
 
 mod answer;
 mod args;
+mod behind;
 mod bench;
 mod bounds;
 pub(crate) mod brief;
@@ -32,6 +34,7 @@ mod findings;
 mod html;
 pub(crate) mod load;
 mod machine;
+mod marks;
 mod meet;
 mod modes;
 mod pace;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     class::Class,
-    stats::Times,
+    stats::{Samples, Times},
     terms::{Cell, Id, Kind, Memory, Route, What},
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct Record {
     pub(crate) touched: bool,
     /// How far apart the cores were.
     pub(crate) class: Class,
+    /// All the time over all messages, in `unit`; of a rate, all messages over all the time.
+    pub(crate) mean: f64,
     /// The middle sample, in `unit`.
     pub(crate) median: f64,
     /// What all but the worst 1 % of the samples reached: a high time, or a low rate.
@@ -82,6 +84,7 @@ impl Record {
             size,
             touched,
             class,
+            mean: value(what, size, times.mean()),
             median: value(what, size, times.median()),
             p99: value(what, size, times.p99()),
             n: times.count(),
@@ -123,13 +126,11 @@ pub(crate) struct Collected {
 }
 
 impl Collected {
-    /// Adds a run's samples, picoseconds per message.
-    pub(crate) fn add(&mut self, cell: Cell, id: Id, class: Class, samples: &[u64]) {
+    /// Adds a run's samples.
+    pub(crate) fn add(&mut self, cell: Cell, id: Id, class: Class, samples: &Samples) {
         let times = self.times.entry((cell, id, class)).or_insert_with(Times::new);
-        samples.iter().for_each(|&ps| times.add(ps));
-        let mut sorted = samples.to_vec();
-        sorted.sort_unstable();
-        if let Some(&median) = sorted.get(sorted.len() / 2) {
+        samples.ps.iter().for_each(|&ps| times.add(ps, samples.messages));
+        if let Some(median) = samples.median() {
             self.rounds.entry((cell, id, class)).or_default().push(median);
         }
         self.runs[class as usize] += 1;
@@ -167,25 +168,26 @@ impl Collected {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perf::testing::samples;
 
     const CELL: Cell = Cell { what: What::Latency, size: 8, touched: false };
 
-    fn one(cell: Cell, id: Id, samples: &[u64]) -> Record {
+    fn one(cell: Cell, id: Id, ps: &[u64]) -> Record {
         let mut collected = Collected::default();
-        collected.add(cell, id, Class::Near, samples);
+        collected.add(cell, id, Class::Near, &samples(ps));
         collected.records().remove(0)
     }
 
     #[test]
     fn json_has_exactly_the_promised_fields() {
-        let record = one(CELL, Id::pinfold(Route::Eager), &[80_000, 90_000, 100_000]);
+        let record = one(CELL, Id::pinfold(Route::Eager), &[80_000, 90_000, 130_000]);
         let json = serde_json::to_string(&record).unwrap();
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         let mut names: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
         names.sort_unstable();
         let promised = [
-            "class", "median", "memory", "n", "p99", "path", "size", "subject", "touched", "unit",
-            "what",
+            "class", "mean", "median", "memory", "n", "p99", "path", "size", "subject", "touched",
+            "unit", "what",
         ];
         assert_eq!(names, promised);
         assert_eq!(value["what"], "latency");
@@ -198,7 +200,8 @@ mod tests {
         assert_eq!(value["unit"], "ns");
         assert_eq!(value["n"], 3);
         assert!((value["median"].as_f64().unwrap() - 90.0).abs() < 0.2);
-        assert!((value["p99"].as_f64().unwrap() - 100.0).abs() < 0.2);
+        assert!((value["p99"].as_f64().unwrap() - 130.0).abs() < 0.2);
+        assert!((value["mean"].as_f64().unwrap() - 100.0).abs() < 0.01);
         assert!(!json.contains('\n'));
         assert_eq!(serde_json::from_str::<Record>(&json).unwrap(), record);
     }
@@ -239,15 +242,17 @@ mod tests {
         let rates: Vec<u64> = (1..=100).map(|ns| ns * 1000).collect();
         let rate = one(cell(What::Rate, 8), pipe, &rates);
         assert!(rate.p99 < rate.median && near(rate.p99, 1000.0 / 99.0));
+        // All messages over all the time, not the mean of the rates.
+        assert!(near(rate.mean, 1000.0 / 50.5), "{}", rate.mean);
     }
 
     #[test]
     fn classes_are_kept_apart() {
         let mut collected = Collected::default();
         let line = Id::plain(Kind::Line);
-        collected.add(CELL, line, Class::Near, &[45_000]);
-        collected.add(CELL, line, Class::Far, &[165_000]);
-        collected.add(CELL, line, Class::Near, &[45_000]);
+        collected.add(CELL, line, Class::Near, &samples(&[45_000]));
+        collected.add(CELL, line, Class::Far, &samples(&[165_000]));
+        collected.add(CELL, line, Class::Near, &samples(&[45_000]));
         let records: Vec<_> = collected.records();
         assert_eq!(records.len(), 2);
         assert_eq!((records[0].class, records[0].n), (Class::Near, 2));

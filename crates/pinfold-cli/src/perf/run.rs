@@ -16,6 +16,7 @@ use super::{
     pair::Pair,
     plan::{self, Budget, Step, Turn, Wish},
     stage::Stage,
+    stats::Samples,
     subject::Bench,
     terms::{Cell, Group, Id, Memory, Outcome, Spec, What},
     units, watchdog,
@@ -207,31 +208,30 @@ impl Runner<'_> {
         // Only subjects that were set up are in the plan.
         let subject = self.subjects.iter().position(|(at, _)| *at == id).unwrap_or(0);
         let began = Instant::now();
-        let (outcome, mut times) = match self.expected.get(&(cell, id)) {
+        let (outcome, samples) = match self.expected.get(&(cell, id)) {
             Some(&ps) => self.measure(cell, subject, ps, allowance)?,
             None => {
                 let trial = pace::trial(cell, (subject, id.memory), self.next_run());
-                let (outcome, times) = self.run(&trial, allowance)?;
+                let (outcome, samples) = self.run(&trial, allowance)?;
                 match allowance.checked_sub(began.elapsed()) {
                     Some(left) => {
-                        let ps = times.last().copied().unwrap_or(1);
+                        let ps = samples.ps.last().copied().unwrap_or(1);
                         self.measure(cell, subject, ps, left)?
                     }
                     // It has taken all the time there was: then it counts.
-                    None => (outcome, times),
+                    None => (outcome, samples),
                 }
             }
         };
         let (before, after) = outcome.hops_ns;
         self.ledger.add(|findings| {
             findings.hops_ns.push(before);
-            findings.collected.add(cell, id, Class::of(before, after), &times);
+            findings.collected.add(cell, id, Class::of(before, after), &samples);
             if let Some(path) = outcome.path {
                 findings.collected.note_path(cell, id, path);
             }
         });
-        times.sort_unstable();
-        if let Some(&median) = times.get(times.len() / 2) {
+        if let Some(median) = samples.median() {
             self.expected.insert((cell, id), median);
         }
         Ok(())
@@ -244,15 +244,14 @@ impl Runner<'_> {
         subject: usize,
         ps: u64,
         allowance: Duration,
-    ) -> Result<(Outcome, Vec<u64>)> {
+    ) -> Result<(Outcome, Samples)> {
         let memory = self.subjects[subject].0.memory;
         let spec = pace::measure(cell, (subject, memory), self.next_run(), ps, allowance);
         self.run(&spec, allowance)
     }
 
     /// Both processes do one run, which ends soon after `allowance` even if it should take longer.
-    /// The times are picoseconds per message.
-    fn run(&mut self, spec: &Spec, allowance: Duration) -> Result<(Outcome, Vec<u64>)> {
+    fn run(&mut self, spec: &Spec, allowance: Duration) -> Result<(Outcome, Samples)> {
         let (id, bench) = &mut self.subjects[spec.subject];
         self.stage.label = id.to_string().into();
         self.stage.allow(allowance);
@@ -266,11 +265,15 @@ impl Runner<'_> {
         self.ledger.add(|findings| {
             findings.conditions.add(wall.as_nanos() as u64, [load, their_load]);
         });
-        let times = match spec.what {
-            What::Cpu => vec![(outcome.cpu_ns + theirs) * 1000 / outcome.messages.max(1)],
-            _ => std::mem::take(&mut outcome.times),
+        let samples = match spec.what {
+            // The other side's time is known of all messages together.
+            What::Cpu => {
+                let messages = outcome.messages.max(1);
+                Samples { ps: vec![(outcome.cpu_ns + theirs) * 1000 / messages], messages }
+            }
+            _ => Samples { ps: std::mem::take(&mut outcome.times), messages: spec.per_sample },
         };
-        Ok((outcome, times))
+        Ok((outcome, samples))
     }
 
     fn next_run(&mut self) -> u64 {

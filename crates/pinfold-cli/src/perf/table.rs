@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 
 use super::{
     args::Output,
+    behind::behind,
     compare::{Row, rows},
     fail::{Fail, Result},
     findings::Findings,
+    marks,
     record::Record,
-    terms::What,
+    terms::{Kind, What},
     units,
 };
 use crate::{output, progress};
@@ -66,6 +68,7 @@ fn text(findings: &Findings, output: &Output) -> String {
     }
     let records = findings.collected.records();
     let all = rows(&records, |cell, id| findings.collected.path_taken(cell, id));
+    worst(&mut text, &all, output.color);
     for what in What::ALL {
         for touched in [false, true] {
             let wanted = |row: &&Row| (row.cell.what, row.cell.touched) == (what, touched);
@@ -96,12 +99,16 @@ memory  where Pinfold's messages lie: in ordinary memory (heap), or in an arena,
 floor   what the bare machine does: a cache line bounced between the cores (line), a ring in shared
         memory without tags, matching or checks (ring); for an arena, and for addresses that are
         mapped, a copy out of a mapping of the other side's memory (mapping); for what is given, the line
-memcpy  a copy within one process, no message at all
+memcpy  a copy within one process, no message at all; --full and --html show it
 best    the best of process_vm_readv (cma), pipe, Unix socket (unix), loopback TCP (tcp); for an
         arena and what is given the ring, too; for what is written into a region or to an address
         process_vm_writev to a place that both know (cma-write); for active messages the Unix socket
 Pinfold tagged messages through send and recv_into, in a stream many at a time
-vs best how many times better Pinfold is than that; below 1.00 it is worse
+        Every figure is a mean: all the time over all messages. median and p99 are Pinfold's, of
+        samples; where a message takes below a microsecond, a sample is the mean of 64 round trips
+vs best how many times better Pinfold's mean is than that of the best; below 1.00 it is worse
+!       a mean and a median in this row differ by more than 1.5 times
+?       a figure in this row rests on fewer than 100 samples, although its messages are short
 near    the cores are close to each other; far: they are not, in a virtual machine that may
         change at any time; only runs of the same class are compared
 ";
@@ -123,46 +130,132 @@ fn title(what: What, touched: bool) -> String {
     format!("{title}{touched}")
 }
 
-/// One measure: a row for each size and class.
-fn summary(text: &mut String, title: &str, rows: &[&Row], color: bool) {
-    let _ = writeln!(text, "\n{title}");
-    let _ = writeln!(
-        text,
-        "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>17}  {:>22}  {:>8}  {:>7}",
-        "size", "class", "memory", "memcpy", "floor", "best", "Pinfold", "vs best", "of floor"
-    );
-    for row in rows {
-        let show = |record: Option<&Record>| record.map_or("-".into(), value);
-        let named = |record: Option<&Record>, width: usize| {
-            let named = |r: &Record| format!("{} {:width$}", value(r), r.subject.name());
-            record.map_or("-".into(), named)
-        };
-        let pinfold = row
-            .pinfold
-            .as_ref()
-            .map_or("-".into(), |record| format!("{} {:9}", value(record), row.path.unwrap_or("")));
-        let against_best = match row.against_best() {
-            Some(ratio) => painted(&format!("{:>8}", ratio_text(ratio)), ratio, color),
-            None => format!("{:>8}", "-"),
-        };
-        let _ = writeln!(
-            text,
-            "{:>8}  {:5} {:6} {:>10}  {:>17}  {:>17}  {:>22}  {against_best}  {:>7}",
-            units::bytes(row.cell.size),
-            row.class,
-            row.group.name(),
-            show(row.memcpy.as_ref()),
-            named(row.floor.as_ref(), 7),
-            named(row.best.as_ref(), 9),
-            pinfold,
-            row.of_floor().map_or("-".into(), |part| format!("{:.0} %", part * 100.0)),
-        );
+/// Where Pinfold is behind, the worst first.
+fn worst(text: &mut String, rows: &[Row], color: bool) {
+    let behind = behind(rows);
+    let _ = writeln!(text, "\nWHERE PINFOLD IS BEHIND: {}.", behind.summary());
+    for (ratio, row) in &behind.worst {
+        let ratio = painted(&format!("{:>8}", ratio_text(*ratio)), *ratio, color);
+        let _ = writeln!(text, "{ratio}  {}", comparison(row));
     }
 }
 
-/// What a record's median is, with its unit.
+/// What a row sets against each other, in words.
+pub(crate) fn comparison(row: &Row) -> String {
+    let named = |record: Option<&Record>, name: &str| {
+        record.map_or("-".into(), |record| format!("{} {name}", value(record)))
+    };
+    let best = row.best.as_ref();
+    format!(
+        "{} {}: {}, beside {}",
+        row.cell.what.name(),
+        place(row),
+        named(row.pinfold.as_ref(), row.path.unwrap_or("pinfold")),
+        named(best, best.map_or("", |best| best.subject.name())),
+    )
+}
+
+/// Which row of a measure it is, in words.
+fn place(row: &Row) -> String {
+    let touched = if row.cell.touched { ", touched" } else { "" };
+    let size = units::bytes(row.cell.size);
+    format!("{size}, {}, {}{touched}", row.group.name(), row.class)
+}
+
+/// Columns of a measure's table.
+struct Columns {
+    /// For a value.
+    value: usize,
+    /// For the floor.
+    floor: usize,
+}
+
+impl Columns {
+    /// So that lines have 120 characters at most.
+    const fn of(what: What) -> Columns {
+        match what {
+            // It is said of a gigabyte, which takes a column more; and it has no floor.
+            What::Cpu => Columns { value: 10, floor: 15 },
+            _ => Columns { value: 9, floor: 17 },
+        }
+    }
+}
+
+/// Columns for a mean and the name of an alternative or a path.
+const NAMED: usize = 19;
+
+/// One measure: a row for each size and class.
+fn summary(text: &mut String, title: &str, rows: &[&Row], color: bool) {
+    let Some(what) = rows.first().map(|row| row.cell.what) else { return };
+    let Columns { value: values, floor: floors } = Columns::of(what);
+    let _ = writeln!(text, "\n{title}");
+    let _ = writeln!(
+        text,
+        "{:>8} {:5} {:6} {:>floors$} {:>NAMED$} {:>NAMED$} {:>values$} {:>values$} {:>7} {:>8}",
+        "size",
+        "class",
+        "memory",
+        "floor",
+        "best",
+        "Pinfold",
+        "median",
+        "p99",
+        "vs best",
+        "of floor"
+    );
+    for row in rows {
+        let against_best = match row.against_best() {
+            Some(ratio) => painted(&format!("{:>7}", ratio_text(ratio)), ratio, color),
+            None => format!("{:>7}", "-"),
+        };
+        let of = |value: fn(&Record) -> f64| {
+            let shown = |r: &Record| with_unit(r.what, r.size, value(r));
+            row.pinfold.as_ref().map_or("-".into(), shown)
+        };
+        let named = |record: Option<&Record>, name: &str, width: usize| {
+            let names = width - values - 1;
+            record.map_or("-".into(), |r| format!("{:>values$} {name:names$}", value(r)))
+        };
+        let (floor, best) = (row.floor.as_ref(), row.best.as_ref());
+        let line = format!(
+            "{:>8} {:5} {:6} {:>floors$} {:>NAMED$} {:>NAMED$} {:>values$} {:>values$} \
+             {against_best} {:>8} {}",
+            units::bytes(row.cell.size),
+            row.class,
+            row.group.name(),
+            named(floor, floor.map_or("", |r| r.subject.name()), floors),
+            named(best, best.map_or("", |r| r.subject.name()), NAMED),
+            named(row.pinfold.as_ref(), row.path.unwrap_or(""), NAMED),
+            of(|r| r.median),
+            of(|r| r.p99),
+            row.of_floor().map_or("-".into(), |part| format!("{:.0} %", part * 100.0)),
+            marks::of(row.records()),
+        );
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    for line in rows.iter().filter_map(|row| uneven(row)) {
+        let _ = writeln!(text, "! {line}");
+    }
+}
+
+/// Which means of a row are far from their medians, in words.
+pub(crate) fn uneven(row: &Row) -> Option<String> {
+    let of = |record: &Record| {
+        let worse = ratio_text(marks::unevenness(record)?);
+        Some(match record.subject {
+            Kind::Pinfold => format!("Pinfold {worse}"),
+            other => format!("{} {worse}", other.name()),
+        })
+    };
+    let said: Vec<String> = row.records().filter_map(of).collect();
+    let place = place(row);
+    (!said.is_empty())
+        .then(|| format!("{place}: worse in the mean than in the middle: {}", said.join(", ")))
+}
+
+/// What a record's mean is, with its unit.
 pub(crate) fn value(record: &Record) -> String {
-    with_unit(record.what, record.size, record.median)
+    with_unit(record.what, record.size, record.mean)
 }
 
 /// A value of this measure, with a unit that suits it.
@@ -195,23 +288,25 @@ fn full(text: &mut String, records: &[Record]) {
     let _ = writeln!(
         text,
         "\nEVERY SUBJECT. p99: what 99 % of the samples reached or bettered.\n{:13} {:>8}  {:5}  \
-         {:7}  {:18} {:>14} {:>14} {:>8}",
-        "measure", "size", "class", "touched", "subject", "median", "p99", "samples"
+         {:7}  {:18} {:>12} {:>12} {:>12} {:>8}",
+        "measure", "size", "class", "touched", "subject", "mean", "median", "p99", "samples"
     );
     let mut sorted: Vec<&Record> = records.iter().collect();
     sorted.sort_by_key(|r| (r.what, r.touched, r.size, r.class, r.id()));
     for record in sorted {
         let _ = writeln!(
             text,
-            "{:13} {:>8}  {:5}  {:7}  {:18} {:>14} {:>14} {:>8}",
+            "{:13} {:>8}  {:5}  {:7}  {:18} {:>12} {:>12} {:>12} {:>8} {}",
             record.what.name(),
             units::bytes(record.size),
             record.class,
             if record.touched { "yes" } else { "no" },
             record.id(),
             value(record),
+            with_unit(record.what, record.size, record.median),
             with_unit(record.what, record.size, record.p99),
             record.n,
+            marks::of(std::iter::once(record)),
         );
     }
 }
@@ -219,7 +314,11 @@ fn full(text: &mut String, records: &[Record]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::testing;
+    use crate::perf::{
+        class::Class,
+        terms::{Cell, Id, Route},
+        testing,
+    };
 
     #[test]
     fn the_table_says_what_was_found() {
@@ -227,24 +326,81 @@ mod tests {
         let output = Output { json: false, html: None, full: true, color: false };
         let text = text(&findings, &output);
         assert!(!text.contains('\x1b'));
-        // 8 bytes near: Pinfold 80 ns over inline, a pipe 800 ns, the line 50 ns.
-        let row = text.lines().find(|line| line.contains("80.0 ns inline")).unwrap();
-        for part in ["8 B", "near", "800 ns pipe", "50.0 ns line", "10.0x", "62 %"] {
+        // 8 bytes near: Pinfold 80, 80 and 160 ns over inline, a pipe 800 ns, the line 50 ns.
+        let row = text.lines().find(|line| line.contains(" 107 ns inline")).unwrap();
+        for part in
+            ["8 B", "near", "800 ns pipe", "50.0 ns line", "80.0 ns", "160 ns", "7.50x", "47 %"]
+        {
             assert!(row.contains(part), "{part} in {row}");
         }
+        // All of it rests on few samples.
+        assert!(row.ends_with(" ?"), "{row}");
         // Nothing is compared across classes.
         let summaries = text.split_once("EVERY SUBJECT").unwrap().0;
-        assert!(!summaries.contains("8 B  far"), "{text}");
-        let alone = summaries.lines().find(|line| line.contains("8 B  mixed")).unwrap();
+        assert!(!summaries.contains("8 B far"), "{text}");
+        let alone = summaries.lines().find(|line| line.contains("8 B mixed")).unwrap();
         // Where messages lie, and what is touched although not all is.
         let arena: Vec<&str> = summaries
             .lines()
-            .filter(|line| line.contains("  near") && line.contains(" arena "))
+            .filter(|line| line.contains(" near ") && line.contains(" arena "))
             .collect();
         assert_eq!(arena.len(), 2, "{text}");
         assert!(arena[0].contains("mapping") && arena[0].contains("3.00x"), "{text}");
         assert!(summaries.contains("written before and read after it went:"), "{text}");
         assert!(alone.contains("-") && !alone.contains("x "), "{alone}");
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+
+    #[test]
+    fn where_pinfold_is_behind_comes_first() {
+        let output = Output { json: false, html: None, full: false, color: false };
+        let text = text(&testing::findings(), &output);
+        let (before, after) = text.split_once("WHERE PINFOLD IS BEHIND: in ").unwrap();
+        assert!(!before.contains("LATENCY"), "{text}");
+        let listed: Vec<&str> = after.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+        let stream =
+            listed.iter().find(|line| line.contains("bandwidth 1 MiB, heap, near")).unwrap();
+        for part in ["0.50x", "5.24 GB/s", "beside 10.5 GB/s cma"] {
+            assert!(stream.contains(part), "{stream}");
+        }
+    }
+
+    #[test]
+    fn stalls_are_named_below_their_table() {
+        let mut findings = testing::findings();
+        let cell = Cell { what: What::Latency, size: 8, touched: false };
+        // One message of a thousand takes a millisecond.
+        let mut ps = vec![80_000; 999];
+        ps.push(1_000_000_000);
+        let auto = Id::pinfold(Route::Auto);
+        findings.collected.add(cell, auto, Class::Near, &testing::samples(&ps));
+        let output = Output { json: false, html: None, full: true, color: false };
+        let text = text(&findings, &output);
+        let row = text.lines().find(|line| line.contains("8 B near ")).unwrap();
+        assert!(row.contains("1.08 µs inline") && row.contains("80.0 ns"), "{row}");
+        assert!(row.contains("0.74x") && row.ends_with("?!"), "{row}");
+        let named = text.lines().find(|line| line.starts_with("! ")).unwrap();
+        assert!(
+            named.contains("8 B, heap, near: worse in the mean than in the middle: Pinfold 13.5x"),
+            "{named}"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+
+    #[test]
+    fn the_widest_row_fits() {
+        let mut findings = testing::findings();
+        let cell = Cell { what: What::Cpu, size: 123_457, touched: false };
+        let auto = Id::pinfold(Route::Auto);
+        findings.collected.add(cell, auto, Class::Mixed, &testing::samples(&[123_456_789_000]));
+        findings.collected.add(
+            cell,
+            Id::plain(Kind::Unix),
+            Class::Mixed,
+            &testing::samples(&[10, 123_456_789_000]),
+        );
+        let output = Output { json: false, html: None, full: true, color: false };
+        let text = text(&findings, &output);
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     }
 

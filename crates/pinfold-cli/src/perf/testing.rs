@@ -8,8 +8,14 @@ use super::{
     load::Conditions,
     machine::Machine,
     record::Collected,
+    stats::Samples,
     terms::{Cell, Id, Kind, Memory, Route, What},
 };
+
+/// These, of a message each.
+pub(crate) fn samples(ps: &[u64]) -> Samples {
+    Samples { ps: ps.to_vec(), messages: 1 }
+}
 
 /// A bit of everything.
 pub(crate) fn findings() -> Findings {
@@ -17,23 +23,23 @@ pub(crate) fn findings() -> Findings {
     let latency = |size| Cell { what: What::Latency, size, touched: false };
     let auto = Id::pinfold(Route::Auto);
     for (size, ps) in [(8, 80_000), (4096, 500_000), (1 << 20, 80_000_000)] {
-        collected.add(latency(size), auto, Class::Near, &[ps, ps, 2 * ps]);
-        collected.add(latency(size), Id::plain(Kind::Pipe), Class::Near, &[10 * ps]);
-        collected.add(latency(size), Id::plain(Kind::Tcp), Class::Near, &[50 * ps]);
-        collected.add(latency(size), Id::plain(Kind::Ring), Class::Near, &[ps * 9 / 10]);
-        collected.add(latency(size), Id::plain(Kind::Memcpy), Class::Near, &[ps / 4]);
+        collected.add(latency(size), auto, Class::Near, &samples(&[ps, ps, 2 * ps]));
+        collected.add(latency(size), Id::plain(Kind::Pipe), Class::Near, &samples(&[10 * ps]));
+        collected.add(latency(size), Id::plain(Kind::Tcp), Class::Near, &samples(&[50 * ps]));
+        collected.add(latency(size), Id::plain(Kind::Ring), Class::Near, &samples(&[ps * 9 / 10]));
+        collected.add(latency(size), Id::plain(Kind::Memcpy), Class::Near, &samples(&[ps / 4]));
     }
-    collected.add(latency(8), Id::plain(Kind::Line), Class::Near, &[50_000]);
-    collected.add(latency(8), auto, Class::Far, &[300_000]);
-    collected.add(latency(8), auto, Class::Mixed, &[200_000]);
+    collected.add(latency(8), Id::plain(Kind::Line), Class::Near, &samples(&[50_000]));
+    collected.add(latency(8), auto, Class::Far, &samples(&[300_000]));
+    collected.add(latency(8), auto, Class::Mixed, &samples(&[200_000]));
     collected.note_path(latency(8), auto, "inline");
     let stream = Cell { what: What::Bandwidth, size: 1 << 20, touched: false };
-    collected.add(stream, auto, Class::Near, &[200_000_000]);
-    collected.add(stream, Id::pinfold(Route::Eager), Class::Near, &[210_000_000]);
-    collected.add(stream, Id::plain(Kind::Cma), Class::Near, &[100_000_000]);
+    collected.add(stream, auto, Class::Near, &samples(&[200_000_000]));
+    collected.add(stream, Id::pinfold(Route::Eager), Class::Near, &samples(&[210_000_000]));
+    collected.add(stream, Id::plain(Kind::Cma), Class::Near, &samples(&[100_000_000]));
     let arena = |touched| Cell { what: What::Bandwidth, size: 4 << 20, touched };
     let near = |collected: &mut Collected, touched, id, ps| {
-        collected.add(arena(touched), id, Class::Near, &[ps]);
+        collected.add(arena(touched), id, Class::Near, &samples(&[ps]));
     };
     near(&mut collected, false, auto, 400_000_000);
     near(&mut collected, false, Id::ARENA, 100_000_000);
@@ -45,9 +51,9 @@ pub(crate) fn findings() -> Findings {
     near(&mut collected, true, Id::plain(Kind::Pipe), 600_000_000);
     collected.note_path(arena(false), Id::ARENA, "mapped");
     collected.note_path(arena(true), Id::ARENA, "mapped");
-    collected.add(latency(1 << 20), Id::pinfold(Route::Handoff), Class::Near, &[100_000]);
-    collected.add(latency(4096), Id::pinfold(Route::Get), Class::Near, &[200_000]);
-    collected.add(latency(8), Id::pinfold(Route::Active), Class::Near, &[200_000]);
+    collected.add(latency(1 << 20), Id::pinfold(Route::Handoff), Class::Near, &samples(&[100_000]));
+    collected.add(latency(4096), Id::pinfold(Route::Get), Class::Near, &samples(&[200_000]));
+    collected.add(latency(8), Id::pinfold(Route::Active), Class::Near, &samples(&[200_000]));
     // By address: written by the kernel, by it alone, by the agent, and where it is mapped.
     let mapped = Id { memory: Memory::Arena, ..Id::pinfold(Route::Write) };
     for (id, ps) in [
@@ -56,16 +62,16 @@ pub(crate) fn findings() -> Findings {
         (Id::pinfold(Route::WriteAgent), 4_000_000),
         (mapped, 300_000),
     ] {
-        collected.add(latency(4096), id, Class::Near, &[ps]);
+        collected.add(latency(4096), id, Class::Near, &samples(&[ps]));
     }
-    collected.add(latency(8), Id::plain(Kind::Unix), Class::Near, &[1_200_000]);
+    collected.add(latency(8), Id::plain(Kind::Unix), Class::Near, &samples(&[1_200_000]));
     let rate = Cell { what: What::Rate, size: 8, touched: false };
-    collected.add(rate, auto, Class::Mixed, &[40_000]);
+    collected.add(rate, auto, Class::Mixed, &samples(&[40_000]));
     for (route, ps) in [(Route::FetchAdd, 40_000), (Route::Contended, 30_000)] {
-        collected.add(rate, Id::pinfold(route), Class::Near, &[ps]);
+        collected.add(rate, Id::pinfold(route), Class::Near, &samples(&[ps]));
     }
     let cpu = Cell { what: What::Cpu, size: 4096, touched: false };
-    collected.add(cpu, auto, Class::Near, &[1_000_000]);
+    collected.add(cpu, auto, Class::Near, &samples(&[1_000_000]));
     let machine = Machine {
         processor: "Test <processor> & co".into(),
         processors: 2,

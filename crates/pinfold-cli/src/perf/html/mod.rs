@@ -177,7 +177,14 @@ pub(in crate::perf) mod tests {
         }
         assert!(page.matches("<svg").count() >= 2);
         assert!(page.contains("prefers-color-scheme: dark"));
-        for part in ["Test &lt;processor&gt; &amp; co", "no &lt;network&gt;", "near", "80.0 ns"] {
+        for part in [
+            "Test &lt;processor&gt; &amp; co",
+            "no &lt;network&gt;",
+            "near",
+            "107 ns",
+            "80.0 ns",
+            "Where Pinfold is behind",
+        ] {
             assert!(page.contains(part), "{part}");
         }
     }

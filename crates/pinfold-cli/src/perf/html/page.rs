@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use super::{STYLE, escaped, plot};
 use crate::perf::{
+    behind::behind,
     class::Class,
     compare::{Row, rows},
     findings::Findings,
+    marks,
     record::Record,
     table,
     terms::{Group, What},
@@ -26,6 +28,7 @@ pub(super) fn page(findings: &Findings) -> String {
          <h1>pinfold perf</h1>\n"
     );
     head(&mut page, findings);
+    worst(&mut page, &rows);
     for class in Class::ALL {
         if records.iter().any(|record| record.class == class) {
             plots(&mut page, findings, &records, &rows, class);
@@ -71,6 +74,19 @@ fn head(page: &mut String, findings: &Findings) {
          virtual machine may change that at any time. Only runs of the same class are \
          compared.</p>\n",
     );
+}
+
+/// Where Pinfold is behind, the worst first.
+fn worst(page: &mut String, rows: &[Row]) {
+    let behind = behind(rows);
+    let _ = writeln!(page, "<h2>Where Pinfold is behind</h2>");
+    let _ = writeln!(page, "<p class=\"hint\">{}.</p>", escaped(&behind.summary()));
+    let line = |(ratio, row): (f64, &Row)| {
+        vec![("bad", table::ratio_text(ratio)), ("name", table::comparison(row))]
+    };
+    if behind.count > 0 {
+        table_of(page, &["vs best", "where"], behind.worst.into_iter().map(line));
+    }
 }
 
 /// The plots of one class.
@@ -142,8 +158,8 @@ fn is_worth_drawing(records: &[Record], theme: Theme, class: Class) -> bool {
 /// A sentence about what a plot shows.
 fn says(rows: &[Row], theme: Theme, class: Class) -> String {
     let mut text = match theme.0 {
-        What::Rate => String::from("Medians."),
-        _ => String::from("Medians; both axes are logarithmic."),
+        What::Rate => String::from("Means."),
+        _ => String::from("Means; both axes are logarithmic."),
     };
     for group in Group::ALL {
         let here = rows.iter().filter(|row| {
@@ -211,9 +227,13 @@ fn figure(page: &mut String, title: &str, says: &str, legend: &str, svg: &str) {
 fn summary(page: &mut String, rows: &[Row], all_touched: bool) {
     page.push_str("<h2>Pinfold beside the rest</h2>\n");
     page.push_str(
-        "<p class=\"hint\">Medians. <em>vs best</em>: how many times better Pinfold is than the \
+        "<p class=\"hint\">Means: all the time over all messages. <em>median</em> and <em>p99</em> are \
+         Pinfold's, of samples; where a message takes below a microsecond, a sample is the mean of 64 \
+         round trips. <em>vs best</em>: how many times better Pinfold's mean is than that of the \
          best alternative of the same class; below 1 it is worse. <em>of floor</em>: what part of \
-         the performance of the floor it reaches.</p>\n",
+         the performance of the floor it reaches. <em>!</em>: a mean and a median in this row differ \
+         by more than 1.5 times. <em>?</em>: a figure in this row rests on fewer than 100 samples, \
+         although its messages are short.</p>\n",
     );
     for theme in What::ALL.into_iter().flat_map(|what| [(what, false), (what, true)]) {
         let wanted = |row: &&Row| (row.cell.what, row.cell.touched) == theme;
@@ -223,9 +243,13 @@ fn summary(page: &mut String, rows: &[Row], all_touched: bool) {
         }
         let _ = writeln!(page, "<h3>{}</h3>", heading(theme.0, theme.1 && !all_touched));
         let names = [
-            "size", "class", "memory", "memcpy", "floor", "best", "Pinfold", "vs best", "of floor",
+            "size", "class", "memory", "memcpy", "floor", "best", "Pinfold", "median", "p99",
+            "vs best", "of floor", "marks",
         ];
-        table_of(page, &names, here.into_iter().map(summary_row));
+        table_of(page, &names, here.iter().map(|row| summary_row(row)));
+        for line in here.iter().filter_map(|row| table::uneven(row)) {
+            let _ = writeln!(page, "<p class=\"hint\">! {}</p>", escaped(&line));
+        }
     }
 }
 
@@ -239,6 +263,10 @@ fn summary_row(row: &Row) -> Vec<Field> {
         record.as_ref().map_or("–".into(), named)
     };
     let ratio = row.against_best();
+    let of = |value: fn(&Record) -> f64| {
+        let shown = |r: &Record| table::with_unit(r.what, r.size, value(r));
+        row.pinfold.as_ref().map_or("–".into(), shown)
+    };
     let mark = match ratio {
         Some(1.02..) => "good",
         Some(..0.98) => "bad",
@@ -253,8 +281,11 @@ fn summary_row(row: &Row) -> Vec<Field> {
         ("", named(&row.floor)),
         ("", named(&row.best)),
         ("", format!("{} {path}", show(&row.pinfold))),
+        ("", of(|r| r.median)),
+        ("", of(|r| r.p99)),
         (mark, ratio.map_or("–".into(), table::ratio_text)),
         ("", row.of_floor().map_or("–".into(), |part| format!("{:.0} %", part * 100.0))),
+        ("", marks::of(row.records())),
     ]
 }
 
@@ -266,7 +297,10 @@ fn every(page: &mut String, records: &[Record]) {
     );
     let mut sorted: Vec<&Record> = records.iter().collect();
     sorted.sort_by_key(|r| (r.what, r.touched, r.size, r.class, r.id()));
-    let names = ["measure", "size", "class", "touched", "subject", "median", "p99", "samples"];
+    let names = [
+        "measure", "size", "class", "touched", "subject", "mean", "median", "p99", "samples",
+        "marks",
+    ];
     let row = |r: &Record| {
         vec![
             ("name", r.what.name().to_string()),
@@ -275,8 +309,10 @@ fn every(page: &mut String, records: &[Record]) {
             ("", if r.touched { "yes" } else { "no" }.into()),
             ("name", r.id().to_string()),
             ("", table::value(r)),
+            ("", table::with_unit(r.what, r.size, r.median)),
             ("", table::with_unit(r.what, r.size, r.p99)),
             ("", r.n.to_string()),
+            ("", marks::of(std::iter::once(r))),
         ]
     };
     table_of(page, &names, sorted.into_iter().map(row));
@@ -285,7 +321,8 @@ fn every(page: &mut String, records: &[Record]) {
 fn table_of(page: &mut String, names: &[&str], rows: impl Iterator<Item = Vec<Field>>) {
     page.push_str("<div class=\"scroll\"><table>\n<tr>");
     for name in names {
-        let class = if matches!(*name, "measure" | "subject") { " class=\"name\"" } else { "" };
+        let class =
+            if matches!(*name, "measure" | "subject" | "where") { " class=\"name\"" } else { "" };
         let _ = write!(page, "<th{class}>{name}</th>");
     }
     page.push_str("</tr>\n");

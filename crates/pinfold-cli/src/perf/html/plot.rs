@@ -73,7 +73,7 @@ pub(super) fn over_size(here: &[&Record], what: What) -> Option<String> {
             colour: colour(id),
             dashed: is_floor(id),
             strong: id.route == Some(Route::Auto),
-            points: own.map(|r| (r.size as f64, r.median)).collect(),
+            points: own.map(|r| (r.size as f64, r.mean)).collect(),
         }
     };
     let all: Vec<Curve> = subjects(here).into_iter().map(curve).collect();
@@ -189,11 +189,11 @@ fn decimals(low: f64, high: f64) -> Vec<f64> {
 /// A bar for each subject, the best on top.
 pub(super) fn bars(here: &[&Record]) -> Option<String> {
     let mut here = here.to_vec();
-    let best = here.iter().map(|r| r.median).fold(0.0, f64::max);
+    let best = here.iter().map(|r| r.mean).fold(0.0, f64::max);
     if best <= 0.0 {
         return None;
     }
-    here.sort_by(|a, b| b.median.total_cmp(&a.median));
+    here.sort_by(|a, b| b.mean.total_cmp(&a.mean));
     let (row, left, right) = (30, 130, 110);
     let height = row * here.len() as u32 + 10;
     draw_sized((SIZE.0, height), |area| {
@@ -201,7 +201,7 @@ pub(super) fn bars(here: &[&Record]) -> Option<String> {
             let top = 5 + (row * at as u32) as i32;
             let middle = top + row as i32 / 2;
             let room = f64::from(SIZE.0 - left - right);
-            let long = (record.median / best * room).max(1.0) as i32;
+            let long = (record.mean / best * room).max(1.0) as i32;
             let start = left as i32;
             let bar = [(start, top + 4), (start + long, top + row as i32 - 4)];
             area.draw(&Rectangle::new(bar, colour(record.id()).filled()))?;

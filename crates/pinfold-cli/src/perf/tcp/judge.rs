@@ -111,7 +111,7 @@ mod tests {
     fn samples(who: Contestant, turns: &[(f64, Class)]) -> Samples {
         let mut samples = Samples::new(who, None);
         for &(ns, class) in turns {
-            samples.times.add((ns * 1e3) as u64);
+            samples.times.add((ns * 1e3) as u64, 1);
             samples.turns.push(Some(Turn { ns, class }));
         }
         samples

@@ -202,7 +202,7 @@ impl Runner<'_> {
         match turn {
             Ok((hops_ns, mut times)) => {
                 self.hops_ns.push(hops_ns.0);
-                times.iter().for_each(|&ps| samples.times.add(ps));
+                times.iter().for_each(|&ps| samples.times.add(ps, 1));
                 times.sort_unstable();
                 let ns = times.get(times.len() / 2).copied().unwrap_or(1) as f64 / 1e3;
                 let class = Class::of(hops_ns.0, hops_ns.1);
