@@ -1,4 +1,5 @@
-//! How many messages make up a run, from how long one is expected to take.
+//! How many messages make up a sample, from how long one is expected to take, and how long samples
+//! go on: every turn lasts as long as it may, whether its subject is fast or slow.
 
 use std::time::Duration;
 
@@ -25,6 +26,12 @@ const TOUCHED_BYTES: usize = 1 << 20;
 /// What writing or checking a byte takes, picoseconds; a guess, for planning only.
 const TOUCH_PS: f64 = 120.0;
 
+/// Samples of a run at most: a bound on the memory they take, which no turn of usual length comes to.
+const SAMPLES_MAX: u64 = 1 << 20;
+/// The part of a turn after which no other sample begins. What is left is for the probe, the check
+/// and what the processes say to each other.
+const SAMPLED: f64 = 0.9;
+
 /// Which of the subjects that were set up, and where its messages lie.
 pub(crate) type Subject = (usize, Memory);
 
@@ -41,7 +48,13 @@ pub(crate) fn trial(cell: Cell, subject: Subject, run: u64) -> Spec {
     spec(cell, subject, run, warm_up, samples, per_sample)
 }
 
-/// A run that takes about `allowance`, if a message takes about `ps` picoseconds.
+/// When in a turn of `allowance` the last sample has begun.
+pub(crate) fn sampled(allowance: Duration) -> Duration {
+    allowance.mul_f64(SAMPLED)
+}
+
+/// A run that lasts for `allowance`, in samples that suit messages of about `ps` picoseconds. If
+/// they take more or less there are fewer samples or more of them.
 pub(crate) fn measure(
     cell: Cell,
     subject: Subject,
@@ -54,10 +67,10 @@ pub(crate) fn measure(
     let ps = ps.max(1) as f64;
     let touch = if cell.touched { cell.size as f64 * TOUCH_PS } else { 0.0 };
     let whole = |count: f64, least: u64, most: u64| (count as u64).clamp(least, most);
-    let (per_sample, sample, most) = match cell.what {
+    let (per_sample, sample) = match cell.what {
         What::Latency => {
             let batch = if ps < BATCH_BELOW_PS { BATCH } else { 1 };
-            (batch, batch as f64 * (2.0 * ps + 4.0 * touch), 20_000)
+            (batch, batch as f64 * (2.0 * ps + 4.0 * touch))
         }
         _ => {
             let long = if cell.what == What::Cpu { CPU_BURST_PS } else { BURST_PS };
@@ -66,16 +79,15 @@ pub(crate) fn measure(
                 true => touched_burst(cell.size),
                 false => whole(long.min(allowed / 3.0) / ps, least, 1 << 20),
             };
-            (burst, burst as f64 * (ps + 2.0 * touch), 5_000)
+            (burst, burst as f64 * (ps + 2.0 * touch))
         }
     };
-    let samples = whole(allowed / sample, 3, most);
     // A twentieth of the time, for caches and predictors; none where one sample is a great part.
     let warm_up = match cell.what {
         What::Cpu => 0,
         _ => whole(allowed / 20.0 / sample, u64::from(allowed > 5.0 * sample), 2000),
     };
-    spec(cell, subject, run, warm_up, samples, per_sample)
+    spec(cell, subject, run, warm_up, SAMPLES_MAX, per_sample)
 }
 
 /// Messages in a burst of touched messages: a power of two.
@@ -108,17 +120,18 @@ mod tests {
     }
 
     #[test]
-    fn runs_take_their_time_and_no_more() {
+    fn many_samples_fit_into_a_turn() {
         let allowance = Duration::from_millis(20);
         for what in What::ALL {
             for (size, ps) in [(8, 50_000), (8, 2_000_000), (4096, 500_000), (1 << 20, 80_000_000)]
             {
                 let spec = measure(cell(what, size, false), HEAP, 1, ps, allowance);
                 let ways = if what == What::Latency { 2 } else { 1 };
-                let messages = (spec.warm_up + spec.samples) * spec.per_sample;
-                let took = messages * ways * ps;
-                assert!(took < 25_000_000_000, "{what:?} {size}: {took}");
-                assert!(took > 10_000_000_000, "{what:?} {size}: {took}");
+                let (sample, turn) = (spec.per_sample * ways * ps, 20_000_000_000);
+                assert!(3 * sample < turn, "{what:?} {size}: {sample}");
+                assert!(10 * spec.warm_up * sample < turn, "{what:?} {size}: {}", spec.warm_up);
+                // Whatever the subject, it is the time that ends it.
+                assert!(spec.samples * sample > turn, "{what:?} {size}: {}", spec.samples);
             }
         }
     }
@@ -132,9 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn slow_subjects_still_get_samples() {
+    fn slow_subjects_get_the_least_samples() {
         let slow = measure(cell(What::Bandwidth, 1 << 30, true), HEAP, 1, u64::MAX, Duration::ZERO);
-        assert_eq!((slow.samples, slow.per_sample), (3, 1));
+        assert_eq!((slow.warm_up, slow.per_sample), (0, 1));
+    }
+
+    #[test]
+    fn a_part_of_a_turn_is_left_for_the_rest() {
+        assert_eq!(sampled(Duration::from_millis(100)), Duration::from_millis(90));
+        assert_eq!(sampled(Duration::ZERO), Duration::ZERO);
     }
 
     #[test]

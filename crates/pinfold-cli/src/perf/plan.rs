@@ -131,7 +131,8 @@ pub(crate) fn steps(wish: &Wish, subjects: &[Id]) -> Vec<Step> {
     steps
 }
 
-/// Shares the time among the steps: each gets the same part of what is left.
+/// Shares the time among the steps: each gets the same part of what is left, so that every subject
+/// of a row is measured for as long as any other.
 ///
 /// On a machine where steps take longer than they should, later ones get less, and the last ones
 /// are left out: there are fewer rounds.

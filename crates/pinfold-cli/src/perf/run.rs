@@ -250,11 +250,11 @@ impl Runner<'_> {
         self.run(&spec, allowance)
     }
 
-    /// Both processes do one run, which ends soon after `allowance` even if it should take longer.
+    /// Both processes do one run, which ends when `allowance` does, or with the sample after that.
     fn run(&mut self, spec: &Spec, allowance: Duration) -> Result<(Outcome, Samples)> {
         let (id, bench) = &mut self.subjects[spec.subject];
         self.stage.label = id.to_string().into();
-        self.stage.allow(allowance);
+        self.stage.allow(pace::sampled(allowance));
         let busy = watchdog::busy(&self.doing);
         self.pair.order(spec)?;
         let (began, meter) = (Instant::now(), Meter::start());

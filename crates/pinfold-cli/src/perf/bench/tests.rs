@@ -65,6 +65,11 @@ type Flip = Option<(u64, usize)>;
 
 /// Runs `spec` with the first side's messages spoilt as said. What each side says of it.
 fn both_sides(spec: &Spec, flip: Flip) -> (Result<Outcome>, Result<Outcome>) {
+    both_sides_until(u64::MAX, spec, flip)
+}
+
+/// The same, where no sample begins after so many ticks.
+fn both_sides_until(deadline: u64, spec: &Spec, flip: Flip) -> (Result<Outcome>, Result<Outcome>) {
     let (first, second) = Control::pair().unwrap();
     let (page, file) = Shared::create("pinfold-test", sync::BYTES).unwrap();
     drop(page);
@@ -76,6 +81,7 @@ fn both_sides(spec: &Spec, flip: Flip) -> (Result<Outcome>, Result<Outcome>) {
         let watch = sync::Watch::new(&control, true);
         let mut stage = Stage::new(Sync::new(page, side, watch.clone()));
         stage.label = "channels".into();
+        stage.deadline = deadline;
         let mut subject = Channels { out, into, stage_watch: watch, sent: 0, flip };
         run(&mut subject, &mut stage, spec)
     };
@@ -119,6 +125,21 @@ fn assert_found(what: What, touched: bool, flip: (u64, usize)) {
     }
     if touched || what == What::Latency {
         assert!(first.is_ok() || matches!(first, Err(Fail::Gone)), "{first:?}");
+    }
+}
+
+#[test]
+fn the_time_ends_a_run_before_the_samples_do() {
+    for what in [What::Latency, What::Bandwidth] {
+        let spec = Spec { samples: u64::MAX, ..spec(what, 8, false) };
+        // It is late from the beginning.
+        let (first, second) = both_sides_until(0, &spec, None);
+        second.unwrap();
+        assert_eq!(first.unwrap().times.len(), 1, "{what:?}");
+        let soon = pinfold_sys::clock::ticks() + 20_000 * pinfold_sys::clock::ticks_per_us();
+        let (first, second) = both_sides_until(soon, &spec, None);
+        second.unwrap();
+        assert!(!first.unwrap().times.is_empty(), "{what:?}");
     }
 }
 

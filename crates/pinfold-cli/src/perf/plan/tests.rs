@@ -132,6 +132,22 @@ fn the_budget_is_kept() {
 }
 
 #[test]
+fn all_subjects_of_a_row_have_the_same_time() {
+    let (wish, budget) = (wish(), Budget::new(Duration::from_secs(24)));
+    let steps = steps(&wish, &wish.subjects());
+    let (mut elapsed, mut shares) = (Duration::ZERO, Vec::new());
+    for at in 0..steps.len() {
+        let Turn::Take(share) = budget.next(elapsed, &steps, at, usize::MAX) else {
+            panic!("{at}")
+        };
+        elapsed += share;
+        shares.push(share);
+    }
+    let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+    assert!(*most - *least < Duration::from_micros(10), "{least:?} {most:?}");
+}
+
+#[test]
 fn what_cannot_end_in_time_is_not_begun() {
     let wish = Wish { sizes: vec![8, 1 << 30], whats: vec![What::Latency], ..wish() };
     let steps = steps(&wish, &wish.subjects());
