@@ -50,8 +50,8 @@ fn records(out: &[u8]) -> Vec<Value> {
         let mut names: Vec<&str> = record.as_object().unwrap().keys().map(|k| &**k).collect();
         names.sort_unstable();
         let promised = [
-            "class", "mean", "median", "memory", "n", "p99", "path", "size", "subject", "touched",
-            "unit", "what",
+            "class", "mean", "median", "memory", "n", "p99", "path", "setting", "size", "subject",
+            "touched", "unit", "what",
         ];
         assert_eq!(names, promised);
         let one_of = |name: &str, allowed: &[&str]| {
@@ -69,6 +69,7 @@ fn records(out: &[u8]) -> Vec<Value> {
         // Either way, where the other side's memory is what makes the difference.
         let chosen = ["auto", "write", "read"].map(Value::from).contains(&record["path"]);
         assert!(chosen || shared == (record["memory"] == "arena"), "{record}");
+        one_of("setting", &["alone", "neighbour", "paced", "dedicated", "tags", "posted", "peers"]);
         one_of("class", &["near", "far", "mixed"]);
         let unit = match record["what"].as_str().unwrap() {
             "latency" | "cpu" => "ns",
@@ -184,6 +185,25 @@ fn messages_lie_where_they_are_asked_to() {
 }
 
 #[test]
+fn circumstances_are_measured_with_what_one_would_use_instead() {
+    let _alone = alone();
+    let args = ["--json", "--rounds", "1", "--sizes", "8", "--what", "latency,cpu", "--seconds"];
+    for setting in ["neighbour", "paced", "dedicated", "tags", "posted", "peers"] {
+        let done =
+            unhurried(|seconds| run(&[&args[..], &[seconds, "--settings", setting]].concat()));
+        assert!(done.status.success(), "{setting}: {}", text(&done.stderr));
+        let records = records(&done.stdout);
+        assert!(records.iter().all(|record| record["setting"] == setting), "{records:?}");
+        for subject in ["pinfold", "pipe", "unix"] {
+            assert!(has(&records, "subject", subject), "{setting} {subject}: {records:?}");
+        }
+        assert_eq!(has(&records, "what", "cpu"), setting == "paced");
+        let settled = !["neighbour", "dedicated"].contains(&setting);
+        assert!(settled || records.iter().all(|record| record["class"] == "mixed"));
+    }
+}
+
+#[test]
 fn some_usual_messages_are_touched_too() {
     let _alone = alone();
     let done = run(&[
@@ -270,6 +290,8 @@ fn nonsense_is_refused_with_2() {
         &["--listen", "local:x", "--connect", "local:x"],
         &["--listen", "local:x", "--sizes", "8"],
         &["--rounds", "0"],
+        &["--settings", "elsewhere"],
+        &["--settings", "tags", "--subjects", "ring"],
     ] {
         let done = run(args);
         assert_eq!(done.status.code(), Some(2), "{args:?}: {}", text(&done.stderr));

@@ -27,9 +27,9 @@ fn obey(pair: &mut Pair, stage: &mut Stage) -> Result<()> {
     let mut subjects: Vec<(Id, Box<dyn Bench>)> = Vec::new();
     loop {
         match pair.next_order()? {
-            Order::SetUp(id) => {
-                if let Ok(bench) = pair.set_up_here(|pair| bench::set_up(id, pair))? {
-                    subjects.push((id, bench));
+            Order::SetUp(made) => {
+                if let Ok(bench) = pair.set_up_here(|pair| bench::set_up(made, pair))? {
+                    subjects.push((made.0, bench));
                 }
             }
             Order::Run(spec) => {
@@ -38,6 +38,7 @@ fn obey(pair: &mut Pair, stage: &mut Stage) -> Result<()> {
                 };
                 stage.label = id.to_string().into();
                 let busy = watchdog::busy(&format!("{} of {id}", spec.what.name()));
+                let _unbound = spec.setting.is_unbound().then(|| pair.unbind());
                 let meter = Meter::start();
                 let outcome = bench.run(stage, &spec)?;
                 drop(busy);

@@ -11,7 +11,7 @@ use super::{
     modes::ModesArgs,
     plan::Wish,
     tcp::TcpArgs,
-    terms::{Kind, Memory, Route, What},
+    terms::{Kind, Memory, Route, Setting, What},
 };
 
 /// Seconds that everything takes, unless told otherwise.
@@ -41,7 +41,7 @@ pub(crate) struct PerfArgs {
 
     /// Measure over TCP between two networks of this machine's own, as `pinfold perf tcp --hosts 2`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=2),
-        conflicts_with_all = ["what", "sizes", "subjects", "paths", "memory", "touch", "copy", "full", "connect"])]
+        conflicts_with_all = ["what", "sizes", "subjects", "paths", "memory", "settings", "touch", "copy", "full", "connect"])]
     hosts: Option<u8>,
 
     /// What to measure [default: all]
@@ -66,6 +66,13 @@ pub(crate) struct PerfArgs {
     /// what messages in an arena are measured against.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     memory: Vec<Memory>,
+
+    /// Under which circumstances [default: all, but alone with --sizes, --paths, --memory or --touch]
+    ///
+    /// Those other than alone are measured with messages of ordinary memory, over the paths that Pinfold
+    /// chooses, beside pipes and sockets.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    settings: Vec<Setting>,
 
     /// Write every message anew before it is sent, and read it after it has arrived
     ///
@@ -101,7 +108,7 @@ pub(crate) struct PerfArgs {
 
     /// Be the second process: wait at this address for the one that measures
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["connect", "hosts", "quick", "what", "sizes",
-        "subjects", "paths", "memory", "touch", "rounds", "seconds", "cores", "json", "html", "full"])]
+        "subjects", "paths", "memory", "settings", "touch", "rounds", "seconds", "cores", "json", "html", "full"])]
     listen: Option<String>,
 
     /// Be the process that measures, with the one that listens at this address
@@ -111,6 +118,10 @@ pub(crate) struct PerfArgs {
     /// For the second process that this command starts itself
     #[arg(long, hide = true, exclusive = true)]
     second: bool,
+
+    /// For the third process that this command starts itself
+    #[arg(long, hide = true, exclusive = true)]
+    burn: bool,
 }
 
 /// What else can be measured.
@@ -145,7 +156,13 @@ Fields of a line of --json, which come when all is measured:
                  unix, tcp, line, ring or mapping by the path null
   memory         where the messages lie: heap, ordinary memory; or arena, which the other side maps
   size, touched  bytes in a message; whether each was written before and read after it went
-  class          near, far or mixed
+  setting        the circumstances: alone; neighbour, beside a third process that computes all the
+                 time; paced, a message every millisecond (cpu has the sender's sleeps in it);
+                 dedicated, with a progress thread in each of Pinfold's processes; tags, of two kinds
+                 by turns; posted, with 64 receives of other messages; peers, 16 of them by turns;
+                 with neighbour and dedicated no process is bound to a core, with neighbour and paced
+                 all wait asleep
+  class          near, far or mixed, which is what processes that may move always are
   mean           all the time over all messages, in unit: ns, MB/s (10^6 bytes) or M/s (10^6
                  messages); tables and plots show it, and what is set against each other is means
   median, p99    over n samples, in the same unit; p99 is what 99 % of the samples reached or
@@ -167,6 +184,8 @@ pub(crate) enum Role {
     Connect(String),
     /// Be the second process; the first one is at standard input.
     Second,
+    /// Be the third process, which computes; the first one is at standard input.
+    Third,
 }
 
 /// Where the results go.
@@ -181,6 +200,9 @@ pub(crate) struct Output {
 impl PerfArgs {
     /// What this process is to do.
     pub(crate) fn role(&self) -> Role {
+        if self.burn {
+            return Role::Third;
+        }
         match (self.second, &self.listen, &self.connect) {
             (true, _, _) => Role::Second,
             (_, Some(address), _) => Role::Listen(address.clone()),
@@ -204,7 +226,12 @@ impl PerfArgs {
         fn or_all<T: Clone>(some: &[T], all: &[T]) -> Vec<T> {
             if some.is_empty() { all.to_vec() } else { some.to_vec() }
         }
+        // Where something else is asked for, that is looked at.
+        let usual = self.sizes.is_empty() && self.paths.is_empty() && self.memory.is_empty();
+        let usual = usual && !self.touch;
+        let settings = if usual { &Setting::ALL[..] } else { &[Setting::Alone] };
         let wish = Wish {
+            settings: or_all(&self.settings, settings),
             whats: or_all(&self.what, &What::ALL),
             sizes: self.sizes.clone(),
             kinds: or_all(&self.subjects, &Kind::ALL),
@@ -223,7 +250,9 @@ impl PerfArgs {
                  neither rate nor bidirectional; mapped and mapping need --memory arena, more \
                  than 56 bytes, and do neither rate nor cpu; handoff, put and get do latency, \
                  fetch-add and contended rate, active both with 8 bytes, write, read and cma-write \
-                 both with whole words, without --touch"
+                 both with whole words, without --touch; and --settings other than alone do \
+                 latency, paced cpu, and dedicated, tags, posted and peers rate, of pipe, unix, tcp \
+                 and pinfold auto in --memory heap"
                     .into(),
             ));
         }

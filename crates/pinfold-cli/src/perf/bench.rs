@@ -7,20 +7,34 @@
 //! is sent, and read and checked after it has arrived; what that takes is not counted, what it
 //! does to the caches is.
 
+use std::time::{Duration, Instant};
+
 use pinfold_sys::clock;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{
     fail::Result,
     pair::Pair,
+    plan::Made,
     stage::Stage,
     stats,
     subject::{
-        Bench, Subject, Waiting, active::Active, cma::Cma, handoff::Handoff, line::Line,
-        mapping::Mapping, memcpy::Memcpy, pinfold::Pinfold, pipe, region::Region, ring::Ring,
-        space::Space, tcp, unix,
+        Bench, Subject, Waiting,
+        active::Active,
+        cma::Cma,
+        handoff::Handoff,
+        line::Line,
+        many::Many,
+        mapping::Mapping,
+        memcpy::Memcpy,
+        pinfold::{self, Pinfold},
+        pipe,
+        region::Region,
+        ring::Ring,
+        space::Space,
+        tcp, unix,
     },
-    terms::{Id, Kind, Outcome, Route, Side, Spec, What},
+    terms::{Kind, Outcome, Route, Setting, Side, Spec, What},
     verify,
 };
 
@@ -28,7 +42,17 @@ use super::{
 ///
 /// # Errors
 /// Why the subject cannot be had here; the others still can.
-pub(crate) fn set_up(id: Id, pair: &mut Pair) -> Result<Box<dyn Bench>> {
+pub(crate) fn set_up((id, setting): Made, pair: &mut Pair) -> Result<Box<dyn Bench>> {
+    // Threads that are started here may move, too.
+    let _unbound = setting.is_unbound().then(|| pair.unbind());
+    if setting == Setting::Peers {
+        return Ok(match id.kind {
+            Kind::Pipe => Box::new(Many::of(|_| pipe::set_up(pair))?),
+            Kind::Unix => Box::new(Many::of(|_| unix::set_up(pair))?),
+            Kind::Tcp => Box::new(Many::of(|_| tcp::set_up(pair))?),
+            _ => Box::new(pinfold::many(pair, id)?),
+        });
+    }
     Ok(match id.kind {
         Kind::Line => Box::new(Line::set_up(pair)?),
         Kind::Ring => Box::new(Ring::set_up(pair)?),
@@ -44,7 +68,7 @@ pub(crate) fn set_up(id: Id, pair: &mut Pair) -> Result<Box<dyn Bench>> {
             Some(Route::Active) => Box::new(Active::set_up(pair, id)?),
             Some(route) if route.is_by_address() => Box::new(Space::set_up(pair, id)?),
             Some(route) if route.is_one_sided() => Box::new(Region::set_up(pair, id)?),
-            _ => Box::new(Pinfold::set_up(pair, id)?),
+            _ => Box::new(Pinfold::set_up(pair, id, setting)?),
         },
     })
 }
@@ -73,8 +97,9 @@ pub(super) fn run<S: Subject>(subject: &mut S, stage: &mut Stage, spec: &Spec) -
     stage.into.shape(spec.size, memories, spec.memory)?;
     let side = stage.sync.side;
     stage.out.fill(spec.first_number(side));
-    let waiting = if spec.what == What::Cpu { Waiting::Sleep } else { Waiting::Spin };
-    subject.set_waiting(waiting)?;
+    let asleep = spec.what == What::Cpu || spec.setting.is_asleep();
+    subject.set_waiting(if asleep { Waiting::Sleep } else { Waiting::Spin })?;
+    subject.set_setting(spec.setting)?;
     stage.sync.barrier()?;
 
     let mut outcome = Outcome::default();
@@ -93,7 +118,33 @@ pub(super) fn run<S: Subject>(subject: &mut S, stage: &mut Stage, spec: &Spec) -
         checked.map_err(|wrong| stage.wrong(spec, wrong))?;
     }
     outcome.path = subject.path_taken();
+    subject.set_setting(Setting::Alone)?;
     Ok(outcome)
+}
+
+/// From one message to the next where one goes every so often.
+const PACE: Duration = Duration::from_millis(1);
+
+/// Has messages go at a pace, where they shall: the first process sleeps until the next one is due.
+struct Pacer {
+    /// When it is due; `None` where messages follow each other.
+    due: Option<Instant>,
+}
+
+impl Pacer {
+    fn new(spec: &Spec, stage: &Stage) -> Pacer {
+        let paced = spec.setting == Setting::Paced && stage.is_first();
+        Pacer { due: paced.then(Instant::now) }
+    }
+
+    /// Returns when the next message is due. After a late one that is not at once.
+    #[inline]
+    fn wait(&mut self) {
+        if let Some(due) = &mut self.due {
+            clock::pause(due.saturating_duration_since(Instant::now()));
+            *due = Instant::now() + PACE;
+        }
+    }
 }
 
 /// How many samples one part of a run has: as many as planned, fewer when it takes too long.
@@ -139,13 +190,16 @@ fn latency<S: Subject>(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let mut touch = Touch::new(spec, stage);
+    let mut pacer = Pacer::new(spec, stage);
     let mut course = Course::new(stage, spec.warm_up);
     while course.goes_on(stage)? {
+        pacer.wait();
         round_trips(subject, stage, spec, &mut touch)?;
     }
     outcome.hops_ns.0 = stage.sync.hop_ns()?;
     let mut course = Course::new(stage, spec.samples);
     while course.goes_on(stage)? {
+        pacer.wait();
         let ticks = round_trips(subject, stage, spec, &mut touch)?;
         if stage.is_first() {
             outcome.times.push(stats::ps(ticks) / (2 * spec.per_sample));
@@ -261,6 +315,24 @@ fn one_way<S: Subject>(subject: &mut S, stage: &mut Stage, count: usize) -> Resu
     }
 }
 
+/// The same at a pace.
+fn one_by_one<S: Subject>(
+    subject: &mut S,
+    stage: &mut Stage,
+    count: usize,
+    pacer: &mut Pacer,
+) -> Result<()> {
+    for number in 0..count {
+        pacer.wait();
+        if stage.is_first() {
+            subject.send(stage.out.get(number))?;
+        } else {
+            subject.recv(stage.into.get_mut(number))?;
+        }
+    }
+    Ok(())
+}
+
 fn both_ways<S: Subject>(subject: &mut S, stage: &mut Stage, count: usize) -> Result<()> {
     subject.exchange(&stage.out, &mut stage.into, count)
 }
@@ -332,6 +404,7 @@ fn cpu<S: Subject>(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let mut number = 0;
+    let mut pacer = Pacer::new(spec, stage);
     outcome.hops_ns.0 = stage.sync.hop_ns()?;
     let mut course = Course::new(stage, spec.samples);
     while course.goes_on(stage)? {
@@ -340,7 +413,10 @@ fn cpu<S: Subject>(
         }
         stage.sync.barrier()?;
         let start = cpu_ns();
-        one_way(subject, stage, spec.per_sample as usize)?;
+        match spec.setting {
+            Setting::Paced => one_by_one(subject, stage, spec.per_sample as usize, &mut pacer)?,
+            _ => one_way(subject, stage, spec.per_sample as usize)?,
+        }
         outcome.cpu_ns += cpu_ns() - start;
         outcome.messages += spec.per_sample;
         if spec.touched && !stage.is_first() {

@@ -19,7 +19,7 @@ use super::{
     pair::Pair,
     plan::Wish,
     run,
-    terms::{Cell, Id, Kind, Memory},
+    terms::{Id, Kind, Memory, Setting},
 };
 
 /// One size of message, one way.
@@ -76,6 +76,7 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
         kinds: vec![Kind::Pinfold],
         size_max: usize::MAX,
         routes: Route::ALL.to_vec(),
+        settings: vec![Setting::Alone],
         // One row for each path: what is chosen is shown for ordinary memory.
         but: Id::all().filter(is_no_path).collect(),
         memories: Memory::ALL.to_vec(),
@@ -92,8 +93,8 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
     };
     let (cores, found) = go().map_err(|why| why.to_string())?;
     let rows = found.collected.records().into_iter().filter_map(|record| {
-        let cell = Cell { what: record.what, size: record.size, touched: record.touched };
-        let (route, taken) = (record.path?, found.collected.path_taken(cell, record.id()));
+        let taken = found.collected.path_taken(record.cell(), record.id());
+        let route = record.path?;
         Some(BriefRow {
             what: record.what,
             size: record.size,
@@ -102,7 +103,7 @@ pub(crate) fn first(end: OwnedFd, sizes: &[usize], time: Duration) -> Result<Bri
             median: record.median,
             samples: record.n,
             rounds: found.collected.rounds(&record),
-            taken: taken.filter(|_| record.id() == Id::pinfold(Route::Auto)).map(str::to_owned),
+            taken: taken.filter(|_| record.id() == Id::AUTO).map(str::to_owned),
         })
     });
     let rows = rows.collect();

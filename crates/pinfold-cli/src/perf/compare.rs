@@ -61,7 +61,7 @@ pub(crate) fn rows(
     records: &[Record],
     path_taken: impl Fn(Cell, Id) -> Option<&'static str>,
 ) -> Vec<Row> {
-    let mut cells: Vec<Cell> = records.iter().map(cell_of).collect();
+    let mut cells: Vec<Cell> = records.iter().map(Record::cell).collect();
     cells.sort_unstable();
     cells.dedup();
     let mut rows = Vec::new();
@@ -71,7 +71,7 @@ pub(crate) fn rows(
             let adds = matches!(group, Group::Region | Group::Contended);
             let alone = adds && cell.what == What::Rate;
             let here = |r: &&Record| {
-                cell_of(r) == cell && belongs(r, group) && !(alone && r.id().group().is_none())
+                r.cell() == cell && belongs(r, group) && !(alone && r.id().group().is_none())
             };
             let here: Vec<&Record> = records.iter().filter(here).collect();
             // How much a row is worth: as many subjects as there are, and better settled than mixed.
@@ -89,17 +89,16 @@ pub(crate) fn rows(
             }));
         }
     }
-    rows.sort_by_key(|row| (row.cell.what, row.cell.touched, row.group, row.cell.size, row.class));
+    rows.sort_by_key(|row| {
+        let Cell { what, size, touched, setting } = row.cell;
+        (what, setting, touched, row.group, size, row.class)
+    });
     rows
-}
-
-fn cell_of(record: &Record) -> Cell {
-    Cell { what: record.what, size: record.size, touched: record.touched }
 }
 
 /// The groups that a cell has rows for: ordinary memory if there is nothing of Pinfold.
 fn groups(records: &[Record], cell: Cell) -> Vec<Group> {
-    let of = |r: &Record| r.id().group().filter(|_| cell_of(r) == cell);
+    let of = |r: &Record| r.id().group().filter(|_| r.cell() == cell);
     let mut groups: Vec<Group> = records.iter().filter_map(of).collect();
     groups.sort_unstable();
     groups.dedup();
@@ -173,7 +172,10 @@ fn row(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::{terms::What, testing};
+    use crate::perf::{
+        terms::{Setting, What},
+        testing,
+    };
 
     #[test]
     fn only_like_is_set_against_like() {
@@ -198,7 +200,7 @@ mod tests {
         assert_eq!(stream.best.as_ref().unwrap().subject, Kind::Cma);
         assert!((stream.against_best().unwrap() - 0.5).abs() < 0.01);
         // Mixed runs make no row beside others, but one of their own if alone.
-        let mixed = |row: &&Row| row.class == Class::Mixed;
+        let mixed = |row: &&Row| (row.class, row.cell.setting) == (Class::Mixed, Setting::Alone);
         assert_eq!(rows.iter().filter(mixed).count(), 1);
         assert_eq!(rows.iter().find(mixed).unwrap().cell.what, What::Rate);
     }
@@ -269,6 +271,17 @@ mod tests {
         let messages = |row: &&Row| row.group == Group::Heap && what(row);
         assert_eq!(rows.iter().filter(messages).count(), 1);
         assert_eq!(subject(&rows.iter().find(messages).unwrap().best), Some(Kind::Pipe));
+    }
+
+    #[test]
+    fn circumstances_have_rows_of_their_own() {
+        let records = testing::findings().collected.records();
+        let rows = rows(&records, |_, _| None);
+        let beside = |row: &&Row| row.cell.setting == Setting::Neighbour;
+        let [row] = rows.iter().filter(beside).collect::<Vec<_>>()[..] else { panic!("{rows:?}") };
+        assert_eq!((row.class, row.group, row.cell.size), (Class::Mixed, Group::Heap, 8));
+        assert!((row.against_best().unwrap() - 6.0 / 9.0).abs() < 0.01);
+        assert!(row.floor.is_none(), "nothing of another setting stands there");
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use pinfold_sys::affinity;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
 /// Two of `allowed` that do not share a core's execution units, if there are such; otherwise two
 /// that do; `None` where there is only one.
 pub(crate) fn two_of(allowed: &[usize]) -> Option<[usize; 2]> {
@@ -23,6 +26,29 @@ pub(crate) fn only_one(cores: [Option<usize>; 2]) -> bool {
         [Some(first), Some(second)] => first == second,
         _ => pinfold_sys::affinity::current_cpus().len() < 2,
     }
+}
+
+/// The calling thread may run on more processors, until this is dropped.
+pub(crate) struct Unbound(Vec<usize>);
+
+/// Lets the calling thread, and threads that it starts, run on these processors for a while.
+pub(crate) fn unbind(free: &[usize]) -> Unbound {
+    let bound = affinity::current_cpus();
+    bind(free);
+    Unbound(bound)
+}
+
+impl Drop for Unbound {
+    fn drop(&mut self) {
+        bind(&self.0);
+    }
+}
+
+/// Has the calling thread run on these processors. Where the kernel denies that it stays where it is.
+fn bind(cpus: &[usize]) {
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
+    let _ = sched_setaffinity(None, &set);
 }
 
 /// The hardware threads of the core that `cpu` is one of.
@@ -50,6 +76,20 @@ mod tests {
         assert_eq!(parse_list("0-2,8"), [0, 1, 2, 8]);
         assert_eq!(parse_list(""), [0usize; 0]);
         assert_eq!(parse_list("x,3-"), [0usize; 0]);
+    }
+
+    #[test]
+    fn a_bound_thread_is_let_go_and_bound_again() {
+        std::thread::spawn(|| {
+            let free = affinity::current_cpus();
+            affinity::pin_to(free[0]).unwrap();
+            let unbound = unbind(&free);
+            assert_eq!(affinity::current_cpus(), free);
+            drop(unbound);
+            assert_eq!(affinity::current_cpus(), [free[0]]);
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

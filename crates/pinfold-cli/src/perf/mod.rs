@@ -4,7 +4,8 @@
 //!
 //! - [`terms`]: the nouns of what follows.
 //! - [`args`], [`bounds`], [`plan`], [`pace`]: what to measure, in which order, for how long.
-//! - [`pair`], [`meet`], [`control`], [`cores`], [`answer`]: the two processes and how they talk.
+//! - [`pair`], [`meet`], [`control`], [`cores`], [`answer`]: the two processes and how they talk;
+//!   [`neighbour`]: a third one.
 //! - [`sync`], [`shared`], [`exposed`], [`stage`]: how they keep step during a run.
 //! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
 //! - [`stats`], [`record`], [`findings`]: what comes out.
@@ -37,6 +38,7 @@ mod machine;
 mod marks;
 mod meet;
 mod modes;
+mod neighbour;
 mod pace;
 mod pair;
 mod payload;
@@ -88,7 +90,7 @@ pub(crate) fn run(args: &PerfArgs) -> ExitCode {
         Err(why @ Fail::Usage(_)) => why.end(),
         Err(why) => match args.role() {
             // The first process says it, with what it knows itself.
-            Role::Second => ExitCode::FAILURE,
+            Role::Second | Role::Third => ExitCode::FAILURE,
             _ => why.end(),
         },
     }
@@ -97,6 +99,9 @@ pub(crate) fn run(args: &PerfArgs) -> ExitCode {
 #[inline(never)]
 fn act(args: &PerfArgs) -> Result<()> {
     let start = Instant::now();
+    if matches!(args.role(), Role::Third) {
+        return neighbour::obey(std::io::stdin());
+    }
     let (wish, time, cores, output) = (args.wish()?, args.time()?, args.cores()?, args.output());
     let copy = args.insist_on_copy()?;
     if let Some(file) = &output.html {
@@ -128,6 +133,7 @@ fn act(args: &PerfArgs) -> Result<()> {
             say("done; the results are with the other side");
             return Ok(());
         }
+        Role::Third => return Ok(()),
         Role::Connect(address) => Pair::with_listener(meet::connect_to(&address)?, cores)?,
     };
     let done = run::measure(&mut pair, &mut stage, &wish, time, &ledger);

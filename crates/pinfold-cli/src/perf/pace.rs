@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::terms::{Cell, Memory, Spec, What};
+use super::terms::{Cell, Memory, Setting, Spec, What};
 
 /// Below this many picoseconds one way, a latency sample is the mean of [`BATCH`] round trips:
 /// reading the clock takes 10 to 20 ns.
@@ -32,6 +32,11 @@ const SAMPLES_MAX: u64 = 1 << 20;
 /// and what the processes say to each other.
 const SAMPLED: f64 = 0.9;
 
+/// Messages of a sample of processor time where one goes every millisecond.
+const PACED_BURST: u64 = 8;
+/// Picoseconds from one to the next of those.
+const PACED_PS: f64 = 1e9;
+
 /// Which of the subjects that were set up, and where its messages lie.
 pub(crate) type Subject = (usize, Memory);
 
@@ -44,6 +49,7 @@ pub(crate) fn trial(cell: Cell, subject: Subject, run: u64) -> Spec {
         _ if cell.touched => touched_burst(cell.size),
         _ => burst,
     };
+    let per_sample = if cell.setting == Setting::Paced { 1 } else { per_sample };
     let (warm_up, samples) = if cell.size < LONG_BYTES { (1, 2) } else { (0, 1) };
     spec(cell, subject, run, warm_up, samples, per_sample)
 }
@@ -68,6 +74,8 @@ pub(crate) fn measure(
     let touch = if cell.touched { cell.size as f64 * TOUCH_PS } else { 0.0 };
     let whole = |count: f64, least: u64, most: u64| (count as u64).clamp(least, most);
     let (per_sample, sample) = match cell.what {
+        What::Latency if cell.setting == Setting::Paced => (1, PACED_PS),
+        _ if cell.setting == Setting::Paced => (PACED_BURST, PACED_BURST as f64 * PACED_PS),
         What::Latency => {
             let batch = if ps < BATCH_BELOW_PS { BATCH } else { 1 };
             (batch, batch as f64 * (2.0 * ps + 4.0 * touch))
@@ -105,8 +113,8 @@ fn spec(
     samples: u64,
     per_sample: u64,
 ) -> Spec {
-    let Cell { what, size, touched } = cell;
-    Spec { subject, what, size, touched, memory, run, warm_up, samples, per_sample }
+    let Cell { what, size, touched, setting } = cell;
+    Spec { subject, what, size, touched, setting, memory, run, warm_up, samples, per_sample }
 }
 
 #[cfg(test)]
@@ -116,7 +124,7 @@ mod tests {
     const HEAP: Subject = (0, Memory::Heap);
 
     fn cell(what: What, size: usize, touched: bool) -> Cell {
-        Cell { what, size, touched }
+        Cell::alone(what, size, touched)
     }
 
     #[test]
@@ -154,6 +162,19 @@ mod tests {
     fn a_part_of_a_turn_is_left_for_the_rest() {
         assert_eq!(sampled(Duration::from_millis(100)), Duration::from_millis(90));
         assert_eq!(sampled(Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn paced_messages_are_timed_one_by_one() {
+        let allowance = Duration::from_millis(100);
+        let paced = |what| Cell { setting: Setting::Paced, ..cell(what, 8, false) };
+        for ps in [1_000, 5_000_000] {
+            let spec = measure(paced(What::Latency), HEAP, 1, ps, allowance);
+            assert_eq!((spec.per_sample, spec.warm_up), (1, 4));
+            let spec = measure(paced(What::Cpu), HEAP, 1, ps, allowance);
+            assert_eq!((spec.per_sample, spec.warm_up), (PACED_BURST, 0));
+        }
+        assert_eq!(trial(paced(What::Cpu), HEAP, 1).per_sample, 1);
     }
 
     #[test]

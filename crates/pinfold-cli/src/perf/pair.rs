@@ -13,14 +13,15 @@ use serde_json::Value;
 
 use super::{
     control::{ANSWER, Control},
-    cores,
+    cores::{self, Unbound},
     fail::{Fail, Result},
     load::Load,
     meet::Met,
+    plan::Made,
     shared::Shared,
     stage::Stage,
     sync::{self, Sync, Watch},
-    terms::{Id, Side, Spec},
+    terms::{Side, Spec},
     watchdog,
 };
 
@@ -32,7 +33,7 @@ enum Talk {
     /// Second: so am I.
     Welcome { version: String, pid: u32, core: Option<usize> },
     /// First: let us set this subject up.
-    SetUp(Id),
+    SetUp(Made),
     /// Either, while a subject is set up: what the subject has to say.
     Word(Value),
     /// Either: my side of the set-up is over, and why it failed if it did.
@@ -50,7 +51,7 @@ enum Talk {
 /// What the second process is asked to do.
 pub(crate) enum Order {
     /// Set this subject up.
-    SetUp(Id),
+    SetUp(Made),
     /// Do this run.
     Run(Spec),
     /// End.
@@ -65,6 +66,8 @@ pub(crate) struct Pair {
     peer_pid: u32,
     /// The cores of the first and the second process, where they are bound to one.
     cores: [Option<usize>; 2],
+    /// The processors that this process might use before it was bound to one.
+    free: Vec<usize>,
     /// Only where the first process started the second.
     child: Option<Child>,
     /// The other side's outcome, if it came while this side still worked on a set-up.
@@ -138,7 +141,8 @@ impl Pair {
 
     /// First: gets to know the second process at the other end of `control`.
     pub(crate) fn greet(control: Control, wish: Option<[usize; 2]>) -> Result<(Pair, Stage)> {
-        let wish = wish.or_else(|| cores::two_of(&affinity::current_cpus()));
+        let free = affinity::current_cpus();
+        let wish = wish.or_else(|| cores::two_of(&free));
         let core = wish.and_then(|[core, _]| affinity::pin_to(core).ok().map(|()| core));
         let (page, file) = Shared::create("pinfold-perf", sync::BYTES)?;
         let hello = Talk::Hello {
@@ -151,7 +155,7 @@ impl Pair {
         match control.recv(Some(ANSWER))? {
             Talk::Welcome { version, pid, core: theirs } => {
                 same_version(&version)?;
-                Ok(Pair::over(control, Side::First, page, pid, [core, theirs]))
+                Ok(Pair::over(control, Side::First, page, pid, [core, theirs], free))
             }
             Talk::Failed(why) => Err(Fail::Said(why)),
             other => Err(unexpected(&other)),
@@ -169,7 +173,8 @@ impl Pair {
         })?;
         let [file] = exactly(fds)?;
         let page = Shared::open(&file, sync::BYTES)?;
-        let choice = your_core.or_else(|| cores::other_than(&affinity::current_cpus(), core?));
+        let free = affinity::current_cpus();
+        let choice = your_core.or_else(|| cores::other_than(&free, core?));
         let own = choice.and_then(|core| affinity::pin_to(core).ok().map(|()| core));
         let welcome = Talk::Welcome {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -177,7 +182,7 @@ impl Pair {
             core: own,
         };
         control.send(&welcome)?;
-        Ok(Pair::over(control, Side::Second, page, pid, [core, own]))
+        Ok(Pair::over(control, Side::Second, page, pid, [core, own], free))
     }
 
     fn over(
@@ -186,6 +191,7 @@ impl Pair {
         page: Shared,
         peer_pid: u32,
         cores: [Option<usize>; 2],
+        free: Vec<usize>,
     ) -> (Pair, Stage) {
         let watch = Watch::new(&control, cores::only_one(cores));
         let sync = Sync::new(page, side, watch.clone());
@@ -195,6 +201,7 @@ impl Pair {
             watch,
             peer_pid,
             cores,
+            free,
             child: None,
             outcome: None,
             meeting: None,
@@ -225,6 +232,11 @@ impl Pair {
     /// The cores of the first and second process, where they are bound to one.
     pub(crate) fn cores(&self) -> [Option<usize>; 2] {
         self.cores
+    }
+
+    /// Lets this process run where it might before it was bound, until the guard is dropped.
+    pub(crate) fn unbind(&self) -> Unbound {
+        cores::unbind(&self.free)
     }
 
     /// In a set-up: says something to the other side of the subject.
@@ -265,10 +277,10 @@ impl Pair {
     /// cannot be had.
     pub(crate) fn set_up<T>(
         &mut self,
-        id: Id,
+        made: Made,
         make: impl FnOnce(&mut Pair) -> Result<T>,
     ) -> Result<Result<T, String>> {
-        self.control.send(&Talk::SetUp(id))?;
+        self.control.send(&Talk::SetUp(made))?;
         self.set_up_here(make)
     }
 
@@ -318,7 +330,7 @@ impl Pair {
     /// Second: waits to be told what to do.
     pub(crate) fn next_order(&self) -> Result<Order> {
         match self.control.recv(None)? {
-            Talk::SetUp(id) => Ok(Order::SetUp(id)),
+            Talk::SetUp(made) => Ok(Order::SetUp(made)),
             Talk::Run(spec) => Ok(Order::Run(spec)),
             Talk::Quit => Ok(Order::Quit),
             other => Err(unexpected(&other)),

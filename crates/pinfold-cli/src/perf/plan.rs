@@ -10,7 +10,7 @@ mod tests;
 
 use std::time::Duration;
 
-use super::terms::{Cell, Group, Id, Kind, Memory, Route, What};
+use super::terms::{Cell, Group, Id, Kind, Memory, Route, Setting, What};
 
 /// What the user wants measured.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct Wish {
     pub(crate) size_max: usize,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) routes: Vec<Route>,
+    /// Under which circumstances.
+    pub(crate) settings: Vec<Setting>,
     /// Left out all the same.
     pub(crate) but: Vec<Id>,
     /// Where messages lie.
@@ -33,12 +35,22 @@ pub(crate) struct Wish {
     pub(crate) quick: bool,
 }
 
+/// A subject, and what it was set up for.
+pub(crate) type Made = (Id, Setting);
+
 /// One turn of one subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) cell: Cell,
     pub(crate) subject: Id,
     pub(crate) round: u32,
+}
+
+impl Step {
+    /// What has the turn.
+    pub(crate) fn made(&self) -> Made {
+        (self.subject, self.cell.setting.made_for(self.subject))
+    }
 }
 
 /// Messages from this long on, bytes, have their turns in every other round only: a turn takes as
@@ -50,6 +62,19 @@ impl Wish {
     pub(crate) fn subjects(&self) -> Vec<Id> {
         let cells = self.cells();
         Id::all().filter(|&id| cells.iter().any(|&cell| self.wants(cell, id))).collect()
+    }
+
+    /// Everything that has to be set up for that.
+    pub(crate) fn made(&self) -> Vec<Made> {
+        let cells = self.cells();
+        let of = |id| {
+            let wanted = cells.iter().filter(move |&&cell| self.wants(cell, id));
+            let mut all: Vec<Made> = wanted.map(|cell| (id, cell.setting.made_for(id))).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        self.subjects().into_iter().flat_map(of).collect()
     }
 
     /// Whether a subject has its turns in a row.
@@ -86,18 +111,31 @@ impl Wish {
             return Vec::new();
         }
         let mut cells = Vec::new();
-        let mut add = |what, sizes: &[usize], touched| {
-            cells.extend(sizes.iter().map(|&size| Cell { what, size, touched }));
+        let mut add = |what, sizes: &[usize], touched, setting| {
+            cells.extend(sizes.iter().map(|&size| Cell { what, size, touched, setting }));
         };
-        for what in What::ALL.into_iter().filter(|what| self.whats.contains(what)) {
+        let pairs = What::ALL.into_iter().flat_map(|what| Setting::ALL.map(|at| (what, at)));
+        for (what, setting) in pairs {
+            if !self.whats.contains(&what) || !self.settings.contains(&setting) {
+                continue;
+            }
+            if setting != Setting::Alone {
+                // Of messages as they mostly are.
+                let wanted = group == Group::Heap && setting.measures(what);
+                let named = !self.sizes.is_empty() && what != What::Rate;
+                let usual = sizes::in_setting(what, setting, self.quick);
+                let sizes = if named { &self.sizes } else { usual };
+                add(what, if wanted { sizes } else { &[] }, self.touched, setting);
+                continue;
+            }
             if self.sizes.is_empty() || what == What::Rate {
                 // A rate of other than small messages is a bandwidth.
-                add(what, sizes::usual(what, group, self.quick), self.touched);
+                add(what, sizes::usual(what, group, self.quick), self.touched, setting);
             } else {
-                add(what, &self.sizes, self.touched);
+                add(what, &self.sizes, self.touched, setting);
             }
             if self.sizes.is_empty() && !self.touched {
-                add(what, sizes::touched_too(what, group, self.quick), true);
+                add(what, sizes::touched_too(what, group, self.quick), true, setting);
             }
         }
         // Where Pinfold has nothing to say there is no row.
@@ -111,7 +149,7 @@ impl Wish {
 }
 
 /// The turns, in order, of those subjects that could be set up.
-pub(crate) fn steps(wish: &Wish, subjects: &[Id]) -> Vec<Step> {
+pub(crate) fn steps(wish: &Wish, made: &[Made]) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut cells = wish.cells();
     // Short messages first: long ones may take all the time there is.
@@ -121,8 +159,9 @@ pub(crate) fn steps(wish: &Wish, subjects: &[Id]) -> Vec<Step> {
             if cell.size >= LONG_BYTES && round % 2 == 0 && wish.rounds > 1 {
                 continue;
             }
-            let able: Vec<Id> =
-                subjects.iter().copied().filter(|&id| wish.wants(cell, id)).collect();
+            let able =
+                |made: &&Made| made.1 == cell.setting.made_for(made.0) && wish.wants(cell, made.0);
+            let able: Vec<Id> = made.iter().filter(able).map(|made| made.0).collect();
             let turns = able.iter().cycle().skip(round as usize % able.len().max(1));
             let turns = turns.take(able.len());
             steps.extend(turns.map(|&subject| Step { cell, subject, round }));
@@ -131,8 +170,8 @@ pub(crate) fn steps(wish: &Wish, subjects: &[Id]) -> Vec<Step> {
     steps
 }
 
-/// Shares the time among the steps: each gets the same part of what is left, so that every subject
-/// of a row is measured for as long as any other.
+/// Shares the time among the steps: each gets the same part of what is left, or a few, but all of a
+/// row get as much as any other: every subject of it is measured for as long.
 ///
 /// On a machine where steps take longer than they should, later ones get less, and the last ones
 /// are left out: there are fewer rounds.
@@ -154,6 +193,8 @@ pub(crate) enum Turn {
 
 /// The most one step takes: more samples would not say more.
 const STEP_MAX: Duration = Duration::from_millis(250);
+/// So much longer where there is a message every millisecond.
+const PACED_PARTS: u32 = 3;
 /// The least a step is worth doing for, as long as there is time at all.
 const STEP_MIN: Duration = Duration::from_millis(1);
 
@@ -179,9 +220,16 @@ impl Budget {
         if left < least(steps[at].cell.size, ready_bytes) {
             return Turn::Skip;
         }
-        let share = left / u32::try_from(steps.len() - at).unwrap_or(u32::MAX);
-        Turn::Take(share.clamp(STEP_MIN, STEP_MAX).min(left))
+        let all: u32 = steps[at..].iter().map(parts).sum();
+        let share = left / all.max(1);
+        Turn::Take((share.clamp(STEP_MIN, STEP_MAX) * parts(&steps[at])).min(left))
     }
+}
+
+/// How many turns' time a turn takes: where a message goes every millisecond there would be too few
+/// of them.
+const fn parts(step: &Step) -> u32 {
+    if matches!(step.cell.setting, Setting::Paced) { PACED_PARTS } else { 1 }
 }
 
 /// What a turn with a single message of `size` bytes takes, with writing and checking and, the

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     class::Class,
     stats::{Samples, Times},
-    terms::{Cell, Id, Kind, Memory, Route, What},
+    terms::{Cell, Id, Kind, Memory, Route, Setting, What},
 };
 
 /// One line of `--json`. The names and values of its fields are a promise to scripts.
@@ -27,6 +27,8 @@ pub(crate) struct Record {
     pub(crate) size: usize,
     /// Whether every message was written before and read after it went.
     pub(crate) touched: bool,
+    /// Under which circumstances.
+    pub(crate) setting: Setting,
     /// How far apart the cores were.
     pub(crate) class: Class,
     /// All the time over all messages, in `unit`; of a rate, all messages over all the time.
@@ -74,8 +76,14 @@ impl Record {
         Id { kind: self.subject, route: self.path, memory: self.memory }
     }
 
+    /// The row it stands in.
+    pub(crate) fn cell(&self) -> Cell {
+        let Record { what, size, touched, setting, .. } = *self;
+        Cell { what, size, touched, setting }
+    }
+
     fn new(cell: Cell, id: Id, class: Class, times: &Times) -> Record {
-        let Cell { what, size, touched } = cell;
+        let Cell { what, size, touched, setting } = cell;
         Record {
             what,
             subject: id.kind,
@@ -83,6 +91,7 @@ impl Record {
             memory: id.memory,
             size,
             touched,
+            setting,
             class,
             mean: value(what, size, times.mean()),
             median: value(what, size, times.median()),
@@ -133,7 +142,10 @@ impl Collected {
         if let Some(median) = samples.median() {
             self.rounds.entry((cell, id, class)).or_default().push(median);
         }
-        self.runs[class as usize] += 1;
+        // Where the processes may move there is no distance to speak of.
+        if !cell.setting.is_unbound() {
+            self.runs[class as usize] += 1;
+        }
     }
 
     /// Notes which path a subject took.
@@ -148,8 +160,8 @@ impl Collected {
 
     /// The median of each run of a record, in its unit.
     pub(crate) fn rounds(&self, record: &Record) -> Vec<f64> {
-        let Record { what, size, touched, class, .. } = *record;
-        let rounds = self.rounds.get(&(Cell { what, size, touched }, record.id(), class));
+        let Record { what, size, class, .. } = *record;
+        let rounds = self.rounds.get(&(record.cell(), record.id(), class));
         rounds.into_iter().flatten().map(|&ps| value(what, size, ps)).collect()
     }
 
@@ -170,7 +182,7 @@ mod tests {
     use super::*;
     use crate::perf::testing::samples;
 
-    const CELL: Cell = Cell { what: What::Latency, size: 8, touched: false };
+    const CELL: Cell = Cell::alone(What::Latency, 8, false);
 
     fn one(cell: Cell, id: Id, ps: &[u64]) -> Record {
         let mut collected = Collected::default();
@@ -186,8 +198,8 @@ mod tests {
         let mut names: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
         names.sort_unstable();
         let promised = [
-            "class", "mean", "median", "memory", "n", "p99", "path", "size", "subject", "touched",
-            "unit", "what",
+            "class", "mean", "median", "memory", "n", "p99", "path", "setting", "size", "subject",
+            "touched", "unit", "what",
         ];
         assert_eq!(names, promised);
         assert_eq!(value["what"], "latency");
@@ -196,6 +208,7 @@ mod tests {
         assert_eq!(value["memory"], "heap");
         assert_eq!(value["size"], 8);
         assert_eq!(value["touched"], false);
+        assert_eq!(value["setting"], "alone");
         assert_eq!(value["class"], "near");
         assert_eq!(value["unit"], "ns");
         assert_eq!(value["n"], 3);
@@ -219,6 +232,8 @@ mod tests {
         assert_eq!(names(routes.to_vec()), Route::ALL.map(Route::name));
         let memories = Memory::ALL.map(|memory| serde_json::to_value(memory).unwrap());
         assert_eq!(names(memories.to_vec()), Memory::ALL.map(Memory::name));
+        let settings = Setting::ALL.map(|setting| serde_json::to_value(setting).unwrap());
+        assert_eq!(names(settings.to_vec()), Setting::ALL.map(Setting::name));
         let units = What::ALL.map(|what| serde_json::to_value(Unit::of(what)).unwrap());
         assert_eq!(names(units.to_vec()), ["ns", "M/s", "MB/s", "MB/s", "ns"]);
     }
@@ -226,7 +241,7 @@ mod tests {
     #[test]
     fn units() {
         let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.002;
-        let cell = |what, size| Cell { what, size, touched: true };
+        let cell = |what, size| Cell::alone(what, size, true);
         let pipe = Id::plain(Kind::Pipe);
         // 1 MiB in 100 µs; 8 bytes in 10 ns.
         let bandwidth = one(cell(What::Bandwidth, 1 << 20), pipe, &[100_000_000]);

@@ -12,13 +12,14 @@ use super::{
     findings::Ledger,
     load::{self, Meter},
     machine::{self, Machine},
+    neighbour::Neighbour,
     pace,
     pair::Pair,
-    plan::{self, Budget, Step, Turn, Wish},
+    plan::{self, Budget, Made, Step, Turn, Wish},
     stage::Stage,
     stats::Samples,
     subject::Bench,
-    terms::{Cell, Group, Id, Memory, Outcome, Spec, What},
+    terms::{Cell, Group, Id, Memory, Outcome, Setting, Spec, What},
     units, watchdog,
 };
 use crate::progress;
@@ -35,7 +36,9 @@ struct Runner<'a> {
     pair: &'a mut Pair,
     stage: &'a mut Stage,
     ledger: &'a Ledger,
-    subjects: Vec<(Id, Box<dyn Bench>)>,
+    subjects: Vec<(Made, Box<dyn Bench>)>,
+    /// The third process, once it was needed.
+    neighbour: Option<Neighbour>,
     /// Picoseconds a message took when last measured.
     expected: HashMap<(Cell, Id), u64>,
     runs: u64,
@@ -59,6 +62,7 @@ pub(crate) fn measure(
         stage,
         ledger,
         subjects: Vec::new(),
+        neighbour: None,
         expected: HashMap::new(),
         runs: 0,
         doing: String::new(),
@@ -92,7 +96,8 @@ impl Runner<'_> {
         let wish = &self.within_memory(wish)?;
         self.set_up(wish)?;
         let (stolen_before, began) = (load::stolen_ns(cores), Instant::now());
-        let steps = plan::steps(wish, &self.subjects.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+        let made: Vec<Made> = self.subjects.iter().map(|(made, _)| *made).collect();
+        let steps = plan::steps(wish, &made);
         let bar = progress::steps(steps.len() as u64);
         let (mut skipped, mut ready_bytes) = (0, 0);
         for (at, step) in steps.iter().enumerate() {
@@ -184,12 +189,15 @@ impl Runner<'_> {
 
     fn set_up(&mut self, wish: &Wish) -> Result<()> {
         let mut missing = Vec::new();
-        for id in wish.subjects() {
-            self.doing = format!("the set-up of {id}");
+        for made in wish.made() {
+            let (id, setting) = made;
+            self.doing = format!("the set-up of {id}{}", under(setting));
             let _busy = watchdog::busy(&self.doing);
-            match self.pair.set_up(id, |pair| bench::set_up(id, pair))? {
-                Ok(bench) => self.subjects.push((id, bench)),
-                Err(why) => missing.push(format!("{id} cannot be measured here: {why}")),
+            match self.pair.set_up(made, |pair| bench::set_up(made, pair))? {
+                Ok(bench) => self.subjects.push((made, bench)),
+                Err(why) => {
+                    missing.push(format!("{id}{} cannot be measured here: {why}", under(setting)));
+                }
             }
         }
         if self.subjects.is_empty() {
@@ -206,7 +214,7 @@ impl Runner<'_> {
     fn step(&mut self, step: &Step, allowance: Duration) -> Result<()> {
         let Step { cell, subject: id, .. } = *step;
         // Only subjects that were set up are in the plan.
-        let subject = self.subjects.iter().position(|(at, _)| *at == id).unwrap_or(0);
+        let subject = self.subjects.iter().position(|(at, _)| *at == step.made()).unwrap_or(0);
         let began = Instant::now();
         let (outcome, samples) = match self.expected.get(&(cell, id)) {
             Some(&ps) => self.measure(cell, subject, ps, allowance)?,
@@ -224,9 +232,12 @@ impl Runner<'_> {
             }
         };
         let (before, after) = outcome.hops_ns;
+        // How far apart they were before says nothing of processes that move.
+        let settled = !cell.setting.is_unbound();
+        let class = if settled { Class::of(before, after) } else { Class::Mixed };
         self.ledger.add(|findings| {
-            findings.hops_ns.push(before);
-            findings.collected.add(cell, id, Class::of(before, after), &samples);
+            findings.hops_ns.extend(settled.then_some(before));
+            findings.collected.add(cell, id, class, &samples);
             if let Some(path) = outcome.path {
                 findings.collected.note_path(cell, id, path);
             }
@@ -245,26 +256,34 @@ impl Runner<'_> {
         ps: u64,
         allowance: Duration,
     ) -> Result<(Outcome, Samples)> {
-        let memory = self.subjects[subject].0.memory;
+        let memory = self.subjects[subject].0.0.memory;
         let spec = pace::measure(cell, (subject, memory), self.next_run(), ps, allowance);
         self.run(&spec, allowance)
     }
 
     /// Both processes do one run, which ends when `allowance` does, or with the sample after that.
     fn run(&mut self, spec: &Spec, allowance: Duration) -> Result<(Outcome, Samples)> {
-        let (id, bench) = &mut self.subjects[spec.subject];
+        let ((id, _), bench) = &mut self.subjects[spec.subject];
         self.stage.label = id.to_string().into();
         self.stage.allow(pace::sampled(allowance));
         let busy = watchdog::busy(&self.doing);
+        let unbound = spec.setting.is_unbound().then(|| self.pair.unbind());
+        let burning = match spec.setting {
+            Setting::Neighbour => Some(third(&mut self.neighbour)?.burn()?),
+            _ => None,
+        };
         self.pair.order(spec)?;
         let (began, meter) = (Instant::now(), Meter::start());
         let mut outcome = bench.run(self.stage, spec)?;
         let (wall, load) = (began.elapsed(), meter.read());
         let (theirs, their_load) = self.pair.wait_done()?;
-        drop(busy);
-        self.ledger.add(|findings| {
-            findings.conditions.add(wall.as_nanos() as u64, [load, their_load]);
-        });
+        drop((burning, unbound, busy));
+        // Beside others, that processes wait for a processor is what is measured.
+        if !spec.setting.is_unbound() {
+            self.ledger.add(|findings| {
+                findings.conditions.add(wall.as_nanos() as u64, [load, their_load]);
+            });
+        }
         let samples = match spec.what {
             // The other side's time is known of all messages together.
             What::Cpu => {
@@ -301,5 +320,22 @@ fn memory_needed(wish: &Wish) -> (u64, usize) {
 
 fn describe(step: &Step) -> String {
     let Step { cell, subject, .. } = step;
-    format!("{} of {subject}, {}", cell.what.name(), units::bytes(cell.size))
+    let (what, size) = (cell.what.name(), units::bytes(cell.size));
+    format!("{what} of {subject}, {size}{}", under(cell.setting))
+}
+
+/// Under which circumstances, where there is something to say of them.
+fn under(setting: Setting) -> String {
+    match setting {
+        Setting::Alone => String::new(),
+        other => format!(" ({})", other.name()),
+    }
+}
+
+/// The third process, which is started when it is needed first.
+fn third(neighbour: &mut Option<Neighbour>) -> Result<&mut Neighbour> {
+    match neighbour {
+        Some(there) => Ok(there),
+        none => Ok(none.insert(Neighbour::start()?)),
+    }
 }

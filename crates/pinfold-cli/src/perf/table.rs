@@ -10,7 +10,7 @@ use super::{
     findings::Findings,
     marks,
     record::Record,
-    terms::{Kind, What},
+    terms::{Cell, Kind, Setting, What},
     units,
 };
 use crate::{output, progress};
@@ -69,13 +69,10 @@ fn text(findings: &Findings, output: &Output) -> String {
     let records = findings.collected.records();
     let all = rows(&records, |cell, id| findings.collected.path_taken(cell, id));
     worst(&mut text, &all, output.color);
-    for what in What::ALL {
-        for touched in [false, true] {
-            let wanted = |row: &&Row| (row.cell.what, row.cell.touched) == (what, touched);
-            let here: Vec<&Row> = all.iter().filter(wanted).collect();
-            if !here.is_empty() {
-                summary(&mut text, &title(what, touched && !findings.touched), &here, output.color);
-            }
+    for theme in Theme::all() {
+        let here: Vec<&Row> = all.iter().filter(|row| theme.has(row.cell)).collect();
+        if !here.is_empty() {
+            summary(&mut text, &title(theme, findings.touched), &here, output.color);
         }
     }
     text.push_str(LEGEND);
@@ -109,25 +106,60 @@ Pinfold tagged messages through send and recv_into, in a stream many at a time
 vs best how many times better Pinfold's mean is than that of the best; below 1.00 it is worse
 !       a mean and a median in this row differ by more than 1.5 times
 ?       a figure in this row rests on fewer than 100 samples, although its messages are short
+        The settings of a table are said in its heading; --settings and --help tell more of them
 near    the cores are close to each other; far: they are not, in a virtual machine that may
         change at any time; only runs of the same class are compared
 ";
 
-/// The heading of a measure's table; `touched` if that is not so for all of them.
-fn title(what: What, touched: bool) -> String {
-    let title = match what {
+/// What the rows of one table have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Theme {
+    pub(crate) what: What,
+    pub(crate) setting: Setting,
+    pub(crate) touched: bool,
+}
+
+impl Theme {
+    /// All of them, in the order of their tables.
+    pub(crate) fn all() -> impl Iterator<Item = Theme> {
+        let of = |what| Setting::ALL.map(|setting| (what, setting));
+        What::ALL.into_iter().flat_map(of).flat_map(|(what, setting)| {
+            [false, true].map(|touched| Theme { what, setting, touched })
+        })
+    }
+
+    /// Whether a row belongs to it.
+    pub(crate) fn has(self, cell: Cell) -> bool {
+        self == Theme { what: cell.what, setting: cell.setting, touched: cell.touched }
+    }
+
+    /// What is said below its heading: where messages are touched although not `all_touched` are,
+    /// and under which circumstances they go.
+    pub(crate) fn circumstances(self, all_touched: bool) -> impl Iterator<Item = &'static str> {
+        let touched = (self.touched && !all_touched)
+            .then_some("Every message written before and read after it went:");
+        let setting = (self.setting != Setting::Alone).then_some(self.setting.title());
+        setting.into_iter().chain(touched)
+    }
+}
+
+/// The heading of a table.
+fn title(theme: Theme, all_touched: bool) -> String {
+    let title = match theme.what {
         What::Latency => "LATENCY: one message, one way (half a round trip). Less is better.",
         What::Rate => "RATE: 8-byte messages one way, millions a second. More is better.",
         What::Bandwidth => "BANDWIDTH: a stream one way, bytes a second. More is better.",
         What::Bidirectional => "BOTH DIRECTIONS AT ONCE, their sum. More is better.",
+        What::Cpu if theme.setting == Setting::Paced => {
+            "PROCESSOR TIME of both processes per message, the sender's own sleeps among it. Less is better."
+        }
         What::Cpu => {
             "PROCESSOR TIME of both processes, in a stream, waiting asleep; per message, from 4 KiB \
              on per gigabyte.\nLess is better."
         }
     };
-    let touched =
-        if touched { "\nEvery message written before and read after it went:" } else { "" };
-    format!("{title}{touched}")
+    let lines = std::iter::once(title).chain(theme.circumstances(all_touched));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Where Pinfold is behind, the worst first.
@@ -159,7 +191,11 @@ pub(crate) fn comparison(row: &Row) -> String {
 fn place(row: &Row) -> String {
     let touched = if row.cell.touched { ", touched" } else { "" };
     let size = units::bytes(row.cell.size);
-    format!("{size}, {}, {}{touched}", row.group.name(), row.class)
+    let setting = match row.cell.setting {
+        Setting::Alone => String::new(),
+        other => format!(", {}", other.name()),
+    };
+    format!("{size}, {}, {}{touched}{setting}", row.group.name(), row.class)
 }
 
 /// Columns of a measure's table.
@@ -288,19 +324,29 @@ fn full(text: &mut String, records: &[Record]) {
     let _ = writeln!(
         text,
         "\nEVERY SUBJECT. p99: what 99 % of the samples reached or bettered.\n{:13} {:>8}  {:5}  \
-         {:7}  {:18} {:>12} {:>12} {:>12} {:>8}",
-        "measure", "size", "class", "touched", "subject", "mean", "median", "p99", "samples"
+         {:7}  {:9} {:18} {:>12} {:>12} {:>12} {:>8}",
+        "measure",
+        "size",
+        "class",
+        "touched",
+        "setting",
+        "subject",
+        "mean",
+        "median",
+        "p99",
+        "samples"
     );
     let mut sorted: Vec<&Record> = records.iter().collect();
-    sorted.sort_by_key(|r| (r.what, r.touched, r.size, r.class, r.id()));
+    sorted.sort_by_key(|r| (r.what, r.setting, r.touched, r.size, r.class, r.id()));
     for record in sorted {
         let _ = writeln!(
             text,
-            "{:13} {:>8}  {:5}  {:7}  {:18} {:>12} {:>12} {:>12} {:>8} {}",
+            "{:13} {:>8}  {:5}  {:7}  {:9} {:18} {:>12} {:>12} {:>12} {:>8} {}",
             record.what.name(),
             units::bytes(record.size),
             record.class,
             if record.touched { "yes" } else { "no" },
+            record.setting.name(),
             record.id(),
             value(record),
             with_unit(record.what, record.size, record.median),
@@ -316,7 +362,7 @@ mod tests {
     use super::*;
     use crate::perf::{
         class::Class,
-        terms::{Cell, Id, Route},
+        terms::{Id, Route},
         testing,
     };
 
@@ -335,10 +381,13 @@ mod tests {
         }
         // All of it rests on few samples.
         assert!(row.ends_with(" ?"), "{row}");
+        // Circumstances that are out of the ordinary have a table of their own.
+        let beside = text.split_once("Beside a third process").unwrap().1;
+        assert!(beside.lines().nth(2).unwrap().contains("9.00 µs auto"), "{text}");
         // Nothing is compared across classes.
         let summaries = text.split_once("EVERY SUBJECT").unwrap().0;
         assert!(!summaries.contains("8 B far"), "{text}");
-        let alone = summaries.lines().find(|line| line.contains("8 B mixed")).unwrap();
+        let alone = summaries.lines().find(|line| line.contains(" 25.0 M/s auto")).unwrap();
         // Where messages lie, and what is touched although not all is.
         let arena: Vec<&str> = summaries
             .lines()
@@ -360,6 +409,7 @@ mod tests {
         let listed: Vec<&str> = after.lines().skip(1).take_while(|line| !line.is_empty()).collect();
         let stream =
             listed.iter().find(|line| line.contains("bandwidth 1 MiB, heap, near")).unwrap();
+        assert!(listed.iter().any(|line| line.contains("latency 8 B, heap, mixed, neighbour")));
         for part in ["0.50x", "5.24 GB/s", "beside 10.5 GB/s cma"] {
             assert!(stream.contains(part), "{stream}");
         }
@@ -368,7 +418,7 @@ mod tests {
     #[test]
     fn stalls_are_named_below_their_table() {
         let mut findings = testing::findings();
-        let cell = Cell { what: What::Latency, size: 8, touched: false };
+        let cell = Cell::alone(What::Latency, 8, false);
         // One message of a thousand takes a millisecond.
         let mut ps = vec![80_000; 999];
         ps.push(1_000_000_000);
@@ -390,7 +440,7 @@ mod tests {
     #[test]
     fn the_widest_row_fits() {
         let mut findings = testing::findings();
-        let cell = Cell { what: What::Cpu, size: 123_457, touched: false };
+        let cell = Cell::alone(What::Cpu, 123_457, false);
         let auto = Id::pinfold(Route::Auto);
         findings.collected.add(cell, auto, Class::Mixed, &testing::samples(&[123_456_789_000]));
         findings.collected.add(

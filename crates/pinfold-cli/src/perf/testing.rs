@@ -9,7 +9,7 @@ use super::{
     machine::Machine,
     record::Collected,
     stats::Samples,
-    terms::{Cell, Id, Kind, Memory, Route, What},
+    terms::{Cell, Id, Kind, Memory, Route, Setting, What},
 };
 
 /// These, of a message each.
@@ -20,7 +20,7 @@ pub(crate) fn samples(ps: &[u64]) -> Samples {
 /// A bit of everything.
 pub(crate) fn findings() -> Findings {
     let mut collected = Collected::default();
-    let latency = |size| Cell { what: What::Latency, size, touched: false };
+    let latency = |size| Cell::alone(What::Latency, size, false);
     let auto = Id::pinfold(Route::Auto);
     for (size, ps) in [(8, 80_000), (4096, 500_000), (1 << 20, 80_000_000)] {
         collected.add(latency(size), auto, Class::Near, &samples(&[ps, ps, 2 * ps]));
@@ -33,11 +33,11 @@ pub(crate) fn findings() -> Findings {
     collected.add(latency(8), auto, Class::Far, &samples(&[300_000]));
     collected.add(latency(8), auto, Class::Mixed, &samples(&[200_000]));
     collected.note_path(latency(8), auto, "inline");
-    let stream = Cell { what: What::Bandwidth, size: 1 << 20, touched: false };
+    let stream = Cell::alone(What::Bandwidth, 1 << 20, false);
     collected.add(stream, auto, Class::Near, &samples(&[200_000_000]));
     collected.add(stream, Id::pinfold(Route::Eager), Class::Near, &samples(&[210_000_000]));
     collected.add(stream, Id::plain(Kind::Cma), Class::Near, &samples(&[100_000_000]));
-    let arena = |touched| Cell { what: What::Bandwidth, size: 4 << 20, touched };
+    let arena = |touched| Cell::alone(What::Bandwidth, 4 << 20, touched);
     let near = |collected: &mut Collected, touched, id, ps| {
         collected.add(arena(touched), id, Class::Near, &samples(&[ps]));
     };
@@ -65,12 +65,16 @@ pub(crate) fn findings() -> Findings {
         collected.add(latency(4096), id, Class::Near, &samples(&[ps]));
     }
     collected.add(latency(8), Id::plain(Kind::Unix), Class::Near, &samples(&[1_200_000]));
-    let rate = Cell { what: What::Rate, size: 8, touched: false };
+    let rate = Cell::alone(What::Rate, 8, false);
     collected.add(rate, auto, Class::Mixed, &samples(&[40_000]));
     for (route, ps) in [(Route::FetchAdd, 40_000), (Route::Contended, 30_000)] {
         collected.add(rate, Id::pinfold(route), Class::Near, &samples(&[ps]));
     }
-    let cpu = Cell { what: What::Cpu, size: 4096, touched: false };
+    // Beside a third process that takes a core.
+    let beside = Cell { setting: Setting::Neighbour, ..latency(8) };
+    collected.add(beside, auto, Class::Mixed, &samples(&[9_000_000]));
+    collected.add(beside, Id::plain(Kind::Unix), Class::Mixed, &samples(&[6_000_000]));
+    let cpu = Cell::alone(What::Cpu, 4096, false);
     collected.add(cpu, auto, Class::Near, &samples(&[1_000_000]));
     let machine = Machine {
         processor: "Test <processor> & co".into(),

@@ -13,7 +13,7 @@ use crate::perf::{
     payload::Messages,
     shared::Shared,
     sync::{self, Sync},
-    terms::Memory,
+    terms::{Memory, Setting},
 };
 
 /// Messages through channels; one byte of one message may be flipped.
@@ -95,7 +95,8 @@ fn both_sides_until(deadline: u64, spec: &Spec, flip: Flip) -> (Result<Outcome>,
 fn spec(what: What, size: usize, touched: bool) -> Spec {
     let (warm_up, samples, per_sample) = (1, 3, 4);
     let memory = Memory::Heap;
-    Spec { subject: 0, what, size, touched, memory, run: 7, warm_up, samples, per_sample }
+    let setting = Setting::Alone;
+    Spec { subject: 0, what, size, touched, setting, memory, run: 7, warm_up, samples, per_sample }
 }
 
 #[test]

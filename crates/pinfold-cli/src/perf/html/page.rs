@@ -10,8 +10,8 @@ use crate::perf::{
     findings::Findings,
     marks,
     record::Record,
-    table,
-    terms::{Group, What},
+    table::{self, Theme},
+    terms::{Group, Setting, What},
     units,
 };
 
@@ -93,9 +93,10 @@ fn worst(page: &mut String, rows: &[Row]) {
 fn plots(page: &mut String, findings: &Findings, records: &[Record], rows: &[Row], class: Class) {
     let (mut section, mut sparse) = (String::new(), Vec::new());
     let whats = [What::Latency, What::Bandwidth, What::Bidirectional, What::Rate];
-    for theme in whats.into_iter().flat_map(|what| [(what, false), (what, true)]) {
+    let drawn = |theme: &Theme| whats.contains(&theme.what) && theme.setting == Setting::Alone;
+    for theme in Theme::all().filter(drawn) {
         let here = of(records, theme, class);
-        let (what, touched) = theme;
+        let what = theme.what;
         if here.is_empty() {
             continue;
         }
@@ -104,7 +105,7 @@ fn plots(page: &mut String, findings: &Findings, records: &[Record], rows: &[Row
             continue;
         }
         let says = says(rows, theme, class);
-        let heading = heading(what, touched && !findings.touched);
+        let heading = heading(theme, findings.touched);
         if what == What::Rate {
             if let Some(svg) = plot::bars(&here) {
                 figure(&mut section, &heading, &says, "", &svg);
@@ -134,12 +135,9 @@ fn plots(page: &mut String, findings: &Findings, records: &[Record], rows: &[Row
     }
 }
 
-/// What a plot is about: a measure, and whether messages were touched.
-type Theme = (What, bool);
-
 /// The records of a theme and class.
 fn of(records: &[Record], theme: Theme, class: Class) -> Vec<&Record> {
-    records.iter().filter(|r| (r.what, r.touched) == theme && r.class == class).collect()
+    records.iter().filter(|r| theme.has(r.cell()) && r.class == class).collect()
 }
 
 /// Whether a class has half of what was measured at least, or more than any other class: a plot
@@ -157,14 +155,14 @@ fn is_worth_drawing(records: &[Record], theme: Theme, class: Class) -> bool {
 
 /// A sentence about what a plot shows.
 fn says(rows: &[Row], theme: Theme, class: Class) -> String {
-    let mut text = match theme.0 {
+    let mut text = match theme.what {
         What::Rate => String::from("Means."),
         _ => String::from("Means; both axes are logarithmic."),
     };
     for group in Group::ALL {
-        let here = rows.iter().filter(|row| {
-            (row.cell.what, row.cell.touched) == theme && (row.group, row.class) == (group, class)
-        });
+        let here = rows
+            .iter()
+            .filter(|row| theme.has(row.cell) && (row.group, row.class) == (group, class));
         let mut ratios: Vec<(f64, usize)> =
             here.filter_map(|row| Some((row.against_best()?, row.cell.size))).collect();
         ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -201,18 +199,17 @@ fn says(rows: &[Row], theme: Theme, class: Class) -> String {
     text
 }
 
-/// The heading of a measure; `touched` if that is not so for all of them.
-fn heading(what: What, touched: bool) -> String {
-    let heading = match what {
+/// The heading of a plot or a table.
+fn heading(theme: Theme, all_touched: bool) -> String {
+    let heading = match theme.what {
         What::Latency => "Latency: one message, one way, over its size. Lower is better.",
         What::Bandwidth => "Bandwidth: a stream one way, over the message size. Higher is better.",
         What::Bidirectional => "Both directions at once, their sum. Higher is better.",
         What::Rate => "Rate: 8-byte messages one way. Longer is better.",
         What::Cpu => "Processor time of both processes, per message; from 4 KiB on per gigabyte.",
     };
-    let touched =
-        if touched { " Every message written before and read after it went." } else { "" };
-    format!("{heading}{touched}")
+    let lines = std::iter::once(heading).chain(theme.circumstances(all_touched));
+    lines.map(|line| line.trim_end_matches([':', '.'])).collect::<Vec<_>>().join(". ") + "."
 }
 
 fn figure(page: &mut String, title: &str, says: &str, legend: &str, svg: &str) {
@@ -235,13 +232,12 @@ fn summary(page: &mut String, rows: &[Row], all_touched: bool) {
          by more than 1.5 times. <em>?</em>: a figure in this row rests on fewer than 100 samples, \
          although its messages are short.</p>\n",
     );
-    for theme in What::ALL.into_iter().flat_map(|what| [(what, false), (what, true)]) {
-        let wanted = |row: &&Row| (row.cell.what, row.cell.touched) == theme;
-        let here: Vec<&Row> = rows.iter().filter(wanted).collect();
+    for theme in Theme::all() {
+        let here: Vec<&Row> = rows.iter().filter(|row| theme.has(row.cell)).collect();
         if here.is_empty() {
             continue;
         }
-        let _ = writeln!(page, "<h3>{}</h3>", heading(theme.0, theme.1 && !all_touched));
+        let _ = writeln!(page, "<h3>{}</h3>", heading(theme, all_touched));
         let names = [
             "size", "class", "memory", "memcpy", "floor", "best", "Pinfold", "median", "p99",
             "vs best", "of floor", "marks",
@@ -296,10 +292,10 @@ fn every(page: &mut String, records: &[Record]) {
         "<p class=\"hint\"><em>p99</em>: what 99 % of the samples reached or bettered.</p>\n",
     );
     let mut sorted: Vec<&Record> = records.iter().collect();
-    sorted.sort_by_key(|r| (r.what, r.touched, r.size, r.class, r.id()));
+    sorted.sort_by_key(|r| (r.what, r.setting, r.touched, r.size, r.class, r.id()));
     let names = [
-        "measure", "size", "class", "touched", "subject", "mean", "median", "p99", "samples",
-        "marks",
+        "measure", "size", "class", "touched", "setting", "subject", "mean", "median", "p99",
+        "samples", "marks",
     ];
     let row = |r: &Record| {
         vec![
@@ -307,6 +303,7 @@ fn every(page: &mut String, records: &[Record]) {
             ("", units::bytes(r.size)),
             ("", r.class.to_string()),
             ("", if r.touched { "yes" } else { "no" }.into()),
+            ("", r.setting.name().into()),
             ("name", r.id().to_string()),
             ("", table::value(r)),
             ("", table::with_unit(r.what, r.size, r.median)),

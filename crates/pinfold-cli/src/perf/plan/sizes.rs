@@ -1,6 +1,6 @@
 //! The message sizes that are measured unless others are asked for, bytes.
 
-use crate::perf::terms::{Group, What};
+use crate::perf::terms::{Group, Setting, What};
 
 const KI: usize = 1 << 10;
 const MI: usize = 1 << 20;
@@ -57,6 +57,17 @@ pub(super) fn touched_too(what: What, group: Group, quick: bool) -> &'static [us
             &[4 * KI, 64 * KI, MI, 4 * MI, 64 * MI]
         }
         (What::Bidirectional, Group::Arena, false) => &[64 * KI, MI, 4 * MI],
+        _ => &[],
+    }
+}
+
+/// The sizes that `what` is measured with under settings other than [`Setting::Alone`].
+pub(super) fn in_setting(what: What, setting: Setting, quick: bool) -> &'static [usize] {
+    match (setting, what, quick) {
+        (Setting::Neighbour | Setting::Paced, What::Latency, true) => &[8, 4 * KI],
+        (Setting::Neighbour | Setting::Paced, What::Latency, false) => &[8, 4 * KI, 64 * KI],
+        (Setting::Dedicated, What::Latency, _) => &[8, 4 * KI],
+        (_, What::Latency | What::Rate | What::Cpu, _) => &[8],
         _ => &[],
     }
 }

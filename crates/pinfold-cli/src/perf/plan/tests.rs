@@ -8,6 +8,7 @@ fn wish() -> Wish {
         sizes: vec![],
         kinds: Kind::ALL.to_vec(),
         routes: Route::ALL.to_vec(),
+        settings: Setting::ALL.to_vec(),
         but: vec![],
         size_max: usize::MAX,
         memories: Memory::ALL.to_vec(),
@@ -21,7 +22,7 @@ fn wish() -> Wish {
 fn subjects_take_turns() {
     let wish = wish();
     let subjects = wish.subjects();
-    let steps = steps(&wish, &subjects);
+    let steps = steps(&wish, &wish.made());
     assert_eq!(subjects.len(), 27);
     // Every round has every row once, in order; every other round those of long messages.
     let mut rows: Vec<_> = steps.iter().map(|step| (step.round, step.cell)).collect();
@@ -54,7 +55,7 @@ fn subjects_take_turns() {
 #[test]
 fn only_what_makes_sense_is_planned() {
     let wish = wish();
-    for step in steps(&wish, &wish.subjects()) {
+    for step in steps(&wish, &wish.made()) {
         let Step { cell, subject, .. } = step;
         match (subject.kind, subject.route) {
             (Kind::Line, _) => assert_eq!((cell.what, cell.size), (What::Latency, 8)),
@@ -86,6 +87,7 @@ fn wishes_are_kept() {
         sizes: vec![100, 100],
         kinds: vec![Kind::Pinfold, Kind::Pipe],
         routes: vec![Route::Inline],
+        settings: vec![Setting::Alone],
         ..wish()
     };
     let cells: Vec<_> = wish.cells().iter().map(|cell| (cell.what, cell.size)).collect();
@@ -98,7 +100,7 @@ fn wishes_are_kept() {
 /// `shortest`. What passed, and the rounds that were done.
 fn simulate(total: Duration, slowness: f64, shortest: Duration) -> (Duration, u32) {
     let (wish, budget) = (wish(), Budget::new(total));
-    let steps = steps(&wish, &wish.subjects());
+    let steps = steps(&wish, &wish.made());
     let mut elapsed = Duration::ZERO;
     for (at, step) in steps.iter().enumerate() {
         match budget.next(elapsed, &steps, at, 0) {
@@ -121,7 +123,7 @@ fn the_budget_is_kept() {
     assert!(elapsed <= total && elapsed > total.mul_f64(0.9), "{elapsed:?}");
     assert_eq!(rounds, 5);
     // Twice as slow, or with a great least: fewer rounds, but some for every row.
-    for (slowness, shortest) in [(2.0, 0), (1.0, 100)] {
+    for (slowness, shortest) in [(2.0, 0), (1.0, 60)] {
         let (elapsed, rounds) = simulate(total, slowness, Duration::from_millis(shortest));
         assert!(elapsed <= total + Duration::from_millis(500), "{elapsed:?}");
         assert!(rounds >= 1);
@@ -134,14 +136,14 @@ fn the_budget_is_kept() {
 #[test]
 fn all_subjects_of_a_row_have_the_same_time() {
     let (wish, budget) = (wish(), Budget::new(Duration::from_secs(24)));
-    let steps = steps(&wish, &wish.subjects());
+    let steps = steps(&wish, &wish.made());
     let (mut elapsed, mut shares) = (Duration::ZERO, Vec::new());
     for at in 0..steps.len() {
         let Turn::Take(share) = budget.next(elapsed, &steps, at, usize::MAX) else {
             panic!("{at}")
         };
         elapsed += share;
-        shares.push(share);
+        shares.push(share / parts(&steps[at]));
     }
     let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
     assert!(*most - *least < Duration::from_micros(10), "{least:?} {most:?}");
@@ -150,7 +152,7 @@ fn all_subjects_of_a_row_have_the_same_time() {
 #[test]
 fn what_cannot_end_in_time_is_not_begun() {
     let wish = Wish { sizes: vec![8, 1 << 30], whats: vec![What::Latency], ..wish() };
-    let steps = steps(&wish, &wish.subjects());
+    let steps = steps(&wish, &wish.made());
     let budget = Budget::new(Duration::from_secs(25));
     let long = steps.iter().position(|step| step.cell.size == 1 << 30).unwrap();
     let next = |seconds, at, ready| budget.next(Duration::from_secs(seconds), &steps, at, ready);
@@ -162,9 +164,32 @@ fn what_cannot_end_in_time_is_not_begun() {
 }
 
 #[test]
+fn settings_are_measured_with_what_one_would_use_instead() {
+    let wish = wish();
+    let made = wish.made();
+    let steps = steps(&wish, &made);
+    for setting in Setting::ALL.into_iter().filter(|&setting| setting != Setting::Alone) {
+        for what in What::ALL {
+            let here = steps.iter().filter(|it| (it.cell.setting, it.cell.what) == (setting, what));
+            let kinds = here.map(|it| it.subject.kind).collect::<std::collections::BTreeSet<_>>();
+            let wanted: &[Kind] = match setting.measures(what) {
+                true => &[Kind::Pipe, Kind::Unix, Kind::Tcp, Kind::Pinfold],
+                false => &[],
+            };
+            assert!(kinds.iter().eq(wanted), "{setting:?} {what:?} {kinds:?}");
+        }
+    }
+    // What is set up for nothing else is set up for that.
+    assert!(made.contains(&(Id::AUTO, Setting::Dedicated)));
+    assert!(made.contains(&(Id::plain(Kind::Unix), Setting::Peers)));
+    assert!(!made.contains(&(Id::AUTO, Setting::Neighbour)));
+    assert!(steps.iter().all(|step| made.contains(&step.made())));
+}
+
+#[test]
 fn nothing_goes_on_after_the_end() {
     let wish = wish();
-    let steps = steps(&wish, &wish.subjects());
+    let steps = steps(&wish, &wish.made());
     let budget = Budget::new(Duration::from_secs(25));
     assert_eq!(budget.next(Duration::from_secs(25), &steps, 0, 0), Turn::Stop);
     assert_eq!(budget.next(Duration::from_secs(99), &steps, 0, 0), Turn::Stop);
@@ -177,7 +202,7 @@ fn messages_lie_where_it_is_wished() {
     let rows = |memories: &[Memory], sizes: &[usize], touched| {
         let memories = memories.to_vec();
         let wish = Wish { memories, sizes: sizes.to_vec(), touched, ..wish() };
-        steps(&wish, &wish.subjects())
+        steps(&wish, &wish.made())
     };
     let heap = rows(&[Memory::Heap], &[], false);
     assert!(heap.iter().all(|step| step.subject.memory == Memory::Heap && !step.cell.touched));
@@ -186,7 +211,7 @@ fn messages_lie_where_it_is_wished() {
     assert!(arena.iter().filter(pinfold).all(|step| step.subject.memory == Memory::Arena));
     // Beside every row are those that it is compared with, touched or not.
     for touched in [false, true] {
-        let cell = Cell { what: What::Bandwidth, size: 1 << 20, touched };
+        let cell = Cell::alone(What::Bandwidth, 1 << 20, touched);
         for kind in [Kind::Memcpy, Kind::Mapping, Kind::Ring, Kind::Cma, Kind::Pipe] {
             let at = |step: &Step| step.cell == cell && step.subject.kind == kind;
             assert!(arena.iter().any(at), "{kind:?}");
@@ -209,7 +234,7 @@ fn long_messages_can_be_left_out() {
     assert_eq!(longest(&Wish { size_max: usize::MAX, ..wish }), Some(64 << 20));
     // What everything else would take for ever with, is only given.
     let all = Wish { quick: false, ..self::wish() };
-    let steps = steps(&all, &all.subjects());
+    let steps = steps(&all, &all.made());
     let mut long = steps.iter().filter(|step| step.cell.size > 64 << 20).peekable();
     assert!(long.peek().is_some());
     assert!(long.all(|step| step.subject == Id::pinfold(Route::Handoff)));

@@ -11,6 +11,7 @@ pub(super) mod cma;
 mod fabric;
 pub(super) mod handoff;
 pub(super) mod line;
+pub(super) mod many;
 pub(super) mod mapping;
 pub(super) mod memcpy;
 mod offers;
@@ -27,7 +28,7 @@ use super::{
     fail::Result,
     payload::Messages,
     stage::Stage,
-    terms::{Outcome, Spec},
+    terms::{Outcome, Setting, Spec},
 };
 
 /// How a subject waits.
@@ -64,6 +65,11 @@ pub(crate) trait Subject {
 
     /// How to wait from now on.
     fn set_waiting(&mut self, _waiting: Waiting) -> Result<()> {
+        Ok(())
+    }
+
+    /// Under which circumstances messages go from now on, as far as that is its business.
+    fn set_setting(&mut self, _setting: Setting) -> Result<()> {
         Ok(())
     }
 

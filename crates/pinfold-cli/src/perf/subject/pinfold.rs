@@ -10,18 +10,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Arena, Endpoint, Error, Path, PathSet, PeerId, Receipt, Received, ScopedSend};
+use pinfold::{
+    Arena, Endpoint, Error, Path, PathSet, PeerId, Progress, Receipt, Received, RecvRequest,
+    ScopedSend,
+};
 
-use super::{Subject, Waiting};
+use super::{Subject, Waiting, many::Many};
 use crate::perf::{
     fail::{Fail, Result},
     pair::Pair,
     payload::Messages,
-    terms::{Id, Memory, Route, Side},
+    terms::{Id, Memory, Route, Setting, Side},
 };
 
 /// The tag of every message.
 const TAG: u64 = 1;
+/// The tag of every other one, where they alternate.
+const OTHER_TAG: u64 = 2;
+/// Tags from this one on are of messages that never come.
+const FOREIGN_TAG: u64 = 1 << 32;
+/// Receives of those.
+const POSTED: u64 = 64;
 /// Sends under way at once in a stream, at most.
 const WINDOW: usize = 32;
 
@@ -33,18 +42,46 @@ pub(in crate::perf) struct Pinfold {
     sent_by: [u64; Path::ALL.len()],
     /// Messages of this length go straight to a connection, or come straight from one.
     past_the_lane: Option<usize>,
+    /// The tags of the next messages out and in.
+    tags: [Tags; 2],
+    /// Receives of messages that never come.
+    posted: Vec<RecvRequest<Vec<u8>>>,
+}
+
+/// Which tags messages have.
+#[derive(Clone, Copy)]
+struct Tags {
+    next: u64,
+    /// What changes from one to the next.
+    change: u64,
+}
+
+impl Tags {
+    /// All the same.
+    const SAME: Tags = Tags { next: TAG, change: 0 };
+    /// Two that alternate.
+    const ALTERNATE: Tags = Tags { next: TAG, change: TAG ^ OTHER_TAG };
+
+    /// The next one.
+    #[inline]
+    fn next(&mut self) -> u64 {
+        let tag = self.next;
+        self.next ^= self.change;
+        tag
+    }
 }
 
 impl Pinfold {
-    pub(in crate::perf) fn set_up(pair: &mut Pair, id: Id) -> Result<Pinfold> {
+    pub(in crate::perf) fn set_up(pair: &mut Pair, id: Id, setting: Setting) -> Result<Pinfold> {
         let route = id.route.unwrap_or(Route::Auto);
         if id.memory == Memory::Arena {
             // Whether there can be one here.
             Arena::new()?;
         }
         // Where the two processes met at an address, that connection is the one to measure.
-        let met = if id == Id::pinfold(Route::Auto) { pair.take_meeting() } else { None };
-        let (endpoint, peer) = met.map_or_else(|| connect(pair, id), Ok)?;
+        let usual = (id, setting) == (Id::AUTO, Setting::Alone);
+        let met = if usual { pair.take_meeting() } else { None };
+        let (endpoint, peer) = met.map_or_else(|| connect_for(pair, id, setting), Ok)?;
         let needed = match route {
             Route::Auto | Route::Eager | Route::Active => Path::Eager,
             Route::WriteAgent | Route::ReadAgent => Path::Eager,
@@ -65,21 +102,23 @@ impl Pinfold {
 
     #[inline]
     fn send_one(&mut self, message: &[u8]) -> Result<Receipt> {
-        let receipt = self.endpoint.send(self.peer, TAG, message)?;
+        let receipt = self.endpoint.send(self.peer, self.tags[0].next(), message)?;
         self.sent_by[receipt.path as usize] += 1;
         Ok(receipt)
     }
 
     #[inline]
     fn recv_one(&mut self, into: &mut [u8]) -> Result<Received> {
-        let received = self.endpoint.recv_into(self.peer, TAG, into)?;
+        let received = self.endpoint.recv_into(self.peer, self.tags[1].next(), into)?;
         check_len(&received, into)?;
         Ok(received)
     }
 
     /// Over this connection.
     pub(in crate::perf) fn over(endpoint: Endpoint, peer: PeerId) -> Pinfold {
-        Pinfold { endpoint, peer, sent_by: [0; Path::ALL.len()], past_the_lane: None }
+        let sent_by = [0; Path::ALL.len()];
+        let (tags, posted) = ([Tags::SAME; 2], Vec::new());
+        Pinfold { endpoint, peer, sent_by, past_the_lane: None, tags, posted }
     }
 }
 
@@ -107,14 +146,56 @@ fn paths(route: Route) -> PathSet {
     }
 }
 
-/// An endpoint of this side, connected to one of the other.
-pub(super) fn connect(pair: &mut Pair, id: Id) -> Result<(Endpoint, PeerId)> {
-    let route = id.route.unwrap_or(Route::Auto);
-    let builder = Endpoint::builder().label("pinfold perf").paths(paths(route));
+/// One endpoint of the first process that is connected to many of the second.
+pub(in crate::perf) fn many(pair: &mut Pair, id: Id) -> Result<Many<Pinfold>> {
+    let builder = || Endpoint::builder().label("pinfold perf");
     match pair.side() {
         Side::First => {
-            let (pid, memory) = (std::process::id(), id.memory.name());
-            let name = format!("local:perf-{pid}-{}-{memory}", route.name());
+            let name = address(id, Setting::Peers);
+            let endpoint = builder().listen(&name).build()?;
+            pair.tell(&name)?;
+            Many::of(|_| {
+                let peer = accepted(pair, &endpoint)?;
+                // One after the other, so that both have them in the same order.
+                pair.tell(&())?;
+                Ok(Pinfold::over(endpoint.clone(), peer))
+            })
+        }
+        Side::Second => {
+            let name: String = pair.hear()?;
+            Many::of(|_| {
+                let endpoint = builder().build()?;
+                let peer = endpoint.connect(&name)?;
+                pair.hear::<()>()?;
+                Ok(Pinfold::over(endpoint, peer))
+            })
+        }
+    }
+}
+
+/// Where an endpoint of the first process listens.
+fn address(id: Id, setting: Setting) -> String {
+    let route = id.route.unwrap_or(Route::Auto).name();
+    let (pid, memory) = (std::process::id(), id.memory.name());
+    format!("local:perf-{pid}-{route}-{memory}-{}", setting.name())
+}
+
+/// An endpoint of this side, connected to one of the other.
+pub(super) fn connect(pair: &mut Pair, id: Id) -> Result<(Endpoint, PeerId)> {
+    connect_for(pair, id, Setting::Alone)
+}
+
+/// The same as a setting wants it.
+fn connect_for(pair: &mut Pair, id: Id, setting: Setting) -> Result<(Endpoint, PeerId)> {
+    let route = id.route.unwrap_or(Route::Auto);
+    let progress = match setting {
+        Setting::Dedicated => Progress::Dedicated,
+        _ => Progress::Inline,
+    };
+    let builder = Endpoint::builder().label("pinfold perf").paths(paths(route)).progress(progress);
+    match pair.side() {
+        Side::First => {
+            let name = address(id, setting);
             let endpoint = builder.listen(&name).build()?;
             pair.tell(&name)?;
             let peer = accepted(pair, &endpoint)?;
@@ -265,6 +346,18 @@ impl Subject for Pinfold {
     fn set_waiting(&mut self, _waiting: Waiting) -> Result<()> {
         // The library spins or sleeps by itself. A new run begins.
         self.sent_by = [0; Path::ALL.len()];
+        Ok(())
+    }
+
+    fn set_setting(&mut self, setting: Setting) -> Result<()> {
+        let alternate = setting == Setting::Tags;
+        self.tags = [if alternate { Tags::ALTERNATE } else { Tags::SAME }; 2];
+        // Those that wait still are taken back.
+        self.posted.clear();
+        if setting == Setting::Posted {
+            let post = |tag| self.endpoint.recv_owned(self.peer, FOREIGN_TAG + tag, vec![0; 8]);
+            self.posted.extend((0..POSTED).map(post));
+        }
         Ok(())
     }
 

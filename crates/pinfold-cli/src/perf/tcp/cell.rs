@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::perf::{
-    terms::{Memory, Spec, What},
+    terms::{Memory, Setting, Spec, What},
     units,
 };
 
@@ -124,6 +124,7 @@ impl Cell {
             what: self.what,
             size: self.bytes,
             touched: true,
+            setting: Setting::Alone,
             memory: Memory::Heap,
             run,
             warm_up: samples / 20 + 1,

@@ -5,7 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::{cell::Cell, group::Group, memory::Memory, what::What};
+use super::{cell::Cell, group::Group, memory::Memory, setting::Setting, what::What};
 
 /// A way to get bytes from here to there.
 #[derive(
@@ -215,6 +215,9 @@ impl Id {
         Id { kind: Kind::Pinfold, route: Some(route), memory }
     }
 
+    /// Pinfold choosing by itself, with messages in ordinary memory: as it is used.
+    pub(crate) const AUTO: Id = Id::pinfold(Route::Auto);
+
     /// Pinfold choosing by itself, with messages in an arena.
     pub(crate) const ARENA: Id =
         Id { kind: Kind::Pinfold, route: Some(Route::Auto), memory: Memory::Arena };
@@ -254,7 +257,10 @@ impl Id {
 
     /// Whether that makes sense for it.
     pub(crate) fn can(self, cell: Cell) -> bool {
-        let Cell { what, size, touched } = cell;
+        let Cell { what, size, touched, setting } = cell;
+        if setting != Setting::Alone && !(setting.has(self) && setting.measures(what)) {
+            return false;
+        }
         match self.kind {
             // What is given costs the same whoever does what with it.
             Kind::Pinfold if self.route == Some(Route::Handoff) => {
@@ -292,7 +298,7 @@ impl Id {
 /// Whether that makes sense for an operation by address: a message ends in a word that the other side waits
 /// for; in a stream there is nothing but that word.
 const fn is_operation(cell: Cell) -> bool {
-    let Cell { what, size, touched } = cell;
+    let Cell { what, size, touched, .. } = cell;
     let fits = match what {
         What::Latency => size.is_multiple_of(8) && size <= REGION_BYTES_MAX,
         What::Rate => size == 8,

@@ -5,6 +5,7 @@ mod group;
 mod id;
 mod memory;
 mod outcome;
+mod setting;
 mod side;
 mod spec;
 mod what;
@@ -15,6 +16,7 @@ pub(crate) use self::{
     id::{Id, Kind, REGION_BYTES_MAX, Route},
     memory::Memory,
     outcome::Outcome,
+    setting::Setting,
     side::Side,
     spec::Spec,
     what::What,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{memory::Memory, side::Side, what::What};
+use super::{memory::Memory, setting::Setting, side::Side, what::What};
 
 /// Bytes of the messages that are under way at once in each direction when both are busy.
 const WINDOW_BYTES: usize = 256 << 10;
@@ -18,6 +18,7 @@ pub(crate) struct Spec {
     /// Bytes in a message.
     pub(crate) size: usize,
     pub(crate) touched: bool,
+    pub(crate) setting: Setting,
     /// Where they lie.
     pub(crate) memory: Memory,
     /// No two runs have the same; what messages contain follows from it.
