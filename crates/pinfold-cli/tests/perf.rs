@@ -69,7 +69,10 @@ fn records(out: &[u8]) -> Vec<Value> {
         // Either way, where the other side's memory is what makes the difference.
         let chosen = ["auto", "write", "read"].map(Value::from).contains(&record["path"]);
         assert!(chosen || shared == (record["memory"] == "arena"), "{record}");
-        one_of("setting", &["alone", "neighbour", "paced", "dedicated", "tags", "posted", "peers"]);
+        one_of(
+            "setting",
+            &["alone", "neighbour", "paced", "dedicated", "tags", "posted", "peers", "pairs"],
+        );
         one_of("class", &["near", "far", "mixed"]);
         let unit = match record["what"].as_str().unwrap() {
             "latency" | "cpu" => "ns",
@@ -188,7 +191,7 @@ fn messages_lie_where_they_are_asked_to() {
 fn circumstances_are_measured_with_what_one_would_use_instead() {
     let _alone = alone();
     let args = ["--json", "--rounds", "1", "--sizes", "8", "--what", "latency,cpu", "--seconds"];
-    for setting in ["neighbour", "paced", "dedicated", "tags", "posted", "peers"] {
+    for setting in ["neighbour", "paced", "dedicated", "tags", "posted", "peers", "pairs"] {
         let done =
             unhurried(|seconds| run(&[&args[..], &[seconds, "--settings", setting]].concat()));
         assert!(done.status.success(), "{setting}: {}", text(&done.stderr));
@@ -198,7 +201,7 @@ fn circumstances_are_measured_with_what_one_would_use_instead() {
             assert!(has(&records, "subject", subject), "{setting} {subject}: {records:?}");
         }
         assert_eq!(has(&records, "what", "cpu"), setting == "paced");
-        let settled = !["neighbour", "dedicated"].contains(&setting);
+        let settled = !["neighbour", "dedicated", "pairs"].contains(&setting);
         assert!(settled || records.iter().all(|record| record["class"] == "mixed"));
     }
 }

@@ -122,6 +122,10 @@ pub(crate) struct PerfArgs {
     /// For the third process that this command starts itself
     #[arg(long, hide = true, exclusive = true)]
     burn: bool,
+
+    /// For the other pair that this command starts itself
+    #[arg(long, hide = true, exclusive = true)]
+    twin: bool,
 }
 
 /// What else can be measured.
@@ -160,9 +164,10 @@ Fields of a line of --json, which come when all is measured:
                  time; paced, a message every millisecond (cpu has the sender's sleeps in it);
                  dedicated, with a progress thread in each of Pinfold's processes; tags, of two kinds
                  by turns; posted, with 64 receives of other messages; peers, 16 of them by turns;
-                 with neighbour and dedicated no process is bound to a core, with neighbour and paced
-                 all wait asleep
-  class          near, far or mixed, which is what processes that may move always are
+                 pairs, another pair does the same meanwhile, on the same two cores; with neighbour
+                 and dedicated no process is bound to a core; with neighbour, paced and pairs all wait
+                 asleep
+  class          near, far or mixed, which it always is with neighbour, dedicated and pairs
   mean           all the time over all messages, in unit: ns, MB/s (10^6 bytes) or M/s (10^6
                  messages); tables and plots show it, and what is set against each other is means
   median, p99    over n samples, in the same unit; p99 is what 99 % of the samples reached or
@@ -186,6 +191,8 @@ pub(crate) enum Role {
     Second,
     /// Be the third process, which computes; the first one is at standard input.
     Third,
+    /// Be the first process of another pair; what it is to do comes through standard input.
+    Twin,
 }
 
 /// Where the results go.
@@ -202,6 +209,9 @@ impl PerfArgs {
     pub(crate) fn role(&self) -> Role {
         if self.burn {
             return Role::Third;
+        }
+        if self.twin {
+            return Role::Twin;
         }
         match (self.second, &self.listen, &self.connect) {
             (true, _, _) => Role::Second,
@@ -251,7 +261,7 @@ impl PerfArgs {
                  than 56 bytes, and do neither rate nor cpu; handoff, put and get do latency, \
                  fetch-add and contended rate, active both with 8 bytes, write, read and cma-write \
                  both with whole words, without --touch; and --settings other than alone do \
-                 latency, paced cpu, and dedicated, tags, posted and peers rate, of pipe, unix, tcp \
+                 latency, paced cpu, and dedicated, tags, posted, peers and pairs rate, of pipe, unix, tcp \
                  and pinfold auto in --memory heap"
                     .into(),
             ));

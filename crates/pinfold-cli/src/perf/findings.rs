@@ -33,6 +33,9 @@ impl Findings {
             (runs > 0).then(|| format!("{hop}{class} in {runs} runs"))
         };
         let parts: Vec<String> = Class::ALL.into_iter().filter_map(part).collect();
+        if parts.is_empty() {
+            return "How far apart the cores are cannot be told of what was measured.".into();
+        }
         format!("From core to core a cache line takes: {}.", parts.join(", "))
     }
 
@@ -116,6 +119,14 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_distance_is_said_where_there_is_one() {
+        let findings = crate::perf::testing::findings();
+        assert!(findings.distance().contains("50 ns near in "), "{}", findings.distance());
+        let findings = Findings { collected: Collected::default(), ..findings };
+        assert!(findings.distance().contains("cannot be told"), "{}", findings.distance());
+    }
 
     #[test]
     fn the_last_word_is_had_once() {

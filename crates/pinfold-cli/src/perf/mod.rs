@@ -5,7 +5,7 @@
 //! - [`terms`]: the nouns of what follows.
 //! - [`args`], [`bounds`], [`plan`], [`pace`]: what to measure, in which order, for how long.
 //! - [`pair`], [`meet`], [`control`], [`cores`], [`answer`]: the two processes and how they talk;
-//!   [`neighbour`]: a third one.
+//!   [`neighbour`], [`twin`]: others beside them.
 //! - [`sync`], [`shared`], [`exposed`], [`stage`]: how they keep step during a run.
 //! - [`subject`]: what is measured. [`bench`]: how. [`payload`], [`verify`]: with which bytes.
 //! - [`stats`], [`record`], [`findings`]: what comes out.
@@ -55,11 +55,16 @@ mod tcp;
 mod terms;
 #[cfg(test)]
 mod testing;
+mod twin;
 pub(crate) mod units;
 mod verify;
 mod watchdog;
 
-use std::{os::fd::AsFd, process::ExitCode, time::Instant};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    process::ExitCode,
+    time::Instant,
+};
 
 pub(crate) use args::PerfArgs;
 pub(crate) use pinfold::blockmem::class;
@@ -90,7 +95,7 @@ pub(crate) fn run(args: &PerfArgs) -> ExitCode {
         Err(why @ Fail::Usage(_)) => why.end(),
         Err(why) => match args.role() {
             // The first process says it, with what it knows itself.
-            Role::Second | Role::Third => ExitCode::FAILURE,
+            Role::Second | Role::Third | Role::Twin => ExitCode::FAILURE,
             _ => why.end(),
         },
     }
@@ -99,8 +104,10 @@ pub(crate) fn run(args: &PerfArgs) -> ExitCode {
 #[inline(never)]
 fn act(args: &PerfArgs) -> Result<()> {
     let start = Instant::now();
-    if matches!(args.role(), Role::Third) {
-        return neighbour::obey(std::io::stdin());
+    match args.role() {
+        Role::Third => return neighbour::obey(std::io::stdin()),
+        Role::Twin => return twin::obey(standard_input()?),
+        _ => {}
     }
     let (wish, time, cores, output) = (args.wish()?, args.time()?, args.cores()?, args.output());
     let copy = args.insist_on_copy()?;
@@ -122,8 +129,7 @@ fn act(args: &PerfArgs) -> Result<()> {
     let (mut pair, mut stage) = match args.role() {
         Role::Start => Pair::start(cores, copy)?,
         Role::Second => {
-            let stdin = std::io::stdin().as_fd().try_clone_to_owned().map_err(Fail::os("dup"))?;
-            let (mut pair, mut stage) = Pair::answer(Control::new(stdin))?;
+            let (mut pair, mut stage) = Pair::answer(Control::new(standard_input()?))?;
             return answer::serve(&mut pair, &mut stage);
         }
         Role::Listen(address) => {
@@ -133,7 +139,7 @@ fn act(args: &PerfArgs) -> Result<()> {
             say("done; the results are with the other side");
             return Ok(());
         }
-        Role::Third => return Ok(()),
+        Role::Third | Role::Twin => return Ok(()),
         Role::Connect(address) => Pair::with_listener(meet::connect_to(&address)?, cores)?,
     };
     let done = run::measure(&mut pair, &mut stage, &wish, time, &ledger);
@@ -146,6 +152,11 @@ fn act(args: &PerfArgs) -> Result<()> {
     done?;
     findings.notes.extend(findings.doubt());
     show(&findings, &output)
+}
+
+/// The socket that the first process has made standard input.
+fn standard_input() -> Result<OwnedFd> {
+    std::io::stdin().as_fd().try_clone_to_owned().map_err(Fail::os("dup"))
 }
 
 /// Shows what was found, in every way that was asked for. What one cannot show, the others still

@@ -142,8 +142,8 @@ impl Collected {
         if let Some(median) = samples.median() {
             self.rounds.entry((cell, id, class)).or_default().push(median);
         }
-        // Where the processes may move there is no distance to speak of.
-        if !cell.setting.is_unbound() {
+        // Of others there is no distance to speak of.
+        if !cell.setting.is_crowded() {
             self.runs[class as usize] += 1;
         }
     }

@@ -20,6 +20,7 @@ use super::{
     stats::Samples,
     subject::Bench,
     terms::{Cell, Group, Id, Memory, Outcome, Setting, Spec, What},
+    twin::Twin,
     units, watchdog,
 };
 use crate::progress;
@@ -39,6 +40,8 @@ struct Runner<'a> {
     subjects: Vec<(Made, Box<dyn Bench>)>,
     /// The third process, once it was needed.
     neighbour: Option<Neighbour>,
+    /// The other pair, once it was needed.
+    twin: Option<Twin>,
     /// Picoseconds a message took when last measured.
     expected: HashMap<(Cell, Id), u64>,
     runs: u64,
@@ -63,6 +66,7 @@ pub(crate) fn measure(
         ledger,
         subjects: Vec::new(),
         neighbour: None,
+        twin: None,
         expected: HashMap::new(),
         runs: 0,
         doing: String::new(),
@@ -232,8 +236,7 @@ impl Runner<'_> {
             }
         };
         let (before, after) = outcome.hops_ns;
-        // How far apart they were before says nothing of processes that move.
-        let settled = !cell.setting.is_unbound();
+        let settled = !cell.setting.is_crowded();
         let class = if settled { Class::of(before, after) } else { Class::Mixed };
         self.ledger.add(|findings| {
             findings.hops_ns.extend(settled.then_some(before));
@@ -263,23 +266,28 @@ impl Runner<'_> {
 
     /// Both processes do one run, which ends when `allowance` does, or with the sample after that.
     fn run(&mut self, spec: &Spec, allowance: Duration) -> Result<(Outcome, Samples)> {
-        let ((id, _), bench) = &mut self.subjects[spec.subject];
+        let (made, bench) = &mut self.subjects[spec.subject];
+        let (made, id) = (*made, made.0);
         self.stage.label = id.to_string().into();
-        self.stage.allow(pace::sampled(allowance));
         let busy = watchdog::busy(&self.doing);
         let unbound = spec.setting.is_unbound().then(|| self.pair.unbind());
         let burning = match spec.setting {
             Setting::Neighbour => Some(third(&mut self.neighbour)?.burn()?),
             _ => None,
         };
+        let twin = match spec.setting {
+            Setting::Pairs => Some(twin(&mut self.twin, self.pair)?.begin(made, spec)?),
+            _ => None,
+        };
+        // That may have taken a while.
+        self.stage.allow(pace::sampled(allowance));
         self.pair.order(spec)?;
         let (began, meter) = (Instant::now(), Meter::start());
         let mut outcome = bench.run(self.stage, spec)?;
         let (wall, load) = (began.elapsed(), meter.read());
         let (theirs, their_load) = self.pair.wait_done()?;
-        drop((burning, unbound, busy));
-        // Beside others, that processes wait for a processor is what is measured.
-        if !spec.setting.is_unbound() {
+        drop((burning, twin, unbound, busy));
+        if !spec.setting.is_crowded() {
             self.ledger.add(|findings| {
                 findings.conditions.add(wall.as_nanos() as u64, [load, their_load]);
             });
@@ -338,4 +346,14 @@ fn third(neighbour: &mut Option<Neighbour>) -> Result<&mut Neighbour> {
         Some(there) => Ok(there),
         none => Ok(none.insert(Neighbour::start()?)),
     }
+}
+
+/// The other pair, which is started when it is needed first.
+fn twin<'a>(twin: &'a mut Option<Twin>, pair: &Pair) -> Result<&'a Twin> {
+    if twin.is_none() {
+        // It binds itself, to any processor that this process might use.
+        let _unbound = pair.unbind();
+        *twin = Some(Twin::start(pair.cores())?);
+    }
+    twin.as_ref().ok_or(Fail::Gone)
 }

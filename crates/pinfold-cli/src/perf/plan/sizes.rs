@@ -66,7 +66,7 @@ pub(super) fn in_setting(what: What, setting: Setting, quick: bool) -> &'static 
     match (setting, what, quick) {
         (Setting::Neighbour | Setting::Paced, What::Latency, true) => &[8, 4 * KI],
         (Setting::Neighbour | Setting::Paced, What::Latency, false) => &[8, 4 * KI, 64 * KI],
-        (Setting::Dedicated, What::Latency, _) => &[8, 4 * KI],
+        (Setting::Dedicated | Setting::Pairs, What::Latency, _) => &[8, 4 * KI],
         (_, What::Latency | What::Rate | What::Cpu, _) => &[8],
         _ => &[],
     }

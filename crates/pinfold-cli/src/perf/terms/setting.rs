@@ -28,11 +28,13 @@ pub(crate) enum Setting {
     Posted,
     /// 16 peers take turns
     Peers,
+    /// Another pair of processes does the same meanwhile, on the same two cores
+    Pairs,
 }
 
 impl Setting {
     /// All of them, in the order of their rows.
-    pub(crate) const ALL: [Setting; 7] = [
+    pub(crate) const ALL: [Setting; 8] = [
         Setting::Alone,
         Setting::Neighbour,
         Setting::Paced,
@@ -40,6 +42,7 @@ impl Setting {
         Setting::Tags,
         Setting::Posted,
         Setting::Peers,
+        Setting::Pairs,
     ];
 
     /// The name that options and records use.
@@ -52,6 +55,7 @@ impl Setting {
             Setting::Tags => "tags",
             Setting::Posted => "posted",
             Setting::Peers => "peers",
+            Setting::Pairs => "pairs",
         }
     }
 
@@ -72,6 +76,9 @@ impl Setting {
                 "64 receives of other messages are posted at either side of Pinfold:"
             }
             Setting::Peers => "16 peers of an endpoint, or 16 pipes or sockets, take turns:",
+            Setting::Pairs => {
+                "Another pair of processes does the same meanwhile, on the same two cores; all wait asleep:"
+            }
         }
     }
 
@@ -80,9 +87,15 @@ impl Setting {
         matches!(self, Setting::Neighbour | Setting::Dedicated)
     }
 
+    /// Whether the processes wait for processors, or may move, by right: then that is what is
+    /// measured, and how far apart their cores are cannot be told.
+    pub(crate) const fn is_crowded(self) -> bool {
+        self.is_unbound() || matches!(self, Setting::Pairs)
+    }
+
     /// Whether subjects wait asleep, although they are not measured for their processor time.
     pub(crate) const fn is_asleep(self) -> bool {
-        matches!(self, Setting::Neighbour | Setting::Paced)
+        matches!(self, Setting::Neighbour | Setting::Paced | Setting::Pairs)
     }
 
     /// Whether the measure says something under it.
@@ -91,7 +104,11 @@ impl Setting {
             Setting::Alone => true,
             Setting::Neighbour => matches!(what, What::Latency),
             Setting::Paced => matches!(what, What::Latency | What::Cpu),
-            Setting::Dedicated | Setting::Tags | Setting::Posted | Setting::Peers => {
+            Setting::Dedicated
+            | Setting::Tags
+            | Setting::Posted
+            | Setting::Peers
+            | Setting::Pairs => {
                 matches!(what, What::Latency | What::Rate)
             }
         }
