@@ -22,9 +22,8 @@ pub(crate) struct Samples {
 impl Samples {
     /// The middle sample, picoseconds.
     pub(crate) fn median(&self) -> Option<u64> {
-        let mut sorted = self.ps.clone();
-        sorted.sort_unstable();
-        sorted.get(sorted.len() / 2).copied()
+        let (mut ps, middle) = (self.ps.clone(), self.ps.len() / 2);
+        (!ps.is_empty()).then(|| *ps.select_nth_unstable(middle).1)
     }
 }
 
@@ -102,6 +101,14 @@ mod tests {
         assert!(near(times.p99(), 990e3), "{}", times.p99());
         times.add(u64::MAX, 1);
         assert_eq!(times.count(), 1001);
+    }
+
+    #[test]
+    fn the_middle_sample_of_a_run() {
+        let samples = |ps: &[u64]| Samples { ps: ps.to_vec(), messages: 1 };
+        assert_eq!(samples(&[]).median(), None);
+        assert_eq!(samples(&[7]).median(), Some(7));
+        assert_eq!(samples(&[9, 1, 5, 3]).median(), Some(5));
     }
 
     #[test]
