@@ -13,7 +13,7 @@ use pinfold_tests::{filter, skip::skip};
 use serde_json::Value;
 
 const ALL: [&str; 6] = ["sockets", "spinning", "ring", "pinfold", "libfabric", "ucx"];
-const MEASURE: &str = "absent checked far median mixed n near of_best of_spinning p99 provider rounds \
+const MEASURE: &str = "absent checked far mean median mixed n near of_best of_spinning p99 provider rounds \
                        size subject unit what";
 
 /// What to take away before the program begins, for [`confined`].
@@ -79,7 +79,7 @@ fn check(lines: &[Value], cells: &[(&str, u64)], rounds: u64, hidden: &[&str]) {
             assert_eq!(row["provider"].is_string(), subject == "libfabric", "{row}");
             // Only UCX's program checks nothing.
             assert_eq!(row["checked"], subject != "ucx", "{row}");
-            for field in ["median", "p99", "of_spinning", "of_best"] {
+            for field in ["mean", "median", "p99", "of_spinning", "of_best"] {
                 assert!(row[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {row}");
             }
             let turns: u64 =

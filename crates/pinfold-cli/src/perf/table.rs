@@ -168,7 +168,8 @@ fn worst(text: &mut String, rows: &[Row], color: bool) {
     let _ = writeln!(text, "\nWHERE PINFOLD IS BEHIND: {}.", behind.summary());
     for (ratio, row) in &behind.worst {
         let ratio = painted(&format!("{:>8}", ratio_text(*ratio)), *ratio, color);
-        let _ = writeln!(text, "{ratio}  {}", comparison(row));
+        let line = format!("{ratio}  {} {}", comparison(row), marks::of(row.records()));
+        let _ = writeln!(text, "{}", line.trim_end());
     }
 }
 

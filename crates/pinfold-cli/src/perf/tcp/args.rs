@@ -96,7 +96,8 @@ each namespace; in containers that hide parts of /sys only root can mount it, an
 Fields of a line of --json:
   what           latency or stream, note, or totals (the last line)
   of a measure   size, bytes; subject; provider, what carries its messages, where there is a choice (libfabric);
-                 median and p99 over n samples in unit: ns or MB/s (10^6 bytes); rounds, near,
+                 mean, all the time over all messages, median and p99 over n samples in unit: ns or
+                 MB/s (10^6 bytes); ratios are made of means; rounds, near,
                  far, mixed, turns of each class; of_spinning, how many times the spinning sockets'
                  latency or bandwidth it has; of_best, the same of the best that is not Pinfold; checked,
                  whether contents were; absent, why there is nothing to report (all else is null)

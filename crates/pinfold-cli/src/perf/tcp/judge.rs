@@ -6,7 +6,7 @@ use crate::perf::{class::Class, stats::Times, terms::What};
 /// One turn of one contestant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Turn {
-    /// The median time of a message, nanoseconds.
+    /// The mean time of a message, nanoseconds.
     pub(super) ns: f64,
     pub(super) class: Class,
 }
@@ -31,7 +31,9 @@ pub(super) struct Row {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Found {
-    /// Time of a message, nanoseconds, over all samples.
+    /// Time of a message, nanoseconds: all the time over all messages.
+    pub(super) mean_ns: f64,
+    /// Of the samples the middle one.
     pub(super) median_ns: f64,
     pub(super) p99_ns: f64,
     pub(super) samples: u64,
@@ -52,8 +54,10 @@ impl Samples {
         self.turns.iter().flatten().copied().collect()
     }
 
-    fn middle(&self) -> Option<f64> {
-        median(self.there().iter().map(|turn| turn.ns).collect())
+    fn mean(&self) -> Option<f64> {
+        let turns = self.there();
+        (!turns.is_empty())
+            .then(|| turns.iter().map(|turn| turn.ns).sum::<f64>() / turns.len() as f64)
     }
 }
 
@@ -61,7 +65,7 @@ impl Samples {
 pub(super) fn rows(cell: &Cell, all: &[Samples]) -> Vec<Row> {
     let of = |wanted: Contestant| all.iter().find(|samples| samples.who == wanted);
     let rivals = all.iter().filter(|samples| !samples.who.is_pinfold());
-    let timed = rivals.filter_map(|samples| Some((samples, samples.middle()?)));
+    let timed = rivals.filter_map(|samples| Some((samples, samples.mean()?)));
     let best = timed.min_by(|a, b| a.1.total_cmp(&b.1)).map(|best| best.0);
     let over = |one: &Samples, other: &Samples| {
         let ratio = ratio(&one.turns, &other.turns)?;
@@ -73,6 +77,7 @@ pub(super) fn rows(cell: &Cell, all: &[Samples]) -> Vec<Row> {
             (Some(why), true) => Err(why.clone()),
             (None, true) => Err("there was no time".into()),
             (_, false) => Ok(Found {
+                mean_ns: samples.times.mean() as f64 / 1e3,
                 median_ns: samples.times.median() as f64 / 1e3,
                 p99_ns: samples.times.p99() as f64 / 1e3,
                 samples: samples.times.count(),
@@ -87,21 +92,15 @@ pub(super) fn rows(cell: &Cell, all: &[Samples]) -> Vec<Row> {
     all.iter().map(row).collect()
 }
 
-/// The median of the times of one over those of the other in the same round: of rounds in which both had
-/// their cores equally far apart, if there are such.
+/// The times of one over those of the other in the same rounds: in those in which both had their cores
+/// equally far apart, if there are such.
 fn ratio(one: &[Option<Turn>], other: &[Option<Turn>]) -> Option<f64> {
     let pairs = || one.iter().zip(other).filter_map(|(one, other)| Some(((*one)?, (*other)?)));
-    let of = |(one, other): (Turn, Turn)| one.ns / other.ns;
     let alike = |(one, other): &(Turn, Turn)| one.class == other.class && one.class != Class::Mixed;
-    let settled: Vec<f64> = pairs().filter(alike).map(of).collect();
-    median(if settled.is_empty() { pairs().map(of).collect() } else { settled })
-}
-
-/// The middle one, or between the two that are.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
-    Some((values[low] + values[high]) / 2.0)
+    let settled: Vec<(Turn, Turn)> = pairs().filter(alike).collect();
+    let counted = if settled.is_empty() { pairs().collect() } else { settled };
+    let of = |time: fn(&(Turn, Turn)) -> f64| counted.iter().map(time).sum::<f64>();
+    (!counted.is_empty()).then(|| of(|pair| pair.0.ns) / of(|pair| pair.1.ns))
 }
 
 #[cfg(test)]
@@ -128,7 +127,7 @@ mod tests {
         let cell = Cell { what: What::Latency, bytes: 8 };
         let all = [
             samples(Contestant::Spinning, &[(100.0, Near), (100.0, Near), (900.0, Far)]),
-            samples(Contestant::Sockets, &[(80.0, Near), (300.0, Near), (300.0, Near)]),
+            samples(Contestant::Sockets, &[(80.0, Near), (300.0, Near), (990.0, Near)]),
             samples(Contestant::Pinfold, &[(110.0, Near), (900.0, Mixed), (990.0, Far)]),
             Samples::new(Contestant::Ucx, Some("it is absent".into())),
         ];
@@ -159,7 +158,18 @@ mod tests {
         let cell = Cell { what: What::Latency, bytes: 8 };
         let all = [samples(Contestant::Spinning, &near), samples(Contestant::Pinfold, &mixed)];
         assert_eq!(of(&rows(&cell, &all), Contestant::Pinfold).of_spinning, Some(2.0));
-        assert_eq!(median(vec![]), None);
-        assert_eq!(median(vec![1.0, 2.0]), Some(1.5));
+        assert_eq!(ratio(&[], &[]), None);
+    }
+
+    #[test]
+    fn no_round_is_left_out_for_being_slow() {
+        let cell = Cell { what: What::Latency, bytes: 8 };
+        let all = [
+            samples(Contestant::Spinning, &[(100.0, Near), (100.0, Near), (100.0, Near)]),
+            samples(Contestant::Pinfold, &[(100.0, Near), (100.0, Near), (1000.0, Near)]),
+        ];
+        let pinfold = of(&rows(&cell, &all), Contestant::Pinfold);
+        assert_eq!((pinfold.mean_ns, pinfold.of_spinning), (400.0, Some(4.0)));
+        assert!((pinfold.median_ns - 100.0).abs() < 1.0);
     }
 }

@@ -200,11 +200,11 @@ impl Runner<'_> {
         };
         let samples = &mut self.cells[at].1[who];
         match turn {
-            Ok((hops_ns, mut times)) => {
+            Ok((hops_ns, times)) => {
                 self.hops_ns.push(hops_ns.0);
                 times.iter().for_each(|&ps| samples.times.add(ps, 1));
-                times.sort_unstable();
-                let ns = times.get(times.len() / 2).copied().unwrap_or(1) as f64 / 1e3;
+                let (all, count) = (times.iter().map(|&ps| ps as f64).sum::<f64>(), times.len());
+                let ns = all.max(1.0) / count.max(1) as f64 / 1e3;
                 let class = Class::of(hops_ns.0, hops_ns.1);
                 samples.turns.push(Some(Turn { ns, class }));
             }

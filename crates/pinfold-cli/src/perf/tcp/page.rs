@@ -59,8 +59,8 @@ fn figure(found: &Findings, what: What, cells: &[Cell]) -> Option<String> {
         points: cells
             .iter()
             .filter_map(|cell| {
-                let median_ns = found.found(cell, who)?.median_ns;
-                Some((cell.bytes as f64, in_unit(what, cell.bytes, median_ns)))
+                let mean_ns = found.found(cell, who)?.mean_ns;
+                Some((cell.bytes as f64, in_unit(what, cell.bytes, mean_ns)))
             })
             .collect(),
     };
@@ -71,14 +71,14 @@ fn figure(found: &Findings, what: What, cells: &[Cell]) -> Option<String> {
     };
     let svg = plot::curves(&curves, &label)?;
     Some(format!(
-        "<figure>\n<figcaption>Medians; both axes are logarithmic.</figcaption>\n{}{svg}\n</figure>\n",
+        "<figure>\n<figcaption>Means; both axes are logarithmic.</figcaption>\n{}{svg}\n</figure>\n",
         plot::legend_of(&curves),
     ))
 }
 
 fn table(page: &mut String, found: &Findings, cells: &[Cell]) {
     page.push_str(
-        "<div class=\"scroll\"><table>\n<tr><th>size</th><th class=\"name\">who</th><th>median</th>\
+        "<div class=\"scroll\"><table>\n<tr><th>size</th><th class=\"name\">who</th><th>mean</th><th>median</th>\
          <th>p99</th><th>of spinning</th><th>of best</th><th>samples</th><th class=\"name\">turns</th></tr>\n",
     );
     for cell in cells {
@@ -86,10 +86,11 @@ fn table(page: &mut String, found: &Findings, cells: &[Cell]) {
             let Some(it) = found.found(cell, who) else { continue };
             let _ = writeln!(
                 page,
-                "<tr><td>{}</td><td class=\"name\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+                "<tr><td>{}</td><td class=\"name\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
                  <td>{}</td><td class=\"name\">{}</td></tr>",
                 units::bytes(cell.bytes),
                 who.name(),
+                text::value(cell, it.mean_ns),
                 text::value(cell, it.median_ns),
                 text::value(cell, it.p99_ns),
                 text::times(it.of_spinning),
@@ -114,6 +115,7 @@ mod tests {
 
     fn findings() -> Findings {
         let found = |ns: f64| Found {
+            mean_ns: ns,
             median_ns: ns,
             p99_ns: 2.0 * ns,
             samples: 9,

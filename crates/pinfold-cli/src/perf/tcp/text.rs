@@ -78,10 +78,11 @@ pub(super) fn times(ratio: Option<f64>) -> String {
 fn table(text: &mut String, found: &Findings, what: What, cells: &[Cell]) {
     let _ = writeln!(
         text,
-        "\n{}\n{:>8}  {:9} {:>10}  {:>10}  {:>11}  {:>7}  {:>8}  turns",
+        "\n{}\n{:>8}  {:9} {:>10}  {:>10}  {:>10}  {:>11}  {:>7}  {:>8}  turns",
         title(what),
         "size",
         "",
+        "mean",
         "median",
         "p99",
         "of spinning",
@@ -93,9 +94,10 @@ fn table(text: &mut String, found: &Findings, what: What, cells: &[Cell]) {
             let Some(it) = found.found(cell, who) else { continue };
             let _ = writeln!(
                 text,
-                "{:>8}  {:9} {:>10}  {:>10}  {:>11}  {:>7}  {:>8}  {}",
+                "{:>8}  {:9} {:>10}  {:>10}  {:>10}  {:>11}  {:>7}  {:>8}  {}",
                 units::bytes(cell.bytes),
                 who.name(),
+                value(cell, it.mean_ns),
                 value(cell, it.median_ns),
                 value(cell, it.p99_ns),
                 times(it.of_spinning),
