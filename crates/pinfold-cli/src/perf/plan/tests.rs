@@ -182,7 +182,7 @@ fn settings_are_measured_with_what_one_would_use_instead() {
     // What is set up for nothing else is set up for that.
     assert!(made.contains(&(Id::AUTO, Setting::Dedicated)));
     assert!(made.contains(&(Id::plain(Kind::Unix), Setting::Peers)));
-    assert!(!made.contains(&(Id::AUTO, Setting::Neighbour)));
+    assert!(!made.contains(&(Id::AUTO, Setting::Paced)));
     assert!(steps.iter().all(|step| made.contains(&step.made())));
 }
 

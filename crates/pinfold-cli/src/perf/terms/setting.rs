@@ -125,7 +125,8 @@ impl Setting {
     /// difference, it is the same as alone.
     pub(crate) fn made_for(self, id: Id) -> Setting {
         match self {
-            Setting::Dedicated if id == Id::AUTO => self,
+            // An endpoint looks at where its thread may run when it is made.
+            Setting::Neighbour | Setting::Dedicated if id == Id::AUTO => self,
             Setting::Peers => self,
             _ => Setting::Alone,
         }
