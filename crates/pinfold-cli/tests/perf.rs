@@ -122,6 +122,8 @@ fn some_usual_messages_are_touched_too() {
         "1",
         "--subjects",
         "pinfold,pipe",
+        "--settings",
+        "alone",
     ]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     for record in records(&done.stdout) {
@@ -421,7 +423,7 @@ fn two_terminals_meet() {
         "--rounds",
         "1",
         "--seconds",
-        "2",
+        "6",
         "--sizes",
         "8,4K",
         "--what",

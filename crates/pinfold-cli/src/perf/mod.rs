@@ -119,7 +119,7 @@ fn act(args: &PerfArgs) -> Result<()> {
     watchdog::start(args.limit(), move || {
         let findings = found.take()?;
         Some(move || {
-            if !findings.hops_ns.is_empty()
+            if !findings.collected.is_empty()
                 && let Err(why) = show(&findings, &shown)
             {
                 say(why);

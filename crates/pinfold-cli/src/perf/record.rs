@@ -148,6 +148,11 @@ impl Collected {
         }
     }
 
+    /// Whether nothing has been measured.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.times.is_empty()
+    }
+
     /// Notes which path a subject took.
     pub(crate) fn note_path(&mut self, cell: Cell, id: Id, path: &'static str) {
         self.taken.insert((cell, id), path);
