@@ -246,11 +246,13 @@ def is_wrong(state):
 
 
 def work(options, place):
-    kinds = options.only or KINDS
-    if unknown := set(kinds) - set(KINDS):
-        raise Wrong(f"no kind of that name: {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    kinds = set(options.only or KINDS)
     targets = re.findall(r'^name = "(?!pinfold-fuzz")(.*)"$', (ROOT / "fuzz" / "Cargo.toml").read_text(), re.M)
-    listed = [portion for portion in portions(targets) if portion.kind in kinds]
+    listed = portions(targets)
+    if unknown := kinds - set(KINDS) - {portion.name for portion in listed}:
+        names = ", ".join([*KINDS, *dict.fromkeys(portion.name for portion in listed)])
+        raise Wrong(f"no kind and no portion of that name: {', '.join(sorted(unknown))}; there are {names}")
+    listed = [portion for portion in listed if kinds & {portion.kind, portion.name}]
     if "mutations" in kinds:
         stand = read_mutations(options.mutants or place.target / "mutants")
         with place.changing() as state:
@@ -295,7 +297,7 @@ def work(options, place):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10, metavar="N", help="until then portions are begun (10)")
-    parser.add_argument("--only", action="append", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("--only", action="append", metavar="NAME", help=f"{', '.join(KINDS)}, or a portion of these")
     parser.add_argument("--publish", action="store_true", help="write docs/measurements/promises.md")
     parser.add_argument("--json", action="store_true", help="print all that was found")
     parser.add_argument("--target", default=ROOT / "target", help="the target directory (target)")
