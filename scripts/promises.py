@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 KINDS = ("transfers", "kills", "attacks", "fuzz", "mutations")
 FUZZED_S = 60
 # The longest that a portion may take.
-PATIENCE_S = 1200
+PATIENCE_S = 2400
 
 
 class Wrong(Exception):
@@ -53,7 +53,9 @@ def portions(targets):
         ("transfers", "own memory", "mapper", ("not_one_byte", "lacking::without")),
         ("kills", "at random", "death", ("at_random",)),
         ("attacks", "freezes and loops", "hostile", ("--include-ignored", "alone::", "freezes::", "loops::")),
-        ("kills", "at points", "failpoints", ("points::",)),
+        ("kills", "at points", "failpoints", ("--exact", "points::at_every_point")),
+        ("kills", "at points of spaces", "failpoints", ("points::at_every_point_of_spaces",)),
+        ("kills", "at points, driven", "failpoints", ("points::at_every_point_with_a_thread",)),
         ("transfers", "messages", "remapped", ("no_message",)),
         ("attacks", "scribbles and forgeries", "hostile", ("scribblers", "forgers", "givers_of_bad", "all_of_them")),
     )
