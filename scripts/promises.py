@@ -24,6 +24,8 @@ import sys
 import tempfile
 import time
 
+# Nothing is left among the scripts.
+sys.dont_write_bytecode = True
 import promises_report
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
