@@ -170,11 +170,19 @@ def wrapped(paragraph):
     return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False) if is_prose else paragraph
 
 
+def is_late(wrong):
+    """Whether it did not end in time, as on a machine that others use, or for ever."""
+    return "WATCHDOG" in wrong["said"] or wrong["said"].startswith("took more than")
+
+
 def wrongs(state):
     said = []
-    for wrong in state["wrong"]:
-        quoted = "\n".join("    " + line for line in wrong["said"].splitlines()[:8])
-        said.append(f"{wrong['portion']}, {wrong['when']}, commit {wrong['on']['commit']}:\n\n{quoted}")
+    for late, title in ((False, "Failed:"), (True, "Not over in time, which may be the machine's load, or a wait without end:")):
+        failed = [wrong for wrong in state["wrong"] if is_late(wrong) == late]
+        said += [title] if failed else []
+        for wrong in failed:
+            quoted = "\n".join("    " + line for line in wrong["said"].splitlines()[:6])
+            said.append(f"- {wrong['portion']}, {wrong['when']}, commit {wrong['on']['commit']}:\n\n{quoted}")
     if skipped := state["skipped"]:
         said.append("Skipped:\n\n" + "\n".join(f"- {line} ({count} times)" for line, count in sorted(skipped.items())))
     return "\n\n".join(said) or "Nothing, and nothing was skipped."

@@ -21,9 +21,13 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::{
+    figures,
     role::{ARGS, MARK, ROLE},
     skip,
 };
+
+/// So many times as long a stage is open where figures are gathered.
+const GATHERING: u64 = 6;
 
 /// One test: a directory of its own and a deadline for everything.
 pub struct Stage {
@@ -33,8 +37,10 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A stage that closes after `seconds`, whatever goes on there.
+    /// A stage that closes after `seconds`, whatever goes on there; where figures are gathered there is more to do,
+    /// and it closes later.
     pub fn new(seconds: u64) -> Stage {
+        let seconds = if figures::are_gathered() { seconds * GATHERING } else { seconds };
         let dir = tempfile::Builder::new().prefix("pinfold-test-").tempdir().expect("a directory");
         // Roles may be other users, who only pass through.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o711)).expect("chmod");

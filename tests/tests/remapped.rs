@@ -27,7 +27,7 @@ fn rounds() -> u64 {
 fn no_message_has_what_was_there_before() {
     for paths in ["inline,eager", "inline,eager,cma", "inline,eager,cma,mapped,handoff"] {
         for dedicated in [false, true] {
-            let stage = Stage::new(if is_long() { 1200 } else { 240 });
+            let stage = Stage::new(if is_long() { 1200 } else { 120 });
             let cast = |name| {
                 let role = stage.role(name).with("paths", paths);
                 if dedicated { role.with("dedicated", 1) } else { role }
