@@ -249,6 +249,14 @@ def is_wrong(state):
     return bool(state["wrong"] or bad or stand.get("survived") or stand.get("broken"))
 
 
+def forget(state, kinds):
+    """What was found of kinds before is not counted any more: tests or sources have changed since."""
+    for kind in kinds:
+        state["found"].pop(kind, None)
+        state["spent_s"].pop(kind, None)
+        state["wrong"] = [wrong for wrong in state["wrong"] if not wrong["portion"].startswith(kind)]
+
+
 def work(options, place):
     kinds = set(options.only or KINDS)
     targets = re.findall(r'^name = "(?!pinfold-fuzz")(.*)"$', (ROOT / "fuzz" / "Cargo.toml").read_text(), re.M)
@@ -261,6 +269,9 @@ def work(options, place):
         stand = read_mutations(options.mutants or place.target / "mutants")
         with place.changing() as state:
             state["found"]["mutations"] = stand
+    if options.forget:
+        with place.changing() as state:
+            forget(state, {portion.kind for portion in listed})
     here = machine()
     programs = build({portion.program for portion in listed}, place) if options.minutes else {}
     end = time.monotonic() + 60 * options.minutes
@@ -302,6 +313,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10, metavar="N", help="until then portions are begun (10)")
     parser.add_argument("--only", action="append", metavar="NAME", help=f"{', '.join(KINDS)}, or a portion of these")
+    parser.add_argument("--forget", action="store_true", help="begin anew, with what --only names or with all")
     parser.add_argument("--publish", action="store_true", help="write docs/measurements/promises.md")
     parser.add_argument("--json", action="store_true", help="print all that was found")
     parser.add_argument("--target", default=ROOT / "target", help="the target directory (target)")
