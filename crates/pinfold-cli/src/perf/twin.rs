@@ -5,6 +5,7 @@
 //! to stop, and is gone when the socket is.
 
 use std::{
+    fmt::Display,
     os::fd::{AsFd, OwnedFd},
     process::{Child, Stdio},
     time::Duration,
@@ -79,10 +80,11 @@ impl Twin {
 
     fn order(&self, order: &Order) -> Result<()> {
         let control = self.control.as_ref().ok_or(Fail::Gone)?;
-        control.send(order)?;
-        match control.recv::<Answer>(Some(ANSWER))? {
+        let said = |why: &dyn Display| Fail::Said(format!("another pair of processes: {why}"));
+        control.send(order).map_err(|why| said(&why))?;
+        match control.recv::<Answer>(Some(ANSWER)).map_err(|why| said(&why))? {
             None => Ok(()),
-            Some(why) => Err(Fail::Said(format!("another pair of processes: {why}"))),
+            Some(why) => Err(said(&why)),
         }
     }
 }
@@ -175,5 +177,26 @@ fn waits(control: &Control) -> Result<bool> {
     match poll(&mut [PollFd::from_borrowed_fd(control.fd().as_fd(), PollFlags::IN)], Some(&now)) {
         Err(Errno::INTR) => Ok(false),
         done => done.map(|ready| ready > 0).map_err(Fail::os("poll")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_go_through_the_socket() {
+        let (one, two) = Control::pair().unwrap();
+        let (one, two) = (Control::new(one), Control::new(two));
+        assert!(!waits(&two).unwrap());
+        one.send(&Order::Start(Some([0, 1]))).unwrap();
+        one.send(&Order::End).unwrap();
+        assert!(waits(&two).unwrap());
+        assert!(matches!(two.recv(None).unwrap(), Order::Start(Some([0, 1]))));
+        assert!(matches!(two.recv(None).unwrap(), Order::End));
+        // Its end is to be noticed, too.
+        drop(one);
+        assert!(waits(&two).unwrap());
+        assert!(two.recv::<Order>(None).is_err());
     }
 }
