@@ -73,7 +73,7 @@ fn who_is_busy_interrupts_nobody() {
         let stage = Stage::new(60);
         let mut sink = stage.role("sink").with("way", way).spawn();
         sink.expect("ready");
-        let mut streamer = stage.role("streamer").with("way", way).spawn();
+        let streamer = stage.role("streamer").with("way", way).spawn();
         all_end_well(&mut [streamer, sink]);
     }
 }
