@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 /// The first sleep, ns.
-const FIRST_NS: u64 = 1_000_000;
+const FIRST_NS: u64 = 2_000_000;
 /// So many times as long as nothing has come, each sleep is.
 const GROWS: u64 = 3;
 /// Nothing has come for so long when a barrier is worth it; and two barriers are so far apart, ns.

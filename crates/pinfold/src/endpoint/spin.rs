@@ -9,6 +9,8 @@ use self::shortage::Shortage;
 const SPIN_MAX_NS: u64 = 500_000;
 /// Spins so long while processors are short: what is on its way already.
 const SPIN_SHORT_NS: u64 = 2_000;
+/// Spins at least this long, however often it was in vain.
+const SPIN_MIN_NS: u64 = 1_000;
 /// What waking takes as long as nothing is known, and at least and at most: 60 µs are usual in a virtual
 /// machine.
 const PRICE_FIRST_NS: u64 = 25_000;
@@ -19,7 +21,7 @@ const PRICE_MAX_NS: u64 = 200_000;
 ///
 /// An endpoint spins as long as a sleep would cost it: from the ring that ends one to the moment that it
 /// runs. So whatever comes, it loses at most as much again as it would have lost anyway. Where what it waits
-/// for has been coming early, it spins twice as long as that took.
+/// for has been coming early, it spins twice as long as that took; where it keeps coming late, ever less.
 ///
 /// Who rings says when, so waiting is told from waking: a machine that wakes slowly does not make what is
 /// waited for come late.
@@ -65,9 +67,9 @@ impl SpinPolicy {
         let came_early =
             waited_ns.saturating_sub(if woke_ns.is_some() { 0 } else { self.price_ns });
         self.limit_ns = if came_early < SPIN_MAX_NS {
-            self.limit_ns.max((2 * came_early).min(SPIN_MAX_NS))
+            self.limit_ns.max((2 * came_early).clamp(self.price_ns, SPIN_MAX_NS))
         } else {
-            (self.limit_ns / 2).max(self.price_ns)
+            (self.limit_ns / 2).max(SPIN_MIN_NS)
         };
     }
 
@@ -91,6 +93,8 @@ mod tests {
     #[test]
     fn spinning_follows_what_pays() {
         let mut spin = taught(60, |spin| spin.slept(10_000_000, Some(4_000)));
+        assert_eq!(spin.limit_ns(0), SPIN_MIN_NS, "long waits teach not to spin");
+        spin.slept(100, Some(4_000));
         assert!((3_000..5_000).contains(&spin.limit_ns(0)), "as long as waking takes: {spin:?}");
         (0..20).for_each(|_| spin.slept(80_000, Some(4_000)));
         assert_eq!(spin.limit_ns(0), 160_000, "short waits teach to spin on");
@@ -111,12 +115,12 @@ mod tests {
         assert!(trapped.limit_ns(0) < 80_000, "{trapped:?}");
     }
 
-    /// A message each 5 ms: a processor is used for a fortieth of the time at most.
+    /// A message each millisecond, or each 5 ms: hardly any time is spun away, however slow waking is.
     #[test]
     fn what_comes_late_takes_little_time() {
-        for woke_ns in [5_000, 60_000, 120_000] {
-            let spin = taught(100, |spin| spin.slept(5_000_000, Some(woke_ns)));
-            assert!(spin.limit_ns(0) <= 125_000, "{spin:?}");
+        for (every_ns, woke_ns) in [(1_000_000, 5_000), (1_000_000, 60_000), (5_000_000, 120_000)] {
+            let spin = taught(100, |spin| spin.slept(every_ns, Some(woke_ns)));
+            assert_eq!(spin.limit_ns(0), SPIN_MIN_NS, "{spin:?}");
         }
     }
 
