@@ -320,6 +320,9 @@ def main():
     parser.add_argument("--mutants", help="where mutants.sh has its results (mutants/ in there)")
     options = parser.parse_args()
     place = Place(options.target)
+    # Whoever ends this ends what it runs, also where it is not to hear of interrupts.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="pinfold-promises.", dir="/tmp") as programs:
             place.programs = pathlib.Path(programs)
