@@ -114,6 +114,10 @@ def attacks(state):
                "unexplained, ms: median", "of all", "computed, ms at most"), rows),
         f"The load average when runs began was {min(loads):.1f} to {max(loads):.1f}, on the processors named above. {goal}"
         if loads else goal,
+        "The attacked program of `answers` to `socket` takes all that attackers send, messages of a gigabyte among them, "
+        "and looks at up to 36 operations, each with a turn of progress, between two looks at the honest peer, whose "
+        "rounds are of up to 300 kB: what it computes meanwhile is in these gaps. That of the other rows has little else "
+        "to do than to answer.",
     ])
 
 
