@@ -344,9 +344,13 @@ impl Core {
         if is_denial(pull.errno) {
             peer.withdraw(Way::WeRead, pull.errno);
         }
-        // Memory of this side that nobody can write is nothing that another path could help.
+        // Memory of this side that nobody can write is nothing that another path could help. What was made for the message
+        // can be written, and is as long as its sender says: to look at each page of it takes a second for a gigabyte.
         if is_fault(pull.errno)
-            && self.ops.recv_mut(key).is_some_and(|op| !op.memory.may_be_touched(want, true))
+            && self
+                .ops
+                .recv_mut(key)
+                .is_some_and(|op| op.own.is_none() && !op.memory.may_be_touched(want, true))
         {
             self.fin(peer, sid, pull.errno, 0, By::Kernel);
             self.cannot_be_touched(peer, key, pull.errno);
