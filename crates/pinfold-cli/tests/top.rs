@@ -18,7 +18,10 @@ mod spaces;
 #[path = "top/strangers.rs"]
 mod strangers;
 
-use std::{fs, time::Instant};
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
 
 use pinfold::Path;
 use pinfold_tests::{Stage, role::PATIENCE, stage::all_end_well};
@@ -272,6 +275,8 @@ fn nobody_is_woken() {
     while asleep().own["state"] != "asleep" {
         assert!(Instant::now() < end, "it does not fall asleep");
     }
+    // It looks again by itself, for a second or two.
+    thread::sleep(Duration::from_secs(3));
     let (before, awake) = (asleep(), switches(sleeper.pid()));
     for _ in 0..30 {
         every();

@@ -139,8 +139,8 @@ impl Endpoint {
     /// Prepares for waiting on the endpoint's descriptor ([`AsFd`]) with `poll(2)` or an event loop:
     /// asks all peers to ring. `false`: something is there already, or has happened since this was
     /// last asked; make progress, look at your requests, and ask again.
-    /// The descriptor becomes readable when there is something to do; the next call of the
-    /// endpoint takes the request back.
+    /// The descriptor becomes readable when there is something to do, and a few times in the first seconds
+    /// when there is not; the next call of the endpoint takes the request back.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::Forked`].

@@ -224,6 +224,7 @@ impl Engine {
     fn barrier(&mut self, now_ns: u64) {
         sync::heavy_fence();
         self.rest.had_barrier(now_ns);
+        self.note();
     }
 
     /// When something is due that nobody rings for, by the clock.

@@ -38,6 +38,31 @@ fn must_ring(word: &AtomicU32, fences: Fences) -> bool {
 ///
 /// It must not sleep while a message is there that nobody rang for.
 fn sleepy(fences: Fences) {
+    sleepy_by(fences, |rx| {
+        if fences.heavy {
+            heavy_fence();
+        }
+        rx.head().is_none()
+    });
+}
+
+/// The waiter looks without a fence, sleeps for a moment, and looks once more before it sleeps for good.
+#[cfg(loom)]
+fn stepwise(last: Fences) {
+    sleepy_by(last, |rx| {
+        if rx.head().is_some() {
+            return false;
+        }
+        thread::yield_now();
+        if last.heavy {
+            heavy_fence();
+        }
+        rx.head().is_none()
+    });
+}
+
+/// The same; whether it sleeps the waiter decides in this way, after it has asked.
+fn sleepy_by(fences: Fences, sleeps: impl FnOnce(&RingRx<HeapRing>) -> bool) {
     let memory = HeapRing::new(2);
     let word = Arc::new(AtomicU32::new(0));
     let (their_memory, their_word) = (memory.clone(), Arc::clone(&word));
@@ -52,10 +77,7 @@ fn sleepy(fences: Fences) {
     });
     let rx = RingRx::new(memory);
     bell::ask(&word);
-    if fences.heavy {
-        heavy_fence();
-    }
-    let sleeps = rx.head().is_none();
+    let sleeps = sleeps(&rx);
     let rang = producer.join().unwrap();
     assert!(rang || !sleeps, "slept through a message");
 }
@@ -78,31 +100,6 @@ fn mutant_without_the_light_fence() {
 #[should_panic(expected = "slept through a message")]
 fn mutant_without_the_heavy_fence() {
     check(None, || sleepy(Fences { light: true, heavy: false }));
-}
-
-/// The waiter looks without a fence, sleeps for a moment, and looks once more before it sleeps for good.
-#[cfg(loom)]
-fn stepwise(last: Fences) {
-    let memory = HeapRing::new(2);
-    let word = Arc::new(AtomicU32::new(0));
-    let (their_memory, their_word) = (memory.clone(), Arc::clone(&word));
-    let producer = thread::spawn(move || {
-        let mut tx = RingTx::new(their_memory, 2);
-        tx.push(header(0), &[]);
-        must_ring(&their_word, last)
-    });
-    let rx = RingRx::new(memory);
-    bell::ask(&word);
-    let mut sleeps = rx.head().is_none();
-    if sleeps {
-        thread::yield_now();
-        if last.heavy {
-            heavy_fence();
-        }
-        sleeps = rx.head().is_none();
-    }
-    let rang = producer.join().unwrap();
-    assert!(rang || !sleeps, "slept through a message");
 }
 
 #[cfg(loom)]
