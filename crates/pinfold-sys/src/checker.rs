@@ -2,7 +2,8 @@
 //! Whether the process is run by Valgrind, which has one thread run at a time.
 //!
 //! Calls that it takes for short ones it makes without letting another thread run, `munmap(2)` among
-//! them. So nobody may have those wait for a thread of this process.
+//! them. So nobody may have those wait for a thread of this process. And it does not see what other
+//! processes write here: it takes that for never written.
 //!
 //! **Invariant.** The instructions that ask change nothing on a processor.
 
@@ -11,16 +12,27 @@ use std::sync::OnceLock;
 /// Whether it is. Some nanoseconds.
 pub fn is_there() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
-    *THERE.get_or_init(ask)
+    *THERE.get_or_init(|| ask(RUNNING_ON_VALGRIND, 0, 0) != 0)
 }
 
-/// `RUNNING_ON_VALGRIND` of `valgrind.h`.
+/// Says that somebody else has written memory of this process.
+pub fn was_written(start: u64, len: u64) {
+    if is_there() {
+        ask(MAKE_MEM_DEFINED, start, len);
+    }
+}
+
+/// Of `valgrind.h`, and of `memcheck.h`.
+const RUNNING_ON_VALGRIND: u64 = 0x1001;
+const MAKE_MEM_DEFINED: u64 = 0x4d43_0002;
+
+/// Asks Valgrind for something; 0 where there is none.
 #[cfg(target_arch = "x86_64")]
-fn ask() -> bool {
-    let request = [0x1001u64, 0, 0, 0, 0, 0];
+fn ask(what: u64, one: u64, two: u64) -> u64 {
+    let request = [what, one, two, 0, 0, 0];
     let mut answer = 0u64;
     // SAFETY: a processor rotates a register by 128 bits in all, and exchanges one with itself. What
-    // Valgrind makes of that reads the request, and sets the answer.
+    // Valgrind makes of that reads the request, and sets the answer; memory it leaves as it is.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",
@@ -34,12 +46,12 @@ fn ask() -> bool {
             options(nostack)
         );
     }
-    answer != 0
+    answer
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn ask() -> bool {
-    false
+fn ask(_: u64, _: u64, _: u64) -> u64 {
+    0
 }
 
 #[cfg(test)]
@@ -48,5 +60,8 @@ mod tests {
     fn it_says_so_in_what_it_maps() {
         let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
         assert_eq!(super::is_there(), maps.contains("vgpreload"));
+        let byte = 7u8;
+        super::was_written((&raw const byte).addr() as u64, 1);
+        assert_eq!(byte, 7);
     }
 }

@@ -10,7 +10,7 @@
 use std::{convert::Infallible, io};
 
 use pinfold_sys::{
-    careful,
+    careful, checker,
     process::{Segment, read_remote, write_remote},
 };
 use smallvec::SmallVec;
@@ -226,6 +226,13 @@ impl Scatter {
     pub(crate) fn put_pages(&self, len: u64) {
         for part in self.parts_of(0, len) {
             let _ = careful::put_pages(part.ptr.addr() as u64, part.len as u64);
+        }
+    }
+
+    /// A peer has written some of the first `len` bytes, which Valgrind does not see.
+    pub(crate) fn was_written(&self, len: u64) {
+        for part in self.parts_of(0, len) {
+            checker::was_written(part.ptr.addr() as u64, part.len as u64);
         }
     }
 

@@ -389,6 +389,11 @@ impl Core {
         if path == Path::Cma && (by == By::NoMapping || wrote == Some(By::NoMapping)) {
             receipt.refuse(Path::Mapped, Refusal::NotMapped);
         }
+        if theirs > 0
+            && let Some(op) = self.ops.recv_mut(key)
+        {
+            op.memory.was_written(want);
+        }
         let bytes = self.own_bytes(key, want);
         self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
         Ok(())
