@@ -413,6 +413,12 @@ pub fn accuser(args: &Args) {
         for _ in 0..4 {
             endpoint.give(peer, HOSTILE, arena.alloc(5000).expect("memory")).expect("to give");
         }
+        // They go once the peer says that it has their arena, which it does as long as its endpoint does anything.
+        let end = Instant::now() + PATIENCE;
+        while waiting() < 4 {
+            endpoint.progress().expect("progress");
+            assert!(Instant::now() < end, "{name}: what is given does not go");
+        }
     }
     // The first operation there is.
     let _elsewhere = another.as_ref().map(|(another, _)| match name.ends_with(": asks another") {
@@ -432,6 +438,13 @@ pub fn accuser(args: &Args) {
     say(format_args!("gone {error}"));
 }
 
+/// Messages that wait at the peer of this process's endpoint, as it knows.
+fn waiting() -> u64 {
+    let view = pinfold::status::endpoints_of(std::process::id()).expect("this process");
+    let peers = view.endpoints.iter().flat_map(|endpoint| &endpoint.peers);
+    peers.map(|peer| peer.waiting).sum()
+}
+
 /// The victim is ready, and its peer about to write, or has written and is gone.
 fn shake(endpoint: &Endpoint, peer: PeerId) {
     role::go(endpoint, peer);
@@ -442,10 +455,11 @@ fn shake(endpoint: &Endpoint, peer: PeerId) {
 fn connect() -> Liar {
     let before = segments();
     let (endpoint, victim) = role::connect(Endpoint::builder().label("author"), "victim");
+    // Before there are arenas of the victim's, too.
+    let segment = segments().into_iter().find(|segment| !before.contains(segment));
     role::await_go(&endpoint, victim);
     // The victim polls the lane from then on.
     role::go(&endpoint, victim);
-    let segment = segments().into_iter().find(|segment| !before.contains(segment));
     std::mem::forget(endpoint);
     Liar { segment: segment.expect("a new segment") }
 }
