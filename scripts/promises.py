@@ -296,7 +296,8 @@ def work(options, place):
             title = f"{portion.kind}, {portion.name}" + (f", {portion.user}" if portion.user else "")
             state["wrong"] += [{"portion": title, "when": now(), "on": here, "said": said} for said in wrong]
             for line in skipped:
-                state["skipped"][f"{portion.user}: {line}"] = state["skipped"].get(line, 0) + 1
+                said = f"{portion.user}: {line}"
+                state["skipped"][said] = state["skipped"].get(said, 0) + 1
             state["spent_s"][portion.kind] = state["spent_s"].get(portion.kind, 0) + took
             state["until"] = now()
             if here not in state["on"]:

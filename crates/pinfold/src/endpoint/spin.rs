@@ -60,14 +60,16 @@ impl SpinPolicy {
     /// Spinning was in vain. What was waited for came after `waited_ns`, and this side ran `woke_ns` later, if
     /// that is known.
     pub(crate) fn slept(&mut self, waited_ns: u64, woke_ns: Option<u64>) {
-        if let Some(woke_ns) = woke_ns {
-            let price = woke_ns.clamp(PRICE_MIN_NS, PRICE_MAX_NS);
-            self.price_ns = self.price_ns - self.price_ns / 8 + price / 8;
-        }
-        let came_early =
-            waited_ns.saturating_sub(if woke_ns.is_some() { 0 } else { self.price_ns });
-        self.limit_ns = if came_early < SPIN_MAX_NS {
-            self.limit_ns.max((2 * came_early).clamp(self.price_ns, SPIN_MAX_NS))
+        let came_ns = match woke_ns {
+            Some(woke_ns) => {
+                let price = woke_ns.clamp(PRICE_MIN_NS, PRICE_MAX_NS);
+                self.price_ns = self.price_ns - self.price_ns / 8 + price / 8;
+                waited_ns
+            }
+            None => waited_ns.saturating_sub(self.price_ns),
+        };
+        self.limit_ns = if came_ns < SPIN_MAX_NS {
+            self.limit_ns.max((2 * came_ns).clamp(self.price_ns, SPIN_MAX_NS))
         } else {
             (self.limit_ns / 2).max(SPIN_MIN_NS)
         };

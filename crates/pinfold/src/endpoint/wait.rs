@@ -209,7 +209,7 @@ impl Shared {
             let mut engine = self.enter()?;
             now = clock::now_ns();
             let is_over = !matches!(has_news, Ok(false)) || until_ns.is_some_and(|end| now >= end);
-            let sleeps_on = if is_over { None } else { engine.sleeps_for() };
+            let sleeps_on = if is_over || engine.has_come() { None } else { engine.sleeps_for() };
             if let Some(longest) = sleeps_on {
                 at_first = longest;
                 continue;

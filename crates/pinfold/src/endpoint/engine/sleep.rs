@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// Whether there is something for which a peer would have to ring. Room that came is found once.
-    fn has_come(&mut self) -> bool {
+    pub(crate) fn has_come(&mut self) -> bool {
         let came = |&index| self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some());
         if self.hot.iter().any(came) {
             return true;
@@ -195,12 +195,9 @@ impl Engine {
         self.given().for_each(|peer| peer.tx.ask_for_room());
     }
 
-    /// Whether the endpoint, whose peers have been [asked](Engine::ask_all), sleeps on, and for how long at most
-    /// (`None`: until something happens).
+    /// Whether the endpoint, whose peers have been [asked](Engine::ask_all) and have brought nothing, sleeps on, and
+    /// for how long at most (`None`: until something happens).
     pub(crate) fn sleeps_for(&mut self) -> Option<Option<Duration>> {
-        if self.has_come() {
-            return None;
-        }
         let now_ns = clock::now_ns();
         match self.rest.next(now_ns) {
             Step::Brief(brief) => Some(Some(brief)),
