@@ -71,8 +71,13 @@ impl Watcher {
         let (its, ends) = (Arc::clone(&known), Arc::clone(&over));
         let thread = thread::spawn(move || {
             lock(&its).own.insert(pinfold_sys::threads::own());
-            while !ends.load(Ordering::Relaxed) {
+            // The last look begins after the end was asked for: one that is told at once looks, too.
+            loop {
+                let is_last = ends.load(Ordering::Relaxed);
                 look_at_all(&its);
+                if is_last {
+                    break;
+                }
             }
         });
         Watcher { known, over, thread: Some(thread) }
