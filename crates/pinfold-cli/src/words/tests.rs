@@ -1,3 +1,5 @@
+//! Errors in a command's words: no names of the library's, and always a remedy.
+
 use std::time::Duration;
 
 use pinfold::{Endpoint, NotHandled, Path, Receipt, Refusal, Untaken};

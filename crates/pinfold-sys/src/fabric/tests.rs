@@ -1,4 +1,5 @@
 #![allow(unsafe_code)]
+//! libfabric's calls, where the library is installed.
 
 use std::{
     ffi::CStr,

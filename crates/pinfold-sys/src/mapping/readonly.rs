@@ -1,3 +1,5 @@
+//! Mappings of shared files that can only be read.
+
 use std::{io, ops::Range, os::fd::BorrowedFd};
 
 use rustix::{

@@ -1,3 +1,5 @@
+//! Mappings of shared files that can be read and written.
+
 use std::{io, ops::Range, os::fd::BorrowedFd};
 
 use rustix::{

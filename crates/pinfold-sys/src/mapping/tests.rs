@@ -1,4 +1,6 @@
 #![allow(unsafe_code)]
+//! Mappings: sharing, bounds, alignment, rights, huge pages, holes.
+
 use std::{ops::Range, os::fd::AsFd};
 
 use rustix::{io::Errno, mm, param::page_size};

@@ -1,3 +1,5 @@
+//! Network namespaces: links, bridges, addresses, loss.
+
 use std::{
     env, fs,
     io::{Read, Write},

@@ -1,4 +1,5 @@
 #![allow(unsafe_code)]
+//! Sends by an io_uring: every way, order, failures, broken connections.
 
 use std::{os::fd::OwnedFd, sync::Arc, time::Instant};
 

@@ -1,3 +1,5 @@
+//! Local sockets: credentials, full queues, descriptors, bells.
+
 use rustix::io::{FdFlags, fcntl_getfd};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Connections: partial reads, full queues, breaks.
+
 use std::net::Ipv4Addr;
 
 use super::*;

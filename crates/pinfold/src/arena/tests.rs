@@ -1,3 +1,5 @@
+//! Arenas: sizes, alignments, budgets, trimming.
+
 mod sharing;
 
 use std::thread;

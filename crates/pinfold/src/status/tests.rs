@@ -1,3 +1,5 @@
+//! Status pages: what is written is read, whole, and by nobody else.
+
 use std::{
     os::fd::{AsFd, OwnedFd},
     sync::{

@@ -1,3 +1,5 @@
+//! Records of a transfer: encoded, decoded, damaged, impossible.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The receiving side of a transfer: files, streams, holes, damage, records out of place.
+
 use std::{
     fs, io,
     os::unix::fs::{FileExt, MetadataExt},

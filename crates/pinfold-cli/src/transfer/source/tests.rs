@@ -1,3 +1,5 @@
+//! Reading files to send: directories, pipes, holes, files that change meanwhile.
+
 use std::{
     fs,
     io::Write,

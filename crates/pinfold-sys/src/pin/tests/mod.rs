@@ -1,4 +1,6 @@
 #![allow(unsafe_code)]
+//! Pinning by registered buffers and by `mlock`: limits, refusals, ends.
+
 mod measure;
 mod transfer;
 

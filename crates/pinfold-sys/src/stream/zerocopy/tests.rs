@@ -1,4 +1,5 @@
 #![allow(unsafe_code)]
+//! Sends by `MSG_ZEROCOPY`: every byte, every notice, broken connections.
 
 use std::{
     net::Ipv6Addr,

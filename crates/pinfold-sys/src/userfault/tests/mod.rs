@@ -1,4 +1,6 @@
 #![allow(unsafe_code)]
+//! userfaultfd: watching memory, moving pages, what the kernel tells and refuses.
+
 mod kernel;
 mod measure;
 mod moving;

@@ -1,4 +1,5 @@
 #![allow(unsafe_code)]
+//! Copies by atomic words, against threads that copy the same bytes.
 
 use std::{
     ptr::NonNull,

@@ -1,3 +1,5 @@
+//! The allocator of ranges, against a model.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
 #![allow(unsafe_code)]
+//! The caller's memory in parts: segments, ranges, copies.
 
 use std::sync::Arc;
 

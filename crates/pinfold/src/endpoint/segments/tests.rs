@@ -1,3 +1,5 @@
+//! Lists of segments for the kernel, neighbours joined.
+
 use proptest::prelude::*;
 
 use super::*;

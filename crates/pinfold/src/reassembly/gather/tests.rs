@@ -1,3 +1,5 @@
+//! Plans to fold: which pages are moved, mapped or copied.
+
 use proptest::prelude::*;
 
 use super::{

@@ -1,5 +1,6 @@
 #![allow(unsafe_code)]
 // Pages are read and written here by their addresses, each while its message has them.
+//! Pages of the pool: accounts, and nothing left of earlier messages.
 
 use std::{
     cell::Cell,

@@ -1,3 +1,5 @@
+//! The four organisations of a window, each against a model.
+
 use proptest::prelude::*;
 
 use super::{super::HUGE_PAGES, *};

@@ -1,3 +1,5 @@
+//! The choice of a path, by sizes, refusals and costs.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The choice of a send mode, by costs.
+
 use proptest::{array, collection::vec, option, prelude::*, sample::select};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Send modes on one connection: trials, rests, insistence.
+
 use proptest::prelude::*;
 
 use super::*;

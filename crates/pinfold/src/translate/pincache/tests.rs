@@ -1,3 +1,5 @@
+//! The pin-down cache: budgets, merging, eviction.
+
 mod fake;
 mod golden;
 mod model;

@@ -1,3 +1,5 @@
+//! The TLB: geometry, rights, conflicts, victims.
+
 mod golden;
 mod model;
 

@@ -1,3 +1,5 @@
+//! Packets of the greeting: round trips, random bytes, bounds.
+
 use proptest::prelude::*;
 
 use super::*;

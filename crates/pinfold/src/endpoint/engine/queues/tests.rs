@@ -1,3 +1,5 @@
+//! Queues of active messages: order, turns, budgets, peers that are gone.
+
 use std::sync::Arc;
 
 use super::*;

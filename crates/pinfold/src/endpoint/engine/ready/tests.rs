@@ -1,3 +1,5 @@
+//! Memory of posted receives: how much of it is put there, when, and when no more.
+
 use super::{
     super::op::{Op, OpKind, RecvOp},
     *,

@@ -1,5 +1,6 @@
 #![allow(unsafe_code)]
 // Messages are written as lanes and the kernel write them.
+//! Room for messages of the library's own: filled, handed out, given back.
 
 mod folding;
 

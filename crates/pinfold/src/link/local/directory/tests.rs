@@ -1,3 +1,5 @@
+//! Directories for names: modes, owners, refusals and their remedies.
+
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use pinfold_sys::user::uid;

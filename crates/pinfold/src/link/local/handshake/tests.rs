@@ -1,3 +1,5 @@
+//! The greeting within a host: agreement, refusals, deadlines, versions.
+
 use std::path::Path as FilePath;
 
 use pinfold_sys::{

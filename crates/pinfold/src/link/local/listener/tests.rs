@@ -1,3 +1,5 @@
+//! Listeners: taking names, sweeping dead ones, races, access.
+
 use std::{os::unix::fs::PermissionsExt, path::Path};
 
 use pinfold_sys::user::uid;

@@ -1,4 +1,5 @@
 #![allow(unsafe_code)]
+//! Lanes: memory they hold, long pieces, what the two ends tell each other.
 
 use std::{
     fs::File,

@@ -1,4 +1,6 @@
 #![allow(unsafe_code)]
+//! Bridges: order, back-pressure, ends, frames in pieces, nonsense.
+
 use std::{
     collections::VecDeque,
     io::{Read, Write},

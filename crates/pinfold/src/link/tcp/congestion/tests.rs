@@ -1,3 +1,5 @@
+//! When a connection leaves the host's congestion control, and when it looks again.
+
 use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
     os::fd::AsFd,

@@ -1,3 +1,5 @@
+//! The greeting between hosts: agreement, wrong keys, versions.
+
 use std::{fmt::Debug, net::Ipv6Addr, sync::Arc};
 
 use super::{

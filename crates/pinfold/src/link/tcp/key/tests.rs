@@ -1,3 +1,5 @@
+//! Key files: contents, lengths, rights, and what a refusal advises.
+
 use std::{
     fs::Permissions,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},

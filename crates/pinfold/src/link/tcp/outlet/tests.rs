@@ -1,4 +1,6 @@
 #![allow(unsafe_code)]
+//! How long messages leave, and when their memory is back.
+
 use std::{
     io::Read,
     net::{Ipv4Addr, TcpListener, TcpStream},

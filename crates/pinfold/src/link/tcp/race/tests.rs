@@ -1,3 +1,5 @@
+//! The race of a name's addresses, by a made-up clock.
+
 use super::*;
 
 const MS: u64 = 1_000_000;

@@ -1,5 +1,6 @@
 #![allow(unsafe_code)]
 // What the kernel shows at addresses is looked at here, past every reference.
+//! Folding: contents, limits, leaks, refusals, peers' files.
 
 mod contents;
 mod crowds;

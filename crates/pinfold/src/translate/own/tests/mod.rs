@@ -1,4 +1,6 @@
 #![allow(unsafe_code)]
+//! This process's memory, pinned: every change of it is noticed.
+
 mod alone;
 mod calls;
 mod denied;

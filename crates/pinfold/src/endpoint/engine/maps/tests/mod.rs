@@ -1,3 +1,5 @@
+//! Mappings of peers' files: a model of the cache, its back end, mappings that come back.
+
 mod again;
 mod backend;
 mod model;

@@ -1,3 +1,5 @@
+//! Long messages of a bridge, by every mode of sending.
+
 use pinfold_sys::poll::Epoll;
 
 use super::*;
