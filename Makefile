@@ -21,9 +21,10 @@ mutants: ## Take each check out of the sources, one at a time, and see a test fa
 promises: ## Attack what is promised, add up what came of it; ARGS="--minutes N --only KIND --publish"
 	@scripts/promises.sh $(ARGS)
 
-lint: ## Check formatting, clippy and the documentation
+lint: ## Check formatting, rules, circles, the map, clippy and the documentation
 	@scripts/setup.sh
 	@scripts/fmt.sh
+	@scripts/circles.sh
 	@scripts/clippy.sh
 	@scripts/doc.sh
 
