@@ -10,8 +10,8 @@
 //! Then what it takes to accept connections, by calls and by `IORING_ACCEPT_MULTISHOT`; and whether a thread that
 //! has armed a multishot and waits for something else notices messages.
 //!
-//! Who asks has another processor. The ways take turns; the medians of all turns are printed. See *Peers on other
-//! hosts* in `ARCHITECTURE.md` for what came of it.
+//! Who asks has another processor. The ways take turns; the medians of all turns are printed. The results are in
+//! `docs/measurements/tcp-receiving.md`.
 #![allow(unsafe_code, missing_docs)]
 
 #[path = "receiving/ways.rs"]
