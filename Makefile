@@ -24,6 +24,8 @@ promises: ## Attack what is promised, add up what came of it; ARGS="--minutes N 
 lint: ## Check formatting, rules, circles, the map, clippy and the documentation
 	@scripts/setup.sh
 	@scripts/fmt.sh
+	@scripts/rules.sh
+	@scripts/map.sh
 	@scripts/circles.sh
 	@scripts/clippy.sh
 	@scripts/doc.sh
