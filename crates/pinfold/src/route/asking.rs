@@ -18,6 +18,11 @@ impl Asking {
         Asking(ASSUMED_NS)
     }
 
+    /// What asking and answering adds to a message on average, ns.
+    pub(crate) fn average(&self) -> u64 {
+        self.0
+    }
+
     /// A message took `added_ns` more than its receiver spent on it. What is to be counted for
     /// one: what such messages add on average. No single one counts for much.
     pub(crate) fn observe(&mut self, added_ns: u64) -> u64 {

@@ -6,6 +6,10 @@
 #[cfg(test)]
 mod tests;
 
+use std::mem;
+
+use tracing::trace;
+
 use super::{CostModel, Path, PathSet};
 
 /// Classes are powers of two from 2^10 bytes; shorter messages never pay for a system call.
@@ -25,12 +29,17 @@ const WEIGHT_STALE: f32 = 0.75;
 
 /// Transfers of a class between two tries of a path that looks as good as the one in use. One
 /// that looks `r` times as costly is tried `r²` times as rarely, so that all tries together cost
-/// less than one part in 190.
-const EXPLORE_TURNS: u32 = 48;
+/// less than one part in 120.
+const EXPLORE_TURNS: u32 = 96;
 
-/// The same for a path that was in use until lately: what made it look bad may be over, as when the
-/// host had taken its processor away for a moment. Doubles with every try in vain.
+/// The same for a path that was not tried yet, and for one that was in use until lately: what made
+/// it look bad may be over, as when the host had taken its processor away for a moment. Doubles with
+/// every try in vain.
 const RETRY_TURNS: u32 = 6;
+
+/// Transfers of a try. The first of them meets what is left of those before, by another path, and
+/// its time is not counted: so is that of the first one after the try.
+const TRY_TURNS: u32 = 3;
 
 /// A path that looks this many times as costly is not tried.
 const EXPLORE_RATIO: f64 = 4.0;
@@ -60,20 +69,32 @@ struct Cell {
     tried: u32,
     /// Turns it rests before it is tried, if it looks as good as the one in use.
     rest: u32,
+    /// Whether the next observation is of a transfer that followed one by another path.
+    is_first: bool,
 }
 
 impl Cell {
-    const NEW: Cell =
-        Cell { factor: 1.0, recent: [1.0; 2], count: 0, seen: 0, tried: 0, rest: EXPLORE_TURNS };
+    const NEW: Cell = Cell {
+        factor: 1.0,
+        recent: [1.0; 2],
+        count: 0,
+        seen: 0,
+        tried: 0,
+        rest: RETRY_TURNS,
+        is_first: false,
+    };
 
     fn observe(&mut self, factor: f32, turn: u32) {
+        if mem::take(&mut self.is_first) {
+            return;
+        }
         let stale = self.count > 0 && turn.wrapping_sub(self.seen) >= RETRY_TURNS;
         // The middle one of three: a transfer that was interrupted counts for nothing.
         let [first, second] = self.recent;
         let middle = first.min(second).max(first.max(second).min(factor));
         let (value, weight) = match self.count {
-            // The model stands for one observation.
-            0 => (factor, 0.5),
+            // The model is about machines in general.
+            0 => (factor, WEIGHT_STALE),
             _ if stale => (factor, WEIGHT_STALE),
             1 => (factor, WEIGHT),
             _ => (middle, WEIGHT),
@@ -104,6 +125,10 @@ struct Class {
     turn: u32,
     /// The one in use, by its place in [`LONG`], once there is one.
     used: Option<usize>,
+    /// The one that was taken last.
+    last: Option<usize>,
+    /// The one that is being tried, and for how many transfers more.
+    trying: Option<(usize, u32)>,
     cells: [Cell; LONG.len()],
 }
 
@@ -134,7 +159,8 @@ fn class_of(len: u64) -> Option<usize> {
 impl Learner {
     /// Knows what `model` says.
     pub(crate) fn new(model: &CostModel) -> Learner {
-        let class = Class { turn: 0, used: None, cells: [Cell::NEW; LONG.len()] };
+        let class =
+            Class { turn: 0, used: None, last: None, trying: None, cells: [Cell::NEW; LONG.len()] };
         let zero = [0; LONG.len()];
         let mut learner =
             Learner { model: *model, from: zero, pays: [0; LONG.len()], classes: [class; CLASSES] };
@@ -154,6 +180,7 @@ impl Learner {
     /// Only messages of 1 KiB and more are learnt from, and nothing from inline ones.
     pub(crate) fn observe(&mut self, path: Path, len: u64, ns: u64) {
         let (Some(at), Some(long)) = (class_of(len), index(path)) else { return };
+        trace!(target: "pinfold::learn", path = long, len, ns);
         let expected = self.model.predict(path, len);
         let factor = ((ns as f64 / expected) as f32).clamp(1.0 / FACTOR_MAX, FACTOR_MAX);
         let class = &mut self.classes[at];
@@ -195,20 +222,36 @@ impl Learner {
         // At most one is tried in so many turns, whatever their number.
         let since = |long: usize| turn.wrapping_sub(class.cells[long].tried);
         let since = candidates().map(since).min().unwrap_or(0);
-        let due = candidates().filter(|long| *long != best).find(|long| {
-            let (ratio, cell) = (costs[*long] / costs[best], &class.cells[*long]);
-            ratio <= EXPLORE_RATIO
-                && since >= cell.rest
-                && f64::from(cell.idle(turn)) >= f64::from(cell.rest) * (ratio * ratio).max(1.0)
-        });
-        match due {
-            Some(long) => {
+        let due = || {
+            candidates().filter(|long| *long != best).find(|long| {
+                let (ratio, cell) = (costs[*long] / costs[best], &class.cells[*long]);
+                ratio <= EXPLORE_RATIO
+                    && since >= cell.rest
+                    && f64::from(cell.idle(turn)) >= f64::from(cell.rest) * (ratio * ratio).max(1.0)
+            })
+        };
+        let trying = match class.trying {
+            Some((long, left)) => (candidates().any(|open| open == long)).then_some((long, left)),
+            None => due().map(|long| (long, TRY_TURNS)),
+        };
+        let taken = match trying {
+            Some((long, left)) => {
                 let cell = &mut class.cells[long];
-                (cell.tried, cell.rest) = (turn, (2 * cell.rest).min(EXPLORE_TURNS));
-                Pick { path: LONG[long], instead_of: Some(LONG[best]) }
+                if left == TRY_TURNS {
+                    (cell.tried, cell.rest) = (turn, (2 * cell.rest).min(EXPLORE_TURNS));
+                }
+                class.trying = (left > 1).then_some((long, left - 1));
+                long
             }
-            None => Pick { path: LONG[best], instead_of: None },
-        }
+            None => {
+                class.trying = None;
+                best
+            }
+        };
+        let before = class.last.replace(taken);
+        class.cells[taken].is_first |= before.is_some_and(|before| before != taken);
+        let instead_of = (taken != best).then_some(LONG[best]);
+        Pick { path: LONG[taken], instead_of }
     }
 
     /// Counts a transfer of a class, and forgets what has not been confirmed for long.

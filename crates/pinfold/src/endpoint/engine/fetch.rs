@@ -8,8 +8,6 @@
 
 use std::sync::Arc;
 
-use pinfold_sys::clock;
-
 use super::{
     abandoned::no_memory,
     core::Core,
@@ -148,9 +146,8 @@ impl Core {
     }
 
     /// Asks for an announced message as pieces, which are `stored` until there is a receive for it, or go to one.
-    pub(super) fn ask_for(&mut self, peer: &mut Peer, mut stream: Inbound, stored: bool) {
+    pub(super) fn ask_for(&mut self, peer: &mut Peer, stream: Inbound, stored: bool) {
         let Inbound { sid, end: want, errno, .. } = stream;
-        stream.started = clock::ticks();
         match want {
             0 => self.all_came(peer, stream),
             _ => peer.inbound.push(stream),

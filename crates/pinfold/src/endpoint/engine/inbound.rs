@@ -20,17 +20,16 @@ use crate::{
     endpoint::store::Kept,
     failpoint::{self, Point},
     link::shm::ring::Violation,
+    route::TOLD_FROM,
     status::Tally,
     wire::{
         active::Verb,
         descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
         region::{Open, Opened},
+        took,
         waiting::{By, Fin, Rts, Wrote},
     },
 };
-
-/// Messages shorter than this say nothing about the speed of copying.
-const SPEED_FROM: u64 = 16 << 10;
 
 const NO_VERB: Violation = Violation("it wrote a message of no known use");
 
@@ -238,8 +237,7 @@ impl Core {
                 (Sink::Keep(key, kept), cost)
             }
         };
-        let started = if len >= SPEED_FROM { clock::ticks() } else { 0 };
-        let stream = Inbound { cost, started, ..Inbound::new(sid, tag, len, sink) };
+        let stream = Inbound { cost, ..Inbound::new(sid, tag, len, sink) };
         self.take_piece(peer, stream, piece)
     }
 
@@ -260,8 +258,9 @@ impl Core {
         if u64::from(piece.len) > stream.end - stream.got {
             return Err(Violation("it sent more of a message than it announced"));
         }
-        if stream.got == 0 && piece.lap() != 0 {
-            stream.lap = Some((piece.lap(), clock::ticks()));
+        if stream.got == 0 && stream.end >= TOLD_FROM {
+            stream.started = clock::ticks();
+            stream.lap = Some(piece.lap()).filter(|lap| *lap != 0);
         }
         match &mut stream.sink {
             Sink::Op(key) | Sink::Read(key) => {
@@ -289,9 +288,6 @@ impl Core {
 
     /// All of a message has come that was to come.
     pub(super) fn all_came(&mut self, peer: &mut Peer, stream: Inbound) {
-        if let Some((number, started)) = stream.lap {
-            peer.rx.say_lap(number, clock::ns_of(clock::ticks().saturating_sub(started)));
-        }
         self.measure(peer, &stream);
         let (tag, len, came) = (stream.tag, stream.len, stream.came);
         if let Sink::Op(_) | Sink::Keep(..) = stream.sink {
@@ -338,16 +334,16 @@ impl Core {
         self.arrive(key, Arrived { peer: peer.id, tag, len, receipt, bytes, loan: None });
     }
 
-    /// Takes note of what a byte through the ring takes here, and tells the sender.
+    /// Tells the sender of a message through the ring what it took here.
     fn measure(&self, peer: &mut Peer, stream: &Inbound) {
-        if stream.started == 0 || stream.end < SPEED_FROM {
+        if stream.started == 0 || stream.end < TOLD_FROM {
             return;
         }
-        let ns = clock::ns_of(clock::ticks() - stream.started);
-        let now = ((ns << 20) / stream.end).max(1);
-        let old = peer.eager_ns_per_mib;
-        peer.eager_ns_per_mib = if old == 0 { now } else { (3 * old + now) / 4 };
-        peer.rx.say_eager_speed(peer.eager_ns_per_mib);
+        if let Some(number) = stream.lap {
+            peer.rx.say_lap(number, clock::ns_of(clock::ticks().saturating_sub(stream.started)));
+        }
+        let ns = peer.arrival_lap_ns(stream.started);
+        peer.rx.say_took(took::answer(stream.sid as u8, ns));
     }
 
     /// A message in its sender's memory.

@@ -359,7 +359,8 @@ impl Core {
         // No other credit would be enough for one that is longer.
         let unasked = short && op.verb == Verb::Tagged && op.memory.len() <= peer.window / 2;
         let insists = op.receipt.path == Path::Eager && (op.required.is_some() || !may_copy);
-        let stream = insists || short && op.timed;
+        let prefers = op.receipt.path == Path::Eager && peer.prefers_ring(op.memory.len());
+        let stream = insists || short && op.timed || prefers;
         let shelf = match (op.receipt.path, op.memory.part()) {
             (Path::Mapped | Path::Handoff, Some(memory)) => self.shelve(peer, memory),
             _ => None,
@@ -397,6 +398,10 @@ impl Core {
         let SendStage::Streaming { at, end, announced, .. } = op.stage else {
             return Ok(Step::Announced);
         };
+        if at == 0 && announced {
+            // Until now it waited for its receiver.
+            op.started = clock::ticks();
+        }
         let len = op.memory.len();
         if at == 0 && self.hand_to_connection(peer, key, op, end, announced)? {
             return Ok(Step::Announced);
@@ -416,7 +421,7 @@ impl Core {
             return Ok(Step::Announced);
         }
         if len >= LEARN_FROM {
-            peer.learn_eager(len, op.started);
+            peer.learn_eager(op.sid(key), len, op.started, announced);
         }
         let why_not = match op.receipt.path {
             // An inline message comes this way only when credit is short.

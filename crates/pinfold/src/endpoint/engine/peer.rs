@@ -29,7 +29,7 @@ use crate::{
             visits::Visits,
         },
     },
-    route::{Asking, CostModel, Learner, Path, Permissions, Refusal},
+    route::{Asking, CostModel, Halves, Learner, Path, Permissions, Refusal, TOLD_FROM},
     status::PeerRecord,
     sync::LightFence,
     wire::{
@@ -83,9 +83,10 @@ pub(crate) struct Inbound {
     pub sink: Sink,
     /// The credit it holds while nobody has asked for it.
     pub cost: u64,
+    /// When its first piece came, ticks, if it is long enough for its sender to be told.
     pub started: u64,
-    /// By which number the sender asked what it takes from the first piece on, and when that came.
-    pub lap: Option<(u8, u64)>,
+    /// By which number the sender asked what it takes from the first piece on.
+    pub lap: Option<u8>,
 }
 
 impl Inbound {
@@ -195,8 +196,8 @@ pub(crate) struct Peer {
     pub returns: Returns,
     /// When the last message to it had gone, ticks.
     last_end: u64,
-    /// When the last pull from it had ended, ticks.
-    last_pull_end: u64,
+    /// When the last long message from it had come, ticks.
+    last_arrival: u64,
 
     pub inbound: Vec<Inbound>,
     /// Unmatched eager cost here, and what was granted.
@@ -210,8 +211,8 @@ pub(crate) struct Peer {
     pub listed: usize,
     claims_taken: u32,
     claim_generations: [u16; CLAIMS as usize],
-    /// Smoothed time an eager byte takes here, ns a MiB.
-    pub eager_ns_per_mib: u64,
+    /// Messages through the ring, both sides of each.
+    halves: Halves,
 
     /// Set while it is being let go: it may still be writing into memory of a receive of ours, which
     /// must not be given back before it has reported.
@@ -316,7 +317,7 @@ impl Peer {
             given: Given::default(),
             returns: Returns::default(),
             last_end: 0,
-            last_pull_end: 0,
+            last_arrival: 0,
             inbound: Vec::new(),
             owed: 0,
             granted: granted.unexpected_bytes,
@@ -325,7 +326,7 @@ impl Peer {
             listed: 0,
             claims_taken: 0,
             claim_generations: [0; CLAIMS as usize],
-            eager_ns_per_mib: 0,
+            halves: Halves::default(),
             leaving: None,
             hot: false,
             idle_polls: 0,
@@ -402,13 +403,27 @@ impl Peer {
         self.claims_taken &= !(1 << claim);
     }
 
-    /// Learns what `len` more bytes through the ring took: here, or at the receiver by its own
-    /// account, whichever is more, for both copy at the same time.
-    pub(crate) fn learn_eager(&mut self, len: u64, started: u64) {
+    /// Message `sid` of `len` bytes is written into the ring. Learns what the last one took that the
+    /// receiver has told of.
+    pub(crate) fn learn_eager(&mut self, sid: u32, len: u64, started: u64, announced: bool) {
         let here = self.lap_ns(started);
-        // A word the peer wrote: bounded, or it could overflow.
-        let there = (u128::from(self.tx.eager_ns_per_mib().min(1 << 40)) * u128::from(len)) >> 20;
-        self.learner.observe(Path::Eager, len, here.max(there as u64));
+        let asking = if announced { self.asking.average() } else { 0 };
+        if len < TOLD_FROM {
+            return self.learner.observe(Path::Eager, len, here);
+        }
+        self.halves.sent(sid as u8, len, here, asking);
+        if let Some(whole) = self.halves.hear(self.tx.took_there()) {
+            self.learner.observe(Path::Eager, whole.len, whole.ns);
+        }
+    }
+
+    /// Whether a message that has to be announced, and for which the ring was chosen, is better sent
+    /// through the ring all the same.
+    pub(crate) fn prefers_ring(&self, len: u64) -> bool {
+        // Of those that always are announced, that has been learnt.
+        let is_weighed = len > self.window / 2;
+        let ring = self.learner.predict(Path::Eager, len) + self.asking.average() as f64;
+        is_weighed || ring < self.learner.predict(Path::Cma, len)
     }
 
     /// Learns what a message out of this side's memory took by `path`: the receiver's account,
@@ -425,9 +440,9 @@ impl Peer {
         lap_ns(started, &mut self.last_end)
     }
 
-    /// Ns since a message began to be taken out of this peer's memory.
-    pub(crate) fn pull_lap_ns(&mut self, started: u64) -> u64 {
-        lap_ns(started, &mut self.last_pull_end)
+    /// Ns since a long message began to come, at `started`.
+    pub(crate) fn arrival_lap_ns(&mut self, started: u64) -> u64 {
+        lap_ns(started, &mut self.last_arrival)
     }
 
     /// The inbound stream `sid`.

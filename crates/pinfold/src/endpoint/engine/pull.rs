@@ -159,6 +159,7 @@ impl Core {
             copied: 0,
             by: Largest::NONE,
             started,
+            took_ns: 0,
             shared,
             reads,
             errno,
@@ -256,6 +257,7 @@ impl Core {
                 *at += done;
             }
             pull.by = pull.by.and(self.copies.take_largest());
+            pull.took_ns += peer.arrival_lap_ns(pull.started);
         }
         let over = match &pull.shared {
             _ if pull.left.is_some() => {
@@ -366,7 +368,7 @@ impl Core {
             }
             return Ok(());
         }
-        let ns = peer.pull_lap_ns(pull.started);
+        let ns = pull.took_ns + peer.arrival_lap_ns(pull.started);
         let by = match pull.source {
             There::Mapped { .. } | There::Shelves(_) => By::Mapping,
             There::Remote(_) if pull.offered => By::NoMapping,

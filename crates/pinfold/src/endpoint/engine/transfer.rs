@@ -53,8 +53,10 @@ pub(crate) struct Pull {
     /// Bytes this side has copied.
     pub copied: u64,
     pub by: Largest,
-    /// Ticks spent.
+    /// When it began, ticks.
     pub started: u64,
+    /// Ns since then, or since something else came meanwhile.
+    pub took_ns: u64,
     pub shared: Option<SharedPull>,
     /// Whether this side reads, or leaves it all to the sender.
     pub reads: bool,

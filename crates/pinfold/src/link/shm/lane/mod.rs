@@ -15,7 +15,7 @@ pub(crate) use self::{
 
 /// Words of the cursor line after the ring cursor.
 const RELEASED_AT: usize = 8;
-const SPEED_AT: usize = 16;
+const TOOK_AT: usize = 16;
 const RETURNED_AT: usize = 24;
 const OPEN_AT: usize = 32;
 const LET_GO_AT: usize = 40;

@@ -9,7 +9,7 @@ use super::{
         ring::{RingRx, Violation},
         segment::{MappedRing, Segment, Word},
     },
-    LEFT, OPEN_AT, RELEASED_AT, RETURNED_AT, SPEED_AT, Tie,
+    LEFT, OPEN_AT, RELEASED_AT, RETURNED_AT, TOOK_AT, Tie,
 };
 use crate::{
     blockmem::Tally,
@@ -138,10 +138,10 @@ impl LaneRx {
         self.segment.bulk_ptr(self.way, piece)
     }
 
-    /// Says what an eager byte takes here, ns a MiB.
-    pub(crate) fn say_eager_speed(&self, ns_per_mib: u64) {
-        let word = self.segment.word64(self.way.cursor_at() + SPEED_AT);
-        word.store(ns_per_mib, Ordering::Relaxed);
+    /// Says what a message through the ring took here: an answer of [`took`](crate::wire::took).
+    pub(crate) fn say_took(&self, answer: u64) {
+        let word = self.segment.word64(self.way.cursor_at() + TOOK_AT);
+        word.store(answer, Ordering::Relaxed);
     }
 
     /// Says whether long messages go to memory that the sender may write. A hint; it says so again

@@ -14,7 +14,7 @@ use super::{
         segment::{MappedRing, Segment, Word},
         stride::{Cut, Stride, Strides},
     },
-    CLOSED, LEFT, Left, OPEN_AT, RELEASED_AT, RETURNED_AT, SPEED_AT,
+    CLOSED, LEFT, Left, OPEN_AT, RELEASED_AT, RETURNED_AT, TOOK_AT,
     holding::Holding,
 };
 use crate::{
@@ -328,9 +328,10 @@ impl LaneTx {
         self.segment.word64(self.way.cursor_at() + RETURNED_AT).load(Ordering::Acquire)
     }
 
-    /// What the receiver last said an eager byte takes it, in ns a MiB; 0 if it has not.
-    pub(crate) fn eager_ns_per_mib(&self) -> u64 {
-        self.segment.word64(self.way.cursor_at() + SPEED_AT).load(Ordering::Relaxed)
+    /// What the receiver last said that a message through the ring took it: an answer of
+    /// [`took`](crate::wire::took).
+    pub(crate) fn took_there(&self) -> u64 {
+        self.segment.word64(self.way.cursor_at() + TOOK_AT).load(Ordering::Relaxed)
     }
 
     /// Whether the receiver last said that long messages go to memory which this side may write.

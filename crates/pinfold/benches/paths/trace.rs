@@ -1,0 +1,91 @@
+//! The turns of a scenario, and what they tell.
+
+use std::fmt::Write;
+
+use super::{PAIRS, heard::Told};
+
+/// What one turn of each pair took.
+pub struct Turn {
+    hop_ns: u64,
+    /// Of each pair: what a message took, and what the learner was told of messages, ns.
+    pairs: Vec<(u64, Vec<Told>)>,
+}
+
+impl Turn {
+    pub fn new(hop_ns: u64) -> Turn {
+        Turn { hop_ns, pairs: Vec::new() }
+    }
+
+    pub fn add(&mut self, ns: u64, heard: Vec<Told>) {
+        self.pairs.push((ns, heard));
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Trace(Vec<Turn>);
+
+impl Trace {
+    pub fn push(&mut self, turn: Turn) {
+        self.0.push(turn);
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Of the columns of [`Trace::summary`].
+    pub fn heading() -> String {
+        let mut text = String::from("hop ns  turns");
+        for (path, _) in PAIRS {
+            let _ = write!(text, "  {path:>7} mean  median told mean median");
+        }
+        text
+    }
+
+    /// Means and medians, ns, without the first fifth.
+    pub fn summary(&self) -> String {
+        let turns = &self.0[self.0.len() / 5..];
+        let [_, hop] = middle(turns.iter().map(|turn| turn.hop_ns));
+        let mut text = format!("{hop:6} {:6}", self.len());
+        for at in 0..PAIRS.len() {
+            let [mean, median] = middle(turns.iter().map(|turn| turn.pairs[at].0));
+            let told = turns.iter().flat_map(|turn| turn.pairs[at].1.iter().map(|told| told.ns));
+            let [told_mean, told_median] = middle(told);
+            let _ = write!(text, "  {mean:12} {median:7} {told_mean:9} {told_median:6}");
+        }
+        let told: Vec<Told> =
+            turns.iter().filter_map(|turn| turn.pairs.last()).flat_map(|it| it.1.clone()).collect();
+        for (at, (path, _)) in PAIRS.iter().enumerate().take(PAIRS.len() - 1) {
+            let by = || told.iter().filter(|told| told.path == at).map(|told| told.ns);
+            let share = 100 * by().count() / told.len().max(1);
+            let _ = write!(text, "  {share:3} % {path} told {:7}", middle(by())[1]);
+        }
+        text
+    }
+
+    /// A line for each turn: the hop, then for each pair that was told of what a message took and
+    /// what was told of it.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for turn in &self.0 {
+            let _ = write!(text, "{}", turn.hop_ns);
+            for ((path, _), (ns, heard)) in PAIRS.iter().zip(&turn.pairs) {
+                let _ = write!(text, " {path} {ns}");
+                for told in heard {
+                    let _ = write!(text, " {}", told.ns);
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// The mean, and the median.
+fn middle(values: impl Iterator<Item = u64>) -> [u64; 2] {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    let mean = values.iter().sum::<u64>() / values.len().max(1) as u64;
+    [mean, values.get(values.len() / 2).copied().unwrap_or(0)]
+}
