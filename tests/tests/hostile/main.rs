@@ -27,6 +27,7 @@ mod freezes;
 mod gaps;
 mod gifts;
 mod holes;
+mod hollow;
 mod loops;
 mod parts;
 mod regions;
@@ -45,6 +46,7 @@ use self::{
     gaps::Gaps,
     gifts::{flooded, flooder},
     holes::{beggar, poor},
+    hollow::{boaster, gullible},
     loops::{looped, looper},
     parts::{lists, picks},
     regions::{asked, asker, false_owner, guesser},
@@ -88,6 +90,8 @@ pinfold_tests::roles!(
     author,
     patient,
     reporter,
+    boaster,
+    gullible,
 );
 
 /// The tags of attackers have this bit; what the honest peer says is never matched with theirs.

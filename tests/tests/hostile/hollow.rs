@@ -1,0 +1,70 @@
+#![allow(unsafe_code)]
+//! A peer that announces what it does not have: memory that is mapped nowhere, as much as it likes.
+// Invariant: nothing is ever mapped where the message is said to be.
+
+use std::fs;
+
+use pinfold::{Endpoint, OwnedBuf};
+use pinfold_tests::{
+    Args, Stage,
+    role::{self, hear, say},
+    stage::all_end_well,
+};
+
+use super::HOSTILE;
+
+const LEN: usize = 1 << 30;
+/// Far from all that the kernel maps by itself.
+const NOWHERE: usize = 1 << 44;
+/// Memory that the receiver may have touched for it, KiB.
+const TOUCHED_MAX_KIB: u64 = 128 << 10;
+
+/// Memory that is made for a message is not touched, page by page, to find out whose fault it is that it
+/// cannot be copied.
+#[test]
+fn what_cannot_be_read_costs_nothing() {
+    let stage = Stage::new(60);
+    let mut gullible = stage.role("gullible").spawn();
+    gullible.expect("ready");
+    let mut boaster = stage.role("boaster").spawn();
+    let touched: u64 = gullible.expect("touched").parse().unwrap();
+    assert!(touched < TOUCHED_MAX_KIB, "{touched} KiB were touched");
+    boaster.say("end");
+    all_end_well(&mut [gullible, boaster]);
+}
+
+pub fn gullible(args: &Args) {
+    let (endpoint, peer) = role::listen(args.builder(), "victim");
+    let before = peak_kib();
+    for _ in 0..4 {
+        let error = endpoint.recv(peer, HOSTILE).unwrap_err();
+        assert!(matches!(error, pinfold::Error::Transfer { .. }), "{error:?}");
+    }
+    say(format_args!("touched {}", peak_kib() - before));
+}
+
+pub fn boaster(args: &Args) {
+    let (endpoint, victim) = role::connect(args.builder(), "victim");
+    for _ in 0..4 {
+        let (sent, _) = endpoint.send_owned(victim, HOSTILE, Nowhere).wait();
+        assert!(sent.is_err(), "{sent:?}");
+    }
+    hear();
+    drop::<Endpoint>(endpoint);
+}
+
+/// The most memory that this process has had at once.
+fn peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+struct Nowhere;
+
+// SAFETY: there is no memory, so nobody reads or writes it: whoever has it copied is told so by the kernel.
+unsafe impl OwnedBuf for Nowhere {
+    fn bytes(&self) -> (*const u8, usize) {
+        (std::ptr::without_provenance(NOWHERE), LEN)
+    }
+}
