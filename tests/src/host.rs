@@ -15,7 +15,7 @@ use std::{
 };
 
 use pinfold::{ArenaBuf, OwnedBuf, OwnedBufMut, SharedBuf};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
 /// A part of some memory that operations can own.
 pub struct Bytes {
@@ -240,6 +240,34 @@ pub fn scribble(at: usize, word: u64) {
 pub fn peek(at: usize) -> u64 {
     // SAFETY: as in `scribble`.
     unsafe { (at as *const u64).read_unaligned() }
+}
+
+/// Takes all capabilities from this thread: what other processes of the user are denied, it is denied.
+///
+/// # Errors
+/// What the kernel says.
+pub fn give_up_capabilities() -> io::Result<()> {
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    Ok(set_capabilities(None, sets)?)
+}
+
+/// This process is killed when its parent ends.
+///
+/// # Errors
+/// What the kernel says.
+pub fn end_with_parent() -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
+/// No process without capabilities gets at the memory of this one from now on.
+///
+/// # Errors
+/// What the kernel says.
+pub fn hide_memory() -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// Gives this process a view of its own of what is mounted where.

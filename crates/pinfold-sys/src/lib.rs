@@ -74,6 +74,7 @@ pub mod scheduled;
 pub mod send_ring;
 pub mod signal;
 pub mod socket;
+pub mod stopping;
 pub mod stream;
 pub mod threads;
 pub mod trial;

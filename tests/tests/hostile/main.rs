@@ -24,6 +24,7 @@ mod alone;
 mod attackers;
 mod cancels;
 mod freezes;
+mod fuse;
 mod gaps;
 mod gifts;
 mod holes;
@@ -34,6 +35,7 @@ mod regions;
 mod rooms;
 mod spaces;
 mod violations;
+mod walls;
 
 use self::{
     alone::computer,
@@ -53,6 +55,7 @@ use self::{
     rooms::{giver, judge, liar, taker},
     spaces::{exploiter, exposer},
     violations::{accuser, author, patient, reporter},
+    walls::{walled, warden},
 };
 
 pinfold_tests::roles!(
@@ -90,6 +93,8 @@ pinfold_tests::roles!(
     author,
     patient,
     reporter,
+    warden,
+    walled,
     boaster,
     gullible,
 );

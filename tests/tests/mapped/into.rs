@@ -7,7 +7,7 @@ use pinfold::{Arena, Endpoint, Error, Path, PeerId, Receipt, Received, Refusal, 
 use pinfold_tests::{
     Aligned, Args, Stage,
     filter::{CMA, deny},
-    host::SharedPart,
+    host::{self, SharedPart},
     role::{self, PATIENCE, await_go, go},
     stamp,
 };
@@ -21,7 +21,12 @@ fn play(denied: &[&str], extra: &[(&str, &str)]) {
     stage.play(["landing", "putting"].map(|role| {
         let cast = stage.role(role).with("reads", u8::from(able("landing")));
         let cast = extra.iter().fold(cast, |cast, (key, value)| cast.with(key, value));
-        if able(role) { cast } else { cast.with("denied", 1) }
+        match (able(role), denied.len()) {
+            // A filter of one side alone keeps the other off, too.
+            (able, 1) => cast.with("denied", if able { "hidden" } else { "lesser" }),
+            (true, _) => cast,
+            (false, _) => cast.with("denied", "filtered"),
+        }
     }));
 }
 
@@ -104,8 +109,11 @@ fn told(endpoint: &Endpoint, peer: PeerId) -> Account {
 }
 
 fn obey(args: &Args) {
-    if args.has("denied") {
-        deny(&CMA, libc::EPERM);
+    match args.has("denied").then(|| args.text("denied")) {
+        Some("lesser") => host::give_up_capabilities().unwrap(),
+        Some("hidden") => host::hide_memory().unwrap(),
+        Some(_) => deny(&CMA, libc::EPERM),
+        None => {}
     }
 }
 

@@ -5,7 +5,7 @@ use pinfold_tests::{
     Args, Stage,
     baseline::status_bytes,
     filter::{CMA, deny},
-    pair, role, skip,
+    host, pair, role, skip,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -95,8 +95,10 @@ fn a_region_that_cannot_be_reached_says_why_both_ways() {
 // What the machine denies.
 
 pub fn lender(args: &Args) {
-    if args.text("who") == "owner" {
-        deny(&CMA, libc::EPERM);
+    match args.text("who") {
+        "owner" => host::give_up_capabilities().unwrap(),
+        "filtered owner" => deny(&CMA, libc::EPERM),
+        _ => {}
     }
     let (endpoint, peer) = role::listen(Endpoint::builder(), "denied");
     let region = endpoint.region(3 << 20, Rights::ReadWrite).unwrap();
@@ -109,7 +111,7 @@ pub fn lender(args: &Args) {
 
 #[test]
 fn the_calls_are_denied() {
-    for who in ["owner", "user", "user later"] {
+    for who in ["owner", "filtered owner", "user", "user later"] {
         let stage = Stage::new(60);
         let user = stage.role("filtered").with("who", who).with("paths", "inline,eager,cma");
         stage.play([stage.role("lender").with("who", who), user]);
@@ -117,10 +119,12 @@ fn the_calls_are_denied() {
 }
 
 /// Cannot call what it needs, or its peer cannot: an owner that is denied the calls does not need
-/// them to be reached.
+/// them to be reached, unless they are denied by a filter that its user has not.
 pub fn filtered(args: &Args) {
-    if args.text("who") == "user" {
-        deny(&CMA, libc::EPERM);
+    match args.text("who") {
+        "owner" => host::hide_memory().unwrap(),
+        "user" => deny(&CMA, libc::EPERM),
+        _ => {}
     }
     let (endpoint, peer) = role::connect(args.builder(), "denied");
     let why = endpoint.peer(peer).and_then(|peer| peer.cma_refused);
@@ -128,6 +132,9 @@ pub fn filtered(args: &Args) {
     match (args.text("who"), opened) {
         ("user", Err(Error::OutOfReach { mapped: Refusal::SwitchedOff, cma })) => {
             assert_eq!(cma, Refusal::Denied(libc::EPERM));
+        }
+        ("filtered owner", Err(Error::OutOfReach { mapped: Refusal::SwitchedOff, cma })) => {
+            assert!(cma == Refusal::Confined || why.is_some(), "{cma}");
         }
         ("owner" | "user later", Ok(region)) => {
             assert_eq!(region.path(), Path::Cma);

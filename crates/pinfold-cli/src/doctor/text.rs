@@ -134,7 +134,9 @@ fn here(page: &mut Page, report: &Report) {
     }
     match user.seccomp {
         Some("off") => parts.push("system calls not filtered".into()),
-        Some(_) => parts.push("system calls filtered".into()),
+        Some(_) => parts.push(
+            "system calls filtered (peers without that filter leave its memory alone)".into(),
+        ),
         None => {}
     }
     if user.dumpable == Some(false) {

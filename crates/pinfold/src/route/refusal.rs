@@ -41,6 +41,10 @@ pub enum Refusal {
     NotLeft,
     /// The trial read or wrote the wrong memory: the process id means another process there.
     WrongProcess,
+    /// One of the two could not stop the other by a signal, as far as is known, so it is not to hold it up by
+    /// memory that the kernel would wait for either: it is in another process-id or user namespace, has a
+    /// seccomp filter or another security label, or fewer rights. Whoever could copies for both, if it may.
+    Confined,
     /// The peer is on another host: there is no memory that both can reach.
     OtherHost,
     /// The peer was called by host and port and is on this host, but in another network, process-id or IPC
@@ -58,7 +62,8 @@ pub enum Refusal {
 impl Refusal {
     /// Whether the machine, not the cost model or the caller, ruled the path out.
     pub const fn is_denial(self) -> bool {
-        matches!(self, Refusal::Denied(_) | Refusal::WrongProcess)
+        use Refusal::{Confined, Denied, WrongProcess};
+        matches!(self, Denied(_) | WrongProcess | Confined)
     }
 
     /// The same as the other side of the pair sees it.
@@ -106,6 +111,10 @@ impl fmt::Display for Refusal {
             Refusal::WrongProcess => {
                 f.write_str("the peer's process id names another process in this namespace")
             }
+            Refusal::Confined => f.write_str(
+                "one of the two processes could not stop the other by a signal (another namespace, a filter, fewer \
+                 rights), and is not to hold it up by its memory",
+            ),
             Refusal::OtherHost => f.write_str("the peer is on another host"),
             Refusal::OtherNamespace => f.write_str(
                 "the peer is on this host, but in another network, process-id or IPC namespace",
@@ -155,6 +164,7 @@ impl Code {
             Refusal::OtherHost => 12,
             Refusal::OtherNamespace => 13,
             Refusal::Encrypted => 14,
+            Refusal::Confined => 15,
             // Linux has none beyond 4095 (include/linux/err.h).
             Refusal::Denied(errno) => DENIED | (errno & 0xfff) as u16,
             Refusal::OutOfReach(errno) => OUT_OF_REACH | (errno & 0xfff) as u16,
@@ -177,6 +187,7 @@ impl Code {
             12 => Refusal::OtherHost,
             13 => Refusal::OtherNamespace,
             14 => Refusal::Encrypted,
+            15 => Refusal::Confined,
             code if code & 0xf000 == OUT_OF_REACH => {
                 Refusal::OutOfReach((code - OUT_OF_REACH) as i32)
             }
@@ -214,6 +225,7 @@ mod tests {
             Refusal::OtherHost,
             Refusal::OtherNamespace,
             Refusal::Encrypted,
+            Refusal::Confined,
             Refusal::OutOfReach(0),
             Refusal::OutOfReach(4095),
             Refusal::Denied(0),

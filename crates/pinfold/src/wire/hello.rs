@@ -89,6 +89,13 @@ pub(crate) struct Verdict {
     pub write: Result<(), Refusal>,
 }
 
+impl Verdict {
+    /// Whether any was.
+    pub(crate) fn reaches(&self) -> bool {
+        self.read.is_ok() || self.write.is_ok()
+    }
+}
+
 /// A message that answers a Hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -379,12 +386,14 @@ impl RawIntroduction {
 const ERRNO_MAX: i32 = 4095;
 const WRONG_PROCESS: i32 = -1;
 const SWITCHED_OFF: i32 = -2;
+const CONFINED: i32 = -3;
 
 /// A refusal in a proof or verdict, as a number other than 0.
 fn code(why: Refusal) -> i32 {
     match why {
         Refusal::Denied(errno) => errno.clamp(1, ERRNO_MAX),
         Refusal::WrongProcess => WRONG_PROCESS,
+        Refusal::Confined => CONFINED,
         // No other reason keeps a path from being tried.
         _ => SWITCHED_OFF,
     }
@@ -396,6 +405,7 @@ fn outcome<T>(code: i32, value: T) -> Decoded<Result<T, Refusal>> {
         1..=ERRNO_MAX => Ok(Err(Refusal::Denied(code))),
         WRONG_PROCESS => Ok(Err(Refusal::WrongProcess)),
         SWITCHED_OFF => Ok(Err(Refusal::SwitchedOff)),
+        CONFINED => Ok(Err(Refusal::Confined)),
         _ => Err(Malformed("the outcome of its trial cannot be one")),
     }
 }

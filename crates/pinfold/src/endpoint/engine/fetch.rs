@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use super::{
     abandoned::no_memory,
     core::Core,
@@ -116,11 +118,9 @@ impl Core {
             return Ok(());
         }
         // Its sender chose the kernel, and may not have heard yet.
-        let errno = match peer.reach.may(Way::WeRead) {
-            Err(Refusal::Denied(errno)) if !rts.stream && !rts.given && !offered => errno,
-            _ => 0,
-        };
-        self.begin_stream(peer, key, sid, (tag, len), want, offered, errno.unsigned_abs())
+        let chose = !rts.stream && !rts.given && !offered;
+        let errno = peer.reach.may(Way::WeRead).err().filter(|_| chose).map_or(0, said);
+        self.begin_stream(peer, key, sid, (tag, len), want, offered, errno)
     }
 
     /// Has the sender of an announced message send it through the ring; `errno` is what the kernel answered when it
@@ -268,6 +268,16 @@ impl Core {
             self.ring_now(peer);
         }
     }
+}
+
+/// How a sender is told why its memory is not read here.
+fn said(why: Refusal) -> u32 {
+    let errno = match why {
+        Refusal::Denied(errno) => errno,
+        Refusal::Confined => Errno::PERM.raw_os_error(),
+        _ => 0,
+    };
+    errno.unsigned_abs()
 }
 
 pub(super) fn op_stage(core: &mut Core, key: OpKey, stage: RecvStage) {

@@ -74,6 +74,8 @@ pub(crate) struct Handshake {
     pidfd: Option<OwnedFd>,
     /// Found by the trial of paths.
     presence: Option<Presence>,
+    /// Whether there is leave to go on with it only if the peer shows that it reaches this process.
+    on_condition: bool,
     address: Option<Address>,
     target: Target,
     patience_ns: u64,
@@ -217,7 +219,7 @@ impl Handshake {
             Ok(made) => made,
             Err(error) => return Err(self.told(error)),
         };
-        let ours = self.attempt(&peer);
+        let ours = self.attempt(&peer, None);
         let own = process::self_pidfd().ok();
         let mut fds = vec![segment.as_fd()];
         fds.extend(own.as_ref().map(AsFd::as_fd));
@@ -242,7 +244,7 @@ impl Handshake {
         };
         let mapping = self.map_segment(segment.as_fd())?;
         let theirs = self.target.judge(&proof);
-        let ours = self.attempt(&peer);
+        let ours = self.attempt(&peer, Some(theirs.reaches()));
         let own = process::self_pidfd().ok();
         let own: Vec<_> = own.iter().map(AsFd::as_fd).collect();
         let sent = self.send(&hello::encode_proof(&ours, &theirs), &own);
@@ -290,20 +292,21 @@ impl Handshake {
         }
     }
 
-    fn attempt(&mut self, peer: &Introduction) -> Proof {
+    fn attempt(&mut self, peer: &Introduction, reaches_us: Option<bool>) -> Proof {
         if !self.us.paths.contains(Path::Cma) || !peer.paths.contains(Path::Cma) {
             return proof::NOT_TRIED;
         }
-        let (proof, presence) = proof::attempt(&Subject {
+        let tried = proof::attempt(&Subject {
             pid: self.who.pid,
             uid: self.who.uid,
             pidfd: self.pidfd.as_ref().map(AsFd::as_fd),
             nonce_addr: peer.nonce_addr,
             scratch_addr: peer.scratch_addr,
             mark: peer.mark,
+            reaches_us,
         });
-        self.presence = presence;
-        proof
+        (self.presence, self.on_condition) = (tried.presence, tried.on_condition);
+        tried.proof
     }
 
     fn map_segment(&self, segment: BorrowedFd<'_>) -> Result<SharedMapping> {

@@ -15,6 +15,7 @@ use std::{io, os::fd::BorrowedFd};
 use pinfold_sys::{
     presence::{Presence, Touch},
     process::{pidfd_alive, read_remote_into, write_remote_from},
+    stopping::{self, Stopping},
 };
 use rustix::io::Errno;
 
@@ -87,19 +88,32 @@ pub(crate) struct Subject<'a> {
     pub scratch_addr: u64,
     /// What it says lies behind its nonce.
     pub mark: [u8; 16],
+    /// Whether it has shown that it reads this process's memory, or writes it; `None` if it is to do so yet.
+    pub reaches_us: Option<bool>,
+}
+
+/// What came of the trial.
+#[derive(Debug)]
+pub(crate) struct Tried {
+    pub proof: Proof,
+    /// What can be asked whether memory of the peer is there, if there is any use for it.
+    pub presence: Option<Presence>,
+    /// Whether there is leave to go on only if the peer shows that it reaches this process.
+    pub on_condition: bool,
 }
 
 /// The proof of a side that has the path switched off, or whose peer has.
 pub(crate) const NOT_TRIED: Proof =
     Proof { read: Err(Refusal::SwitchedOff), write: Err(Refusal::SwitchedOff) };
 
-/// Tries to read the peer's nonce and to write its scratch: some six system calls. And what can be
-/// asked whether memory of the peer is there, if there is any use for it.
-pub(crate) fn attempt(peer: &Subject<'_>) -> (Proof, Option<Presence>) {
-    let neither = |why| (Proof { read: Err(why), write: Err(why) }, None);
+/// Tries to read the peer's nonce and to write its scratch: some twenty system calls.
+pub(crate) fn attempt(peer: &Subject<'_>) -> Tried {
+    let neither = |why| {
+        let proof = Proof { read: Err(why), write: Err(why) };
+        Tried { proof, presence: None, on_condition: false }
+    };
     // Another user's process is not touched even by a process that may, such as root: it could
-    // become a program of more rights in the meantime, or make a page that blocks whoever reads
-    // it. A process of the same user could stop this one anyway.
+    // become a program of more rights in the meantime.
     if peer.uid != pinfold_sys::user::uid() {
         return neither(denied(Errno::PERM));
     }
@@ -111,6 +125,12 @@ pub(crate) fn attempt(peer: &Subject<'_>) -> (Proof, Option<Presence>) {
         Ok(presence) => presence,
         Err(error) => return neither(denied(errno_of(&error))),
     };
+    // A page that is there when it is looked for may be gone when it is copied, and the copy waits for
+    // it. Whoever could stop this process by a signal gains nothing by that.
+    let stopping = stopping::of(peer.pid);
+    if stopping == Stopping::Cannot {
+        return neither(Refusal::Confined);
+    }
     let is_there = |at, len, touch| match presence.vouches(at, len, touch) {
         Ok(true) => Ok(()),
         Ok(false) => Err(denied(MISSING)),
@@ -130,8 +150,19 @@ pub(crate) fn attempt(peer: &Subject<'_>) -> (Proof, Option<Presence>) {
             .and_then(|()| write_token(peer)),
         false => read,
     };
-    let reaches = read.is_ok() || write.is_ok();
-    (Proof { read, write }, Some(presence).filter(|_| reaches))
+    let has_to_show = stopping == Stopping::ToShow;
+    let shown = match peer.reaches_us {
+        Some(false) if has_to_show => Err(Refusal::Confined),
+        _ => Ok(()),
+    };
+    let both = |done: Result<[u8; 16], Refusal>| done.and_then(|bytes| shown.map(|()| bytes));
+    let proof = Proof { read: both(read), write: both(write) };
+    let reaches = proof.read.is_ok() || proof.write.is_ok();
+    Tried {
+        proof,
+        presence: Some(presence).filter(|_| reaches),
+        on_condition: has_to_show && peer.reaches_us.is_none(),
+    }
 }
 
 fn read_nonce(peer: &Subject<'_>) -> Result<[u8; 16], Refusal> {
@@ -179,7 +210,7 @@ mod tests {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
     fn attempt(peer: &Subject<'_>) -> Proof {
-        super::attempt(peer).0
+        super::attempt(peer).proof
     }
 
     use super::*;
@@ -192,6 +223,7 @@ mod tests {
             nonce_addr: target.nonce_addr(),
             scratch_addr: target.scratch_addr(),
             mark: target.mark(),
+            reaches_us: None,
         }
     }
 

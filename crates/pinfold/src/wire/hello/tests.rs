@@ -36,6 +36,7 @@ fn refusals() -> impl Strategy<Value = Refusal> {
         (1..=ERRNO_MAX).prop_map(Refusal::Denied),
         Just(Refusal::WrongProcess),
         Just(Refusal::SwitchedOff),
+        Just(Refusal::Confined),
     ]
 }
 
@@ -212,7 +213,7 @@ fn what_cannot_be_is_named() {
 
 #[test]
 fn outcomes_are_a_reason_or_none() {
-    for code in [ERRNO_MAX + 1, i32::MAX, -3, i32::MIN] {
+    for code in [ERRNO_MAX + 1, i32::MAX, -5, i32::MIN] {
         let good = RawProof { nonce: [1; 16], token: [2; 16], read: 0, write: 0 };
         assert!(RawProof { read: code, ..good }.check().is_err(), "{code}");
         assert!(RawProof { write: code, ..good }.check().is_err(), "{code}");

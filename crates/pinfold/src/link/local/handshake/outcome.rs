@@ -2,7 +2,13 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use pinfold_sys::{mapping::SharedMapping, presence::Presence, process, socket::Socket};
+use pinfold_sys::{
+    mapping::SharedMapping,
+    presence::Presence,
+    process,
+    socket::Socket,
+    stopping::{self, Stopping},
+};
 use rustix::io::Errno;
 
 use super::{super::address::Address, Half, Handshake, Moved};
@@ -70,7 +76,18 @@ impl Handshake {
         };
         let not_said =
             Verdict { read: Err(Refusal::SwitchedOff), write: Err(Refusal::SwitchedOff) };
-        let theirs = theirs.unwrap_or(not_said);
+        let mut theirs = theirs.unwrap_or(not_said);
+        // Whoever accepts has tried before it could know what this side does.
+        if side == Side::Connecting
+            && theirs.reaches()
+            && !on_ours.reaches()
+            && stopping::of_us(self.who.pid) == Stopping::ToShow
+        {
+            let why = Err(Refusal::Confined);
+            theirs = Verdict { read: why, write: why };
+        }
+        let shown =
+            if self.on_condition && !theirs.reaches() { Err(Refusal::Confined) } else { Ok(()) };
         let paths = peer.paths.iter().filter(|&path| self.us.paths.contains(path));
         let established = Box::new(Established {
             side,
@@ -87,8 +104,8 @@ impl Handshake {
             our_paths: self.us.paths,
             barrier_global: peer.barrier_global,
             granted: peer.limits,
-            we_read: off.and(ours.read.and(by_peer(on_ours.read))),
-            we_write: off.and(ours.write.and(by_peer(on_ours.write))),
+            we_read: off.and(ours.read.and(by_peer(on_ours.read))).and(shown),
+            we_write: off.and(ours.write.and(by_peer(on_ours.write))).and(shown),
             peer_reads: off.and(by_peer(theirs.read)),
             peer_writes: off.and(by_peer(theirs.write)),
         });
