@@ -77,6 +77,15 @@ pub fn self_pidfd() -> io::Result<OwnedFd> {
     Ok(open(getpid(), PidfdFlags::empty())?)
 }
 
+/// When a process began, in ticks since the system did: with its number, what tells it from all others. `None`
+/// if there is none, or it is not to be seen. See `proc_pid_stat(5)`.
+pub fn began_ticks(pid: u32) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which is in parentheses and may be anything, the state is field 3.
+    let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    str::from_utf8(&stat[behind..]).ok()?.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+}
+
 /// Whether the process behind a pidfd has yet to exit. A zombie is not alive. One `poll(2)`.
 pub fn pidfd_alive(pidfd: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];

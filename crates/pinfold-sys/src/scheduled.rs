@@ -7,6 +7,8 @@ use std::{cell::Cell, fs};
 
 use rustix::time::{ClockId, clock_gettime};
 
+const STATUS: &str = "/proc/thread-self/status";
+
 /// The time of a thread since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scheduled {
@@ -17,18 +19,36 @@ pub struct Scheduled {
     pub waited_ns: Option<u64>,
     /// How often another one took its processor. `None` where the kernel does not say.
     pub preempted: Option<u64>,
+    /// How often it gave its processor up, to wait for something. `None` where the kernel does not say.
+    pub slept: Option<u64>,
 }
 
 impl Scheduled {
-    /// The calling thread's. Some µs.
+    /// The calling thread's. Some 20 µs.
     pub fn own() -> Scheduled {
         let ran = clock_gettime(ClockId::ThreadCPUTime);
         let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let status = fs::read_to_string(STATUS).unwrap_or_default();
         Scheduled {
             ran_ns: ran.tv_sec as u64 * 1_000_000_000 + ran.tv_nsec as u64,
             waited_ns: waited_in(&text),
-            preempted: preempted(),
+            preempted: preempted_in(&status),
+            slept: number_in(&status, "voluntary_ctxt_switches:"),
         }
+    }
+
+    /// How long something that took `took_ns` waited in the kernel, at least, nanoseconds; this is from before it
+    /// began, `after` from when it had ended. 0 where the kernel does not say enough. A process that was stopped
+    /// meanwhile has waited.
+    pub fn blocked_ns(&self, after: &Scheduled, took_ns: u64) -> u64 {
+        let rose = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        if rose(after.slept, self.slept).is_none_or(|times| times == 0) {
+            return 0;
+        }
+        let undisturbed = || (rose(after.preempted, self.preempted)? == 0).then_some(0);
+        let waited_ns = rose(after.waited_ns, self.waited_ns).or_else(undisturbed);
+        let ran_ns = after.ran_ns.saturating_sub(self.ran_ns);
+        waited_ns.map_or(0, |ns| took_ns.saturating_sub(ran_ns).saturating_sub(ns))
     }
 }
 
@@ -36,7 +56,7 @@ impl Scheduled {
 /// `/proc/thread-self/status`, see `proc_pid_status(5)`). `None` where the kernel does not say.
 /// Some 10 µs.
 pub fn preempted() -> Option<u64> {
-    preempted_in(&fs::read_to_string("/proc/thread-self/status").ok()?)
+    preempted_in(&fs::read_to_string(STATUS).ok()?)
 }
 
 /// Whether another one took the processor of the calling thread since it last asked; the first time, no. Some
@@ -52,8 +72,11 @@ pub fn was_preempted() -> bool {
 }
 
 fn preempted_in(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
-    line?.trim().parse().ok()
+    number_in(status, "nonvoluntary_ctxt_switches:")
+}
+
+fn number_in(status: &str, name: &str) -> Option<u64> {
+    status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
 /// How long the host let these processors wait since the machine began, nanoseconds (`steal` of
@@ -89,6 +112,7 @@ mod tests {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t7\n";
         assert_eq!(preempted_in(status), Some(7));
         assert_eq!(preempted_in("Name:\tx\n"), None);
+        assert_eq!(number_in(status, "voluntary_ctxt_switches:"), Some(5));
         let stat = "cpu  9 9 9 9 9 9 9 1262 0 0\ncpu0 9 9 9 9 9 9 9 623 0 0\n\
                     cpu1 9 9 9 9 9 9 9 639 0 0\ncpu10 1 1 1 1 1 1 1 7 0 0\nintr 5\n";
         assert_eq!(stolen_in(stat, &[0, 1]), Some(12_620_000_000));
@@ -96,6 +120,38 @@ mod tests {
         assert_eq!(stolen_in(stat, &[]), Some(0));
         assert_eq!(stolen_in(stat, &[2]), None);
         assert_eq!(stolen_in("", &[0]), None);
+    }
+
+    #[test]
+    fn what_nothing_explains_was_waited() {
+        let before =
+            Scheduled { ran_ns: 1000, waited_ns: Some(2000), preempted: Some(3), slept: Some(4) };
+        let after = |ran: u64, waited: u64, preempted: u64, slept: u64| Scheduled {
+            ran_ns: 1000 + ran,
+            waited_ns: Some(2000 + waited),
+            preempted: Some(3 + preempted),
+            slept: Some(4 + slept),
+        };
+        assert_eq!(before.blocked_ns(&after(100, 50, 1, 1), 1000), 850);
+        assert_eq!(before.blocked_ns(&after(100, 950, 1, 1), 1000), 0);
+        // What wakes up may wait for its processor.
+        assert_eq!(before.blocked_ns(&after(100, 50, 0, 1), 1000), 850);
+        assert_eq!(before.blocked_ns(&after(100, 50, 1, 0), 1000), 0);
+        let silent = Scheduled { waited_ns: None, ..after(100, 0, 1, 1) };
+        assert_eq!(before.blocked_ns(&silent, 1000), 0);
+        assert_eq!(before.blocked_ns(&Scheduled { preempted: Some(3), ..silent }, 1000), 900);
+        assert_eq!(before.blocked_ns(&Scheduled { slept: None, ..silent }, 1000), 0);
+    }
+
+    #[test]
+    fn who_sleeps_is_blocked() {
+        let before = Scheduled::own();
+        let begun = std::time::Instant::now();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let took_ns = begun.elapsed().as_nanos() as u64;
+        let blocked_ns = before.blocked_ns(&Scheduled::own(), took_ns);
+        // Where the kernel counts.
+        assert!(before.slept.is_none() || blocked_ns > 0, "{blocked_ns} of {took_ns}");
     }
 
     #[test]

@@ -296,20 +296,26 @@ fn hoarded(there: usize) -> Result<*mut u8, String> {
     let pages: *mut u8 = pages.map_err(|why| why.to_string())?.cast();
     // SAFETY: of the mapping, which nobody else has.
     unsafe { ptr::write_bytes(pages, 1, there / 4096 * 4096) };
+    provided(pages, LEN, 0)?;
+    Ok(pages)
+}
+
+/// Has pages of a mapping come from whoever reads the descriptor that is returned.
+pub fn provided(pages: *mut u8, len: usize, features: u64) -> Result<i32, String> {
     let call = |name: &str, done: libc::c_long| match done {
         0.. => Ok(done as i32),
         _ => Err(format!("{name}: {}", std::io::Error::last_os_error())),
     };
     // SAFETY: the call takes one integer; the descriptor stays open.
     let fd = call("userfaultfd", unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) })?;
-    let mut api = [UFFD_API, 0, 0];
+    let mut api = [UFFD_API, features, 0];
     // SAFETY: the structures are those that the numbers stand for.
     call("UFFDIO_API", unsafe { libc::ioctl(fd, UFFDIO_API, api.as_mut_ptr()) }.into())?;
-    let mut range = [pages.expose_provenance() as u64, LEN as u64, MODE_MISSING, 0];
+    let mut range = [pages.expose_provenance() as u64, len as u64, MODE_MISSING, 0];
     // SAFETY: as above.
     let registered = unsafe { libc::ioctl(fd, UFFDIO_REGISTER, range.as_mut_ptr()) };
     call("UFFDIO_REGISTER", registered.into())?;
-    Ok(pages)
+    Ok(fd)
 }
 
 // Of `linux/userfaultfd.h`.

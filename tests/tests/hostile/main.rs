@@ -34,6 +34,7 @@ mod parts;
 mod regions;
 mod rooms;
 mod spaces;
+mod toggles;
 mod violations;
 mod walls;
 
@@ -54,6 +55,7 @@ use self::{
     regions::{asked, asker, false_owner, guesser},
     rooms::{giver, judge, liar, taker},
     spaces::{exploiter, exposer},
+    toggles::{besieged, toggler},
     violations::{accuser, author, patient, reporter},
     walls::{walled, warden},
 };
@@ -93,6 +95,8 @@ pinfold_tests::roles!(
     author,
     patient,
     reporter,
+    besieged,
+    toggler,
     warden,
     walled,
     boaster,

@@ -45,6 +45,9 @@ pub enum Refusal {
     /// memory that the kernel would wait for either: it is in another process-id or user namespace, has a
     /// seccomp filter or another security label, or fewer rights. Whoever could copies for both, if it may.
     Confined,
+    /// Memory of the peer that had been there was not there again and again, or a copy had to wait for it. The
+    /// peer copies itself from then on.
+    Fickle,
     /// The peer is on another host: there is no memory that both can reach.
     OtherHost,
     /// The peer was called by host and port and is on this host, but in another network, process-id or IPC
@@ -62,8 +65,8 @@ pub enum Refusal {
 impl Refusal {
     /// Whether the machine, not the cost model or the caller, ruled the path out.
     pub const fn is_denial(self) -> bool {
-        use Refusal::{Confined, Denied, WrongProcess};
-        matches!(self, Denied(_) | WrongProcess | Confined)
+        use Refusal::{Confined, Denied, Fickle, WrongProcess};
+        matches!(self, Denied(_) | WrongProcess | Confined | Fickle)
     }
 
     /// The same as the other side of the pair sees it.
@@ -115,6 +118,9 @@ impl fmt::Display for Refusal {
                 "one of the two processes could not stop the other by a signal (another namespace, a filter, fewer \
                  rights), and is not to hold it up by its memory",
             ),
+            Refusal::Fickle => f.write_str(
+                "memory of the peer came and went, or had to be waited for; the peer copies it itself",
+            ),
             Refusal::OtherHost => f.write_str("the peer is on another host"),
             Refusal::OtherNamespace => f.write_str(
                 "the peer is on this host, but in another network, process-id or IPC namespace",
@@ -165,6 +171,7 @@ impl Code {
             Refusal::OtherNamespace => 13,
             Refusal::Encrypted => 14,
             Refusal::Confined => 15,
+            Refusal::Fickle => 16,
             // Linux has none beyond 4095 (include/linux/err.h).
             Refusal::Denied(errno) => DENIED | (errno & 0xfff) as u16,
             Refusal::OutOfReach(errno) => OUT_OF_REACH | (errno & 0xfff) as u16,
@@ -188,6 +195,7 @@ impl Code {
             13 => Refusal::OtherNamespace,
             14 => Refusal::Encrypted,
             15 => Refusal::Confined,
+            16 => Refusal::Fickle,
             code if code & 0xf000 == OUT_OF_REACH => {
                 Refusal::OutOfReach((code - OUT_OF_REACH) as i32)
             }
@@ -226,6 +234,7 @@ mod tests {
             Refusal::OtherNamespace,
             Refusal::Encrypted,
             Refusal::Confined,
+            Refusal::Fickle,
             Refusal::OutOfReach(0),
             Refusal::OutOfReach(4095),
             Refusal::Denied(0),

@@ -387,6 +387,7 @@ const ERRNO_MAX: i32 = 4095;
 const WRONG_PROCESS: i32 = -1;
 const SWITCHED_OFF: i32 = -2;
 const CONFINED: i32 = -3;
+const FICKLE: i32 = -4;
 
 /// A refusal in a proof or verdict, as a number other than 0.
 fn code(why: Refusal) -> i32 {
@@ -394,6 +395,7 @@ fn code(why: Refusal) -> i32 {
         Refusal::Denied(errno) => errno.clamp(1, ERRNO_MAX),
         Refusal::WrongProcess => WRONG_PROCESS,
         Refusal::Confined => CONFINED,
+        Refusal::Fickle => FICKLE,
         // No other reason keeps a path from being tried.
         _ => SWITCHED_OFF,
     }
@@ -406,6 +408,7 @@ fn outcome<T>(code: i32, value: T) -> Decoded<Result<T, Refusal>> {
         WRONG_PROCESS => Ok(Err(Refusal::WrongProcess)),
         SWITCHED_OFF => Ok(Err(Refusal::SwitchedOff)),
         CONFINED => Ok(Err(Refusal::Confined)),
+        FICKLE => Ok(Err(Refusal::Fickle)),
         _ => Err(Malformed("the outcome of its trial cannot be one")),
     }
 }

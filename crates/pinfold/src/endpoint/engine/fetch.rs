@@ -24,6 +24,7 @@ use crate::{
     endpoint::{scatter::Part, store::Landing},
     failpoint::{self, Point},
     link::shm::ring::Violation,
+    route::MISSING,
     wire::{
         descriptor::Kind,
         list::Listed,
@@ -275,6 +276,7 @@ fn said(why: Refusal) -> u32 {
     let errno = match why {
         Refusal::Denied(errno) => errno,
         Refusal::Confined => Errno::PERM.raw_os_error(),
+        Refusal::Fickle => MISSING.raw_os_error(),
         _ => 0,
     };
     errno.unsigned_abs()

@@ -339,6 +339,13 @@ impl Peer {
         let why = Refusal::Denied(errno as i32);
         tracing::debug!(peer = self.info.name, ?way, %why, "withdrawn");
         self.reach.withdraw(way, why);
+        self.note_withdrawn();
+    }
+
+    /// Something may have been withdrawn: `cma` is no path of the pair any more if nothing is left that leads out of
+    /// this side's memory.
+    #[cold]
+    pub(crate) fn note_withdrawn(&mut self) {
         if let Err(why) = self.reach.sends()
             && self.permissions.may(Path::Cma)
         {

@@ -85,6 +85,7 @@ impl Core {
                 Ok(remote) => remote,
                 Err(error) => {
                     errno = errno_of(&error);
+                    peer.note_withdrawn();
                     Remote::none()
                 }
             })
@@ -227,7 +228,9 @@ impl Core {
             while done < len {
                 let (at, len) = (at + done, len - done);
                 let copied = match &pull.source {
-                    There::Remote(remote) => op.memory.pull(at, pid, remote, len),
+                    There::Remote(remote) => {
+                        peer.reach.copy(Way::WeRead, || op.memory.pull(at, pid, remote, len))
+                    }
                     There::Mapped { mapping, offset } => {
                         op.memory.copy_out_of(&mut peer.copies_in, mapping, offset + at, at, len)
                     }
@@ -247,6 +250,7 @@ impl Core {
                     }
                     (Err(error), _) => {
                         pull.errno = errno_of(&error);
+                        peer.note_withdrawn();
                         break;
                     }
                 }

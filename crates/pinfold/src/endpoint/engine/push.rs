@@ -190,10 +190,12 @@ impl Pushing {
         let There::Remote(remote) = &self.to else { return Err(Stop::Short) };
         let mut done = 0;
         while done < len {
-            match memory.push(at + done, pid, remote, len - done) {
+            let push = || memory.push(at + done, pid, remote, len - done);
+            match peer.reach.copy(Way::WeWrite, push) {
                 Ok(bytes) => done += bytes,
                 Err(error) => {
                     self.copied.kernel += done;
+                    peer.note_withdrawn();
                     return Err(Stop::Errno(errno_of(&error)));
                 }
             }

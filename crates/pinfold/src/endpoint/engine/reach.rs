@@ -16,10 +16,19 @@ use rustix::io::Errno;
 use crate::{
     Error, Refusal, Result,
     endpoint::remote::Remote,
-    link::shm::visits::{Visit, Visits},
+    link::{
+        local::fickle,
+        shm::visits::{Visit, Visits},
+    },
     route::MISSING,
     wire::waiting::Place,
 };
+
+mod timed;
+mod trust;
+
+use timed::timed;
+use trust::Trust;
 
 pub(crate) struct Reach {
     /// The peer's process, and what tells it from a later one with that number.
@@ -29,51 +38,11 @@ pub(crate) struct Reach {
     pub visits: Visits,
     /// What is asked whether memory of the peer is there; `None` where nothing can be.
     presence: Option<Presence>,
-    /// Where it was just now.
-    seen: Mutex<Seen>,
+    trust: Mutex<Trust>,
     we_read: Leave,
     we_write: Leave,
     peer_reads: Leave,
     peer_writes: Leave,
-}
-
-/// How long memory of a peer that was there is taken to be there still, ns. To ask takes a third as
-/// long as to copy 64 KiB, and programs send from the same buffers again and again.
-const SEEN_NS: u64 = 5_000_000;
-
-/// Memory of a peer that was there when it was asked for.
-#[derive(Debug, Default)]
-struct Seen {
-    all: [Option<Sight>; 4],
-    next: usize,
-}
-
-#[derive(Debug)]
-struct Sight {
-    at: u64,
-    len: u64,
-    touch: Touch,
-    when_ns: u64,
-}
-
-impl Seen {
-    /// Whether so much memory was there a moment ago.
-    fn has(&self, at: u64, len: u64, touch: Touch, now_ns: u64) -> bool {
-        self.all.iter().flatten().any(|seen| {
-            (seen.at, seen.touch) == (at, touch)
-                && seen.len >= len
-                && now_ns.saturating_sub(seen.when_ns) < SEEN_NS
-        })
-    }
-
-    fn note(&mut self, at: u64, len: u64, touch: Touch, when_ns: u64) {
-        let same = |seen: &Option<Sight>| {
-            seen.as_ref().is_none_or(|seen| (seen.at, seen.touch) == (at, touch))
-        };
-        let place = self.all.iter().position(same).unwrap_or(self.next);
-        self.all[place] = Some(Sight { at, len, touch, when_ns });
-        self.next = (place + 1) % self.all.len();
-    }
 }
 
 /// Leave to get at memory of another process. What is withdrawn once does not come back.
@@ -106,6 +75,10 @@ pub(crate) fn is_denial(errno: u32) -> bool {
     errno != 0 && !of_memory.iter().any(|other| other.raw_os_error().unsigned_abs() == errno)
 }
 
+fn missing() -> io::Error {
+    io::Error::from(MISSING)
+}
+
 impl Reach {
     /// `tried` is what came of trying, in the order of [`Way`].
     pub(crate) fn new(
@@ -116,8 +89,8 @@ impl Reach {
         tried: [Result<(), Refusal>; 4],
     ) -> Reach {
         let [we_read, we_write, peer_reads, peer_writes] = tried.map(Leave::new);
-        let seen = Mutex::default();
-        Reach { pid, pidfd, visits, presence, seen, we_read, we_write, peer_reads, peer_writes }
+        let trust = Mutex::default();
+        Reach { pid, pidfd, visits, presence, trust, we_read, we_write, peer_reads, peer_writes }
     }
 
     fn leave(&self, way: Way) -> &Leave {
@@ -152,24 +125,55 @@ impl Reach {
     /// Those of [`Remote::fetch`]; `EAGAIN` if some of it is not there: whoever is to provide that
     /// may never do so, and copies it itself, or has it come in another way.
     pub(crate) fn find(&self, place: Place, len: u64, touch: Touch) -> io::Result<Remote> {
-        let missing = || io::Error::from(MISSING);
         let presence = self.presence.as_ref().ok_or_else(missing)?;
         let now_ns = clock::now_ns();
-        if place.parts == 1 && self.seen.lock().has(place.at, len, touch, now_ns) {
+        if place.parts == 1 && self.trust.lock().relies_on(place.at, len, touch, now_ns) {
             return Remote::fetch(self.pid, place, len);
         }
         let list = place.list_len();
         if list > 0 && !presence.vouches(place.at, list, Touch::Read)? {
             return Err(missing());
         }
-        let remote = Remote::fetch(self.pid, place, len)?;
-        if !remote.is_there(presence, touch)? {
+        let remote = match place.parts {
+            0 | 1 => Remote::fetch(self.pid, place, len)?,
+            _ => self.copy(Way::WeRead, || Remote::fetch(self.pid, place, len))?,
+        };
+        let is_there = remote.is_there(presence, touch)?;
+        if place.parts == 1 {
+            let mut trust = self.trust.lock();
+            if is_there {
+                trust.found(place.at, len, touch, now_ns);
+            } else if trust.missed(place.at, len, touch, now_ns) {
+                self.distrust("its memory came and went");
+            }
+        }
+        if is_there { Ok(remote) } else { Err(missing()) }
+    }
+
+    /// Has the kernel copy memory of the peer that was [found](Reach::find). 30 ns more than the copy.
+    ///
+    /// # Errors
+    /// Those of `copy`; `EAGAIN` if that has waited for too long, or one before: nothing is copied in this
+    /// way any more.
+    pub(crate) fn copy<T>(&self, way: Way, copy: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.may(way).map_err(|_| missing())?;
+        let (copied, waited_ns) = timed(copy);
+        if waited_ns > 0 && self.trust.lock().waited(waited_ns) {
+            self.distrust("a copy waited for its memory");
             return Err(missing());
         }
-        if place.parts == 1 {
-            self.seen.lock().note(place.at, len, touch, now_ns);
+        copied
+    }
+
+    /// This side does not copy any more; the peer's process is remembered.
+    #[cold]
+    fn distrust(&self, why: &str) {
+        tracing::warn!(pid = self.pid, why, "the kernel does not copy memory of a peer any more");
+        self.withdraw(Way::WeRead, Refusal::Fickle);
+        self.withdraw(Way::WeWrite, Refusal::Fickle);
+        if self.pid != std::process::id() {
+            fickle::note(self.pid);
         }
-        Ok(remote)
     }
 
     /// Why messages of this side cannot go by the kernel; `Ok` if they can.
@@ -216,32 +220,5 @@ impl Reach {
     /// Whether the peer is at `region` of ours, which was withdrawn.
     pub(crate) fn is_visited(&self, region: u64) -> bool {
         self.visits.is_visited(region) && self.is_alive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_there_is_there_for_a_moment() {
-        let mut seen = Seen::default();
-        assert!(!seen.has(8, 100, Touch::Read, 0));
-        seen.note(8, 100, Touch::Read, 1000);
-        assert!(seen.has(8, 100, Touch::Read, 1000 + SEEN_NS - 1));
-        assert!(seen.has(8, 1, Touch::Read, 1000));
-        for (at, len, touch, now_ns) in [
-            (8, 101, Touch::Read, 1000),
-            (9, 1, Touch::Read, 1000),
-            (8, 100, Touch::Write, 1000),
-            (8, 100, Touch::Read, 1000 + SEEN_NS),
-        ] {
-            assert!(!seen.has(at, len, touch, now_ns), "{at} {len} {touch:?} {now_ns}");
-        }
-        // More than are kept: the oldest go.
-        (1..=4).for_each(|n| seen.note(100 * n, 100, Touch::Write, 2000));
-        assert!(!seen.has(8, 100, Touch::Read, 2000) && seen.has(400, 100, Touch::Write, 2000));
-        seen.note(400, 50, Touch::Write, 3000);
-        assert!(!seen.has(400, 100, Touch::Write, 3000) && seen.has(300, 100, Touch::Write, 3000));
     }
 }

@@ -9,6 +9,7 @@
 pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod directory;
+pub(crate) mod fickle;
 pub(crate) mod handshake;
 pub(crate) mod listener;
 pub(crate) mod proof;

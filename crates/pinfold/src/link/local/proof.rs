@@ -19,7 +19,10 @@ use pinfold_sys::{
 };
 use rustix::io::Errno;
 
-use super::slots::{Lease, SLOTS};
+use super::{
+    fickle,
+    slots::{Lease, SLOTS},
+};
 use crate::{
     random,
     route::{MISSING, Refusal},
@@ -130,6 +133,9 @@ pub(crate) fn attempt(peer: &Subject<'_>) -> Tried {
     let stopping = stopping::of(peer.pid);
     if stopping == Stopping::Cannot {
         return neither(Refusal::Confined);
+    }
+    if fickle::is_noted(peer.pid) {
+        return neither(Refusal::Fickle);
     }
     let is_there = |at, len, touch| match presence.vouches(at, len, touch) {
         Ok(true) => Ok(()),

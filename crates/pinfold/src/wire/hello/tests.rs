@@ -37,6 +37,7 @@ fn refusals() -> impl Strategy<Value = Refusal> {
         Just(Refusal::WrongProcess),
         Just(Refusal::SwitchedOff),
         Just(Refusal::Confined),
+        Just(Refusal::Fickle),
     ]
 }
 
