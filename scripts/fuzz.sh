@@ -9,22 +9,27 @@ case $seconds in *[!0-9]* | '') die "$seconds is no number of seconds" ;; esac
 targets=("${@:2}")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | grep -v '^pinfold-fuzz$')
 [ ${#targets[@]} -gt 0 ] || die "there are no targets"
-have c++ || skip "no C++ compiler here, which libFuzzer takes; run: apt-get install g++"
-if ! said=$(cargo fetch --locked --manifest-path fuzz/Cargo.toml 2>&1); then
-    case $said in
-        *'--locked was passed'*) die "fuzz/Cargo.lock is out of date; run: (cd fuzz && cargo update --workspace)" ;;
-        *) skip "libfuzzer-sys cannot be fetched here: $said" ;;
-    esac
-fi
-
-# What cargo-fuzz says to the compiler, but for the sanitizer.
-flags="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
-flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
-flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
 # With a target named, build scripts are not made for the fuzzer.
 triple=$(rustc -vV | sed -n 's/^host: //p')
-RUSTFLAGS=$flags cargo build --locked --manifest-path fuzz/Cargo.toml --target "$triple" \
-    --target-dir "$target/fuzz"
+
+build() {
+    have c++ || skip "no C++ compiler here, which libFuzzer takes; run: apt-get install g++"
+    if ! said=$(cargo fetch --locked --manifest-path fuzz/Cargo.toml 2>&1); then
+        case $said in
+            *'--locked was passed'*) die "fuzz/Cargo.lock is out of date; run: (cd fuzz && cargo update --workspace)" ;;
+            *) skip "libfuzzer-sys cannot be fetched here: $said" ;;
+        esac
+    fi
+    # What cargo-fuzz says to the compiler, but for the sanitizer.
+    flags="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
+    flags+=" -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
+    flags+=" -Cllvm-args=-sanitizer-coverage-trace-compares"
+    RUSTFLAGS=$flags cargo build --locked --manifest-path fuzz/Cargo.toml --target "$triple" \
+        --target-dir "$target/fuzz"
+}
+
+# What calls this again and again builds once.
+[ -n "${PINFOLD_FUZZ_BUILT:-}" ] || build
 
 # What was found interesting stays in fuzz/corpus, what fails in fuzz/artifacts.
 for name in "${targets[@]}"; do

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Attacks what the library promises, portion after portion, and adds up what came of it.
 
-What the portions of all runs found is in promises/state.json of the target directory; several runs may go on at once.
---publish writes docs/measurements/promises.md from it.
+What they found since it was last published is in promises/state.json of the target directory; several runs may go on at
+once. --publish adds it to docs/measurements/promises.json, from which every machine goes on, and writes promises.md
+from that.
 
-Ends with 0 if nothing was wrong, 1 if anything ever was since the state was begun, 2 if nothing could be run.
+Ends with 0 if nothing was wrong, 1 if anything ever was of what is published or was found since, 2 if nothing could be
+run.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import dataclasses
-import datetime
-import fcntl
 import json
 import os
 import pathlib
@@ -27,10 +28,14 @@ import time
 # Nothing is left among the scripts.
 sys.dont_write_bytecode = True
 import promises_report
+import promises_state
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PUBLISHED = ROOT / "docs" / "measurements" / "promises.json"
 KINDS = ("transfers", "kills", "attacks", "fuzz", "mutations")
+# A decoder is fuzzed for so long at a time, and for longer where nothing else is done.
 FUZZED_S = 60
+ONLY_FUZZED_S = 600
 # The longest that a portion may take.
 PATIENCE_S = 2400
 
@@ -49,6 +54,9 @@ class Portion:
     filters: tuple = ()
     user: str = ""
 
+    def title(self):
+        return f"{self.kind}, {self.name}" + (f", {self.user}" if self.user else "")
+
 
 def portions(targets):
     tests = (
@@ -64,35 +72,6 @@ def portions(targets):
     users = ("root", "nobody") if os.getuid() == 0 else (pwd.getpwuid(os.getuid()).pw_name,)
     listed = [Portion(*test, user) for test in tests for user in users]
     return listed + [Portion("fuzz", target, "fuzz") for target in targets]
-
-
-class Place:
-    """Where the state is, and the test programs where every user reaches them."""
-
-    def __init__(self, target):
-        self.target = pathlib.Path(target).resolve()
-        self.state = self.target / "promises" / "state.json"
-        self.state.parent.mkdir(parents=True, exist_ok=True)
-
-    @contextlib.contextmanager
-    def changing(self):
-        """The state, to be changed: no other run has it meanwhile."""
-        with open(self.state.with_suffix(".lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            state = self.read()
-            yield state
-            fresh = self.state.with_suffix(".fresh")
-            fresh.write_text(json.dumps(state, indent=1))
-            fresh.replace(self.state)
-
-    def read(self):
-        if self.state.exists():
-            return json.loads(self.state.read_text())
-        return {"run": 0, "begun": now(), "found": {}, "wrong": [], "skipped": {}, "spent_s": {}, "on": []}
-
-
-def now():
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def build(names, place):
@@ -156,9 +135,10 @@ def run_tests(portion, program, run):
         return found, wrong, skips.read_text().splitlines()
 
 
-def run_fuzz(portion, seconds):
+def run_fuzz(portion, seconds, is_built=True):
     """Fuzzes a decoder: as above."""
-    code, said = call([str(ROOT / "scripts" / "fuzz.sh"), str(seconds), portion.name], dict(os.environ), ROOT)
+    environment = dict(os.environ, PINFOLD_FUZZ_BUILT="1" if is_built else "")
+    code, said = call([str(ROOT / "scripts" / "fuzz.sh"), str(seconds), portion.name], environment, ROOT)
     if code == 77:
         return [], [], [f"fuzz: {tail(said)}"]
     done = re.search(r"^Done (\d+) runs in (\d+) second", said, re.M)
@@ -167,16 +147,28 @@ def run_fuzz(portion, seconds):
     return [("fuzz", values | {"crashes": str(len(wrong))})], wrong, []
 
 
+# The processes that run now, each with a group of its own.
+RUNNING = set()
+
+
+def end_all():
+    for pid in list(RUNNING):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+
+
 def call(command, environment, where):
     process = subprocess.Popen(command, cwd=where, env=environment, stdin=subprocess.DEVNULL, text=True,
                                errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                start_new_session=True)
+    RUNNING.add(process.pid)
     try:
         said, _ = process.communicate(timeout=PATIENCE_S)
         return process.returncode, said
     except subprocess.TimeoutExpired:
         return 1, f"took more than {PATIENCE_S} s"
     finally:
+        RUNNING.discard(process.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -186,11 +178,6 @@ def tail(said):
     return "\n".join(failed).strip()
 
 
-# What becomes of the values of many portions; whatever is not listed is a greatest value.
-SUMMED = {"count", "wrong", "kept", "copied", "heard", "names", "took_us", "seconds", "crashes"}
-LISTED = {"longest_us", "unexplained_us", "median_us", "load"}
-
-
 def add(state, portion, figures):
     for kind, values in figures:
         way = values.pop("way").replace("_", " ")
@@ -198,14 +185,7 @@ def add(state, portion, figures):
         # Tests may give several lines to a way.
         entry = entries.setdefault(f"{way}|{portion.user}", {"runs": 0})
         entry["runs"] += 1
-        for key, value in values.items():
-            value = float(value)
-            if key in LISTED:
-                entry.setdefault(key, []).append(value)
-            elif key in SUMMED:
-                entry[key] = entry.get(key, 0) + value
-            else:
-                entry[key] = max(entry.get(key, 0), value)
+        promises_state.add_values(entry, values)
 
 
 def read_mutations(place):
@@ -249,12 +229,22 @@ def is_wrong(state):
     return bool(state["wrong"] or bad or stand.get("survived") or stand.get("broken"))
 
 
-def forget(state, kinds):
+def forget(place, kinds):
     """What was found of kinds before is not counted any more: tests or sources have changed since."""
-    for kind in kinds:
-        state["found"].pop(kind, None)
-        state["spent_s"].pop(kind, None)
-        state["wrong"] = [wrong for wrong in state["wrong"] if not wrong["portion"].startswith(kind)]
+    def without(state):
+        for kind in kinds:
+            state["found"].pop(kind, None)
+            state["spent_s"].pop(kind, None)
+            state["wrong"] = [wrong for wrong in state["wrong"] if not wrong["portion"].startswith(kind)]
+            for on in state["on"]:
+                on.get("counts", {}).pop(kind, None)
+
+    with place.changing() as state:
+        without(state)
+        if place.published.exists():
+            published = place.read_published()
+            without(published)
+            promises_state.write(place.published, published)
 
 
 def work(options, place):
@@ -267,47 +257,91 @@ def work(options, place):
     listed = [portion for portion in listed if kinds & {portion.kind, portion.name}]
     if "mutations" in kinds:
         stand = read_mutations(options.mutants or place.target / "mutants")
-        with place.changing() as state:
-            state["found"]["mutations"] = stand
+        # Where none was tried, what is published stands.
+        if stand["not run"] < stand["listed"]:
+            with place.changing() as state:
+                state["found"]["mutations"] = stand | {"commit": machine()["commit"]}
     if options.forget:
-        with place.changing() as state:
-            forget(state, {portion.kind for portion in listed})
+        forget(place, {portion.kind for portion in listed})
+    if options.minutes:
+        run(listed, options, place)
+
+
+def run(listed, options, place):
+    """Portions in turn until the time is over."""
     here = machine()
-    programs = build({portion.program for portion in listed}, place) if options.minutes else {}
+    programs = build({portion.program for portion in listed}, place)
+    if any(portion.kind == "fuzz" for portion in listed):
+        # With it all are built; whatever keeps that from being done keeps them all.
+        first = next(portion for portion in listed if portion.kind == "fuzz")
+        if (skipped := run_fuzz(first, 1, is_built=False)[2]):
+            listed = [portion for portion in listed if portion.kind != "fuzz"]
+            note(place, first, here, [], [], skipped, 0)
+    fuzzed_s = ONLY_FUZZED_S if all(portion.kind == "fuzz" for portion in listed) else FUZZED_S
     end = time.monotonic() + 60 * options.minutes
-    at = place.read()["run"]
-    while listed and time.monotonic() < end:
-        portion = listed[at % len(listed)]
-        at += 1
-        with place.changing() as state:
-            state["run"] += 1
-            run = state["run"]
+    at = place.all()["run"]
+
+    def one(portion):
+        number = begin(place)
         begun, load = time.monotonic(), os.getloadavg()[0]
         if portion.kind == "fuzz":
-            found, wrong, skipped = run_fuzz(portion, min(FUZZED_S, max(5, int(end - begun))))
+            left = int(end - begun)
+            found, wrong, skipped = run_fuzz(portion, min(fuzzed_s, max(5, left)))
         else:
-            found, wrong, skipped = run_tests(portion, programs[portion.program], run)
+            found, wrong, skipped = run_tests(portion, programs[portion.program], number)
         took = time.monotonic() - begun
-        for kind, values in found:
-            if kind == "gaps":
-                values["load"] = load
-        with place.changing() as state:
-            add(state, portion, found)
-            title = f"{portion.kind}, {portion.name}" + (f", {portion.user}" if portion.user else "")
-            state["wrong"] += [{"portion": title, "when": now(), "on": here, "said": said} for said in wrong]
-            for line in skipped:
-                said = f"{portion.user}: {line}"
-                state["skipped"][said] = state["skipped"].get(said, 0) + 1
-            state["spent_s"][portion.kind] = state["spent_s"].get(portion.kind, 0) + took
-            state["until"] = now()
-            if here not in state["on"]:
-                state["on"].append(here)
-            reached = promises_report.reached(state, portion.kind)
+        reached = note(place, portion, here, found, wrong, skipped, took, load)
         left = max(0, int(end - time.monotonic()))
-        print(f"[{left // 60}:{left % 60:02} left] {title}: {'WRONG' if wrong else 'ok'} after {took:.0f} s; {reached}",
-              flush=True)
-        for said in wrong:
-            print(said, flush=True)
+        said = f"{'WRONG' if wrong else 'ok'} after {took:.0f} s; {reached}"
+        print("\n".join([f"[{left // 60}:{left % 60:02} left] {portion.title()}: {said}", *wrong]), flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(options.at_once) as threads:
+        while listed and time.monotonic() < end:
+            # Decoders do not disturb each other; attacks and kills would.
+            batch = [listed[at % len(listed)]]
+            while len(batch) < min(options.at_once, len(listed)) and all(it.kind == "fuzz" for it in batch):
+                batch.append(listed[(at + len(batch)) % len(listed)])
+            batch = batch if all(it.kind == "fuzz" for it in batch) else batch[:1]
+            at += len(batch)
+            if len(batch) == 1:
+                one(batch[0])
+                continue
+            going = [threads.submit(one, portion) for portion in batch]
+            try:
+                for done in going:
+                    done.result()
+            except BaseException:
+                end_all()
+                raise
+
+
+def begin(place):
+    """The number of a portion, from which its tests draw."""
+    with place.changing() as state:
+        # Whoever else goes on from what is published has other numbers.
+        state.setdefault("seed", int.from_bytes(os.urandom(4)) << 16)
+        state["run"] += 1
+        return state["seed"] + state["run"]
+
+
+def note(place, portion, here, found, wrong, skipped, took, load=None):
+    """Adds what a portion has found; how far its kind is."""
+    with place.changing() as state:
+        state.setdefault("begun", promises_state.now())
+        if load is not None and any(kind == "gaps" for kind, _ in found):
+            loads = [*state["load"], load]
+            state["load"] = [min(loads), max(loads)]
+        key = "seconds" if portion.kind == "fuzz" else "count"
+        count = sum(float(values.get(key, 0)) for _, values in found)
+        promises_state.add_commit(state, here | {"counts": {portion.kind: promises_state.whole(count)}})
+        add(state, portion, found)
+        state["wrong"] += [promises_state.failure(portion.title(), here, said) for said in wrong]
+        for line in skipped:
+            said = f"{portion.user}: {line}" if portion.user else line
+            state["skipped"][said] = state["skipped"].get(said, 0) + 1
+        state["spent_s"][portion.kind] = state["spent_s"].get(portion.kind, 0) + took
+        state["until"] = promises_state.now()
+    return promises_report.reached(place.all(), portion.kind)
 
 
 def main():
@@ -315,12 +349,13 @@ def main():
     parser.add_argument("--minutes", type=float, default=10, metavar="N", help="until then portions are begun (10)")
     parser.add_argument("--only", action="append", metavar="NAME", help=f"{', '.join(KINDS)}, or a portion of these")
     parser.add_argument("--forget", action="store_true", help="begin anew, with what --only names or with all")
-    parser.add_argument("--publish", action="store_true", help="write docs/measurements/promises.md")
+    parser.add_argument("--publish", action="store_true", help="add it to docs/measurements/promises.json, and write promises.md")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="decoders that are fuzzed at once (1)")
     parser.add_argument("--json", action="store_true", help="print all that was found")
     parser.add_argument("--target", default=ROOT / "target", help="the target directory (target)")
     parser.add_argument("--mutants", help="where mutants.sh has its results (mutants/ in there)")
     options = parser.parse_args()
-    place = Place(options.target)
+    place = promises_state.Place(options.target, PUBLISHED)
     # Whoever ends this ends what it runs, also where it is not to hear of interrupts.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
@@ -334,12 +369,10 @@ def main():
         sys.exit(2)
     except KeyboardInterrupt:
         print("what is done is kept", file=sys.stderr)
-    state = place.read()
+    state = place.publish() if options.publish else place.all()
     report = promises_report.report(state)
     if options.publish:
-        file = ROOT / "docs" / "measurements" / "promises.md"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(report)
+        PUBLISHED.with_suffix(".md").write_text(report)
     print(json.dumps(state, indent=1) if options.json else report)
     sys.exit(1 if is_wrong(state) else 0)
 
