@@ -2,7 +2,7 @@
 
 use std::{
     panic,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
 };
 
@@ -14,7 +14,10 @@ use pinfold::{Builder, Endpoint, PeerId};
 /// # Panics
 /// If they cannot be made or connected.
 pub fn pair(name: &str, ours: Builder, theirs: Builder) -> (Endpoint, PeerId, Endpoint, PeerId) {
-    let address = format!("local:{name}-{}", std::process::id());
+    // Tests of one program run at the same time.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let address = format!("local:{name}-{}-{number}", std::process::id());
     let a = ours.listen(&address).build().expect("to listen");
     let b = theirs.build().expect("an endpoint");
     // The listener answers while it accepts.
