@@ -66,6 +66,14 @@ impl Scenario {
         format!("{:?}-{:?}-{}", self.pattern, self.memory, sizes.join("+")).to_lowercase()
     }
 
+    /// The paths that its messages can take.
+    fn paths(&self) -> &'static [&'static str] {
+        match self.memory {
+            Memory::Heap => &["eager", "cma"],
+            Memory::Arena => &["eager", "cma", "mapped"],
+        }
+    }
+
     /// Messages of a turn: some hundred microseconds' worth.
     fn batch(&self) -> usize {
         let mean = self.sizes.iter().sum::<usize>() / self.sizes.len();
@@ -157,7 +165,10 @@ fn measure(into: Option<PathBuf>, only: Option<&String>) -> Result<()> {
         let trace = record(&mut pairs, &scenario)?;
         println!("{:<32}{}", scenario.name(), trace.summary());
         if let Some(directory) = &into {
-            std::fs::write(directory.join(scenario.name() + ".trace"), trace.text())?;
+            std::fs::write(
+                directory.join(scenario.name() + ".trace"),
+                trace.text(scenario.paths()),
+            )?;
         }
     }
     drop(pairs);

@@ -4,6 +4,10 @@ use std::fmt::Write;
 
 use super::{PAIRS, heard::Told};
 
+/// Turns that are written, and how much of what the learner was told in each.
+const WRITTEN: usize = 120;
+const TOLD: usize = 4;
+
 /// What one turn of each pair took.
 pub struct Turn {
     hop_ns: u64,
@@ -64,15 +68,18 @@ impl Trace {
         text
     }
 
-    /// A line for each turn: the hop, then for each pair that was told of what a message took and
-    /// what was told of it.
-    pub fn text(&self) -> String {
+    /// A line for each of the first turns: the hop, then for each of the `paths` what a message took
+    /// and what was told of the first ones.
+    pub fn text(&self, paths: &[&str]) -> String {
         let mut text = String::new();
-        for turn in &self.0 {
+        for turn in self.0.iter().take(WRITTEN) {
             let _ = write!(text, "{}", turn.hop_ns);
             for ((path, _), (ns, heard)) in PAIRS.iter().zip(&turn.pairs) {
+                if !paths.contains(path) {
+                    continue;
+                }
                 let _ = write!(text, " {path} {ns}");
-                for told in heard {
+                for told in heard.iter().take(TOLD) {
                     let _ = write!(text, " {}", told.ns);
                 }
             }
