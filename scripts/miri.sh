@@ -10,5 +10,5 @@ export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" PROPTEST_CASES=8
 export CARGO_TARGET_DIR=$target/miri
 export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
 cargo +nightly miri test --locked --package pinfold --lib -- \
-    arena::cells endpoint::scatter link::local::slots link::shm::model_tests "$@"
+    memory::arena::cells memory::scatter transport::local::slots transport::shm::model_tests "$@"
 cargo +nightly miri test --locked --package pinfold-sys --lib -- block:: "$@"

@@ -521,7 +521,7 @@ fn advise_by_ring(range: &Range<usize>, advice: i32) -> io::Result<()> {
 
 /// Another one that asks for the memory, and that has it taken from whoever has it.
 fn claim(it: &Ground) -> io::Result<()> {
-    let other = pinfold_sys::userfault::Watch::new().map_err(io::Error::other)?;
+    let other = pinfold_sys::mem::userfault::Watch::new().map_err(io::Error::other)?;
     let _ = other.watch(it.range.clone());
     // Also where it has not got it: before Linux 6.17 that takes it from whoever has.
     let _ = other.unwatch(it.range.clone());

@@ -9,7 +9,7 @@ use std::{
 };
 
 use pinfold::{
-    Arena, Builder, Endpoint, Error, Gift, Path, PathSet, PeerId, Progress, Source, TagMatch,
+    Arena, Builder, DonatedBuf, Endpoint, Error, Path, PathSet, PeerId, Progress, Source, TagMatch,
 };
 use pinfold_tests::{
     block_on, pair,
@@ -29,7 +29,7 @@ fn ring_only() -> Builder {
 }
 
 /// Two endpoints that stay on their connection, as on different hosts.
-fn afar() -> (Endpoint, PeerId, Endpoint, PeerId) {
+fn tcp() -> (Endpoint, PeerId, Endpoint, PeerId) {
     let builder = || builder().local_shortcut(false);
     let one = builder().listen("tcp:127.0.0.1:0").build().unwrap();
     let two = builder().build().unwrap();
@@ -45,7 +45,7 @@ fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn gift(arena: &Arena, len: usize, seed: u64) -> Gift {
+fn donation(arena: &Arena, len: usize, seed: u64) -> DonatedBuf {
     let mut buf = arena.alloc(len).unwrap();
     stamp::fill(&mut buf, seed);
     buf.into()
@@ -211,7 +211,7 @@ fn race(seed: u64, (one, to_two, two, to_one): (Endpoint, PeerId, Endpoint, Peer
             for number in 0..MESSAGES {
                 let len = len_of(number);
                 if len > 1000 && number.is_multiple_of(3) {
-                    two.give(to_one, TAG, gift(&arena, len, number)).unwrap();
+                    two.give(to_one, TAG, donation(&arena, len, number)).unwrap();
                 } else {
                     two.send(to_one, TAG, &stamp::bytes(len, number)).unwrap();
                 }
@@ -245,7 +245,7 @@ fn races_beside_a_thread_that_drives() {
 
 #[test]
 fn races_over_a_connection() {
-    race(4, afar());
+    race(4, tcp());
 }
 
 // One kind after the other.
@@ -439,8 +439,8 @@ fn copies_out_of_the_sender_s_memory() {
 
 #[test]
 fn streams_over_a_connection() {
-    in_the_middle(afar(), 200_000, plain(200_000));
-    in_the_middle(afar(), 24 * MIB, plain(24 * MIB));
+    in_the_middle(tcp(), 200_000, plain(200_000));
+    in_the_middle(tcp(), 24 * MIB, plain(24 * MIB));
 }
 
 #[test]
@@ -476,13 +476,13 @@ fn what_comes_into_a_scope_that_ends() {
 
 #[test]
 fn memory_that_was_given_away() {
-    let (a, to_b, b, to_a) = pair("abandoned-gifts", builder(), builder());
+    let (a, to_b, b, to_a) = pair("abandoned-donated buffers", builder(), builder());
     let arena = Arena::new().unwrap();
     for len in [100, 70_000, 3 * MIB] {
-        let parts = || vec![gift(&arena, 2 * MIB, 3), gift(&arena, 2 * MIB, 4)];
+        let parts = || vec![donation(&arena, 2 * MIB, 3), donation(&arena, 2 * MIB, 4)];
         // A view that nobody took; then by a view, into memory, and by nobody until its sender takes it back.
         for next in 0..3 {
-            let mut handoff = b.handoff(to_a, TAG, gift(&arena, len, 1));
+            let mut handoff = b.handoff(to_a, TAG, donation(&arena, len, 1));
             let mut vectored = b.handoff_vectored(to_a, TAG, parts());
             let (one, two) = (a.view_request(to_b, TAG), a.view_request(to_b, TAG));
             work(&a, &b, 5);
@@ -543,7 +543,7 @@ fn memory_that_was_given_away() {
             ended.1.unwrap().0.unwrap();
         }
         // The same of one whose return is counted.
-        b.give(to_a, TAG, gift(&arena, len, 5)).unwrap();
+        b.give(to_a, TAG, donation(&arena, len, 5)).unwrap();
         let view = a.view_request(to_b, TAG);
         work(&a, &b, 5);
         drop(view);
@@ -610,7 +610,7 @@ fn senders_that_go() {
     // What it gave away it has left here.
     let (a, to_b, b, to_a) = pair("abandoned-left", builder(), builder());
     let arena = Arena::new().unwrap();
-    b.give(to_a, TAG, gift(&arena, 3 * MIB, 5)).unwrap();
+    b.give(to_a, TAG, donation(&arena, 3 * MIB, 5)).unwrap();
     let view = a.view_request(to_b, TAG);
     work(&a, &b, 5);
     drop(b);

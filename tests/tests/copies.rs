@@ -4,7 +4,7 @@ use std::io::IoSlice;
 
 use pinfold::{
     Arena, Endpoint, Path, PathSet, Receipt,
-    blockmem::{self, Algorithm, Counts},
+    copy::{self, Algorithm, Counts},
     status,
 };
 use pinfold_tests::{
@@ -61,11 +61,11 @@ fn paths(args: &Args) -> PathSet {
 fn insist(args: &Args) -> Option<Algorithm> {
     let algorithm = (!args.text("by").is_empty()).then(|| args.text("by").parse().unwrap());
     if let Some(algorithm) = algorithm.filter(|_| !args.has("insist")) {
-        blockmem::insist(algorithm).unwrap();
+        copy::insist(algorithm).unwrap();
         // The same again is no contradiction; another is.
-        blockmem::insist(algorithm).unwrap();
+        copy::insist(algorithm).unwrap();
         let other = if algorithm == Algorithm::LIBC { "word" } else { "libc" };
-        let why = blockmem::insist(other.parse().unwrap()).unwrap_err().to_string();
+        let why = copy::insist(other.parse().unwrap()).unwrap_err().to_string();
         assert!(why.contains("once there is a plan"), "{why}");
     }
     algorithm
@@ -74,9 +74,9 @@ fn insist(args: &Args) -> Option<Algorithm> {
 /// Checks what an endpoint has copied in bulk: `bytes` bytes, but for the short ends of long messages.
 fn check(endpoint: &Endpoint, by: Option<Algorithm>, bytes: u64) {
     let Counts { copied, by_size, moved, .. } = endpoint.copies();
-    let sum = |counts: &[blockmem::Count]| counts.iter().map(|count| count.bytes).sum::<u64>();
+    let sum = |counts: &[copy::Count]| counts.iter().map(|count| count.bytes).sum::<u64>();
     let counted = sum(&copied);
-    assert_eq!((sum(&by_size), moved), (counted, blockmem::Count::default()));
+    assert_eq!((sum(&by_size), moved), (counted, copy::Count::default()));
     assert!((bytes / 10 * 9..=bytes).contains(&counted), "{counted} of {bytes}");
     if let Some(algorithm) = by {
         assert_eq!(copied[usize::from(algorithm.id())].bytes, counted, "not all by {algorithm}");
@@ -89,7 +89,7 @@ fn check(endpoint: &Endpoint, by: Option<Algorithm>, bytes: u64) {
     let [seen] = &seen.endpoints[..] else { panic!("{seen:?}") };
     assert_eq!((&seen.copies.copied, &seen.copies.by_size), (&copied, &by_size));
     assert_eq!(seen.counters.copied_bulk, counted);
-    let streamed = Algorithm::all().filter(|it| it.stores() == blockmem::Stores::Streaming);
+    let streamed = Algorithm::all().filter(|it| it.stores() == copy::Stores::Streaming);
     let streamed = streamed.map(|it| copied[usize::from(it.id())].bytes).sum::<u64>();
     assert_eq!(counters.copied_streamed, streamed);
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use pinfold::{Builder, Endpoint, Error, PeerId, Progress};
-use pinfold_sys::netns::{Link, NOBODY, Namespace, Reason};
+use pinfold_sys::socket::netns::{Link, NOBODY, Namespace, Reason};
 use pinfold_tests::{
     Args, Network, Stage, host,
     network::where_allowed,
@@ -374,7 +374,7 @@ fn who_returns_tries_all_addresses() {
 /// Messages go both ways until the connection was another once.
 fn returner(args: &Args) {
     own_hosts(args);
-    let builder = builder().away_max(Duration::from_secs(20));
+    let builder = builder().reconnect_timeout(Duration::from_secs(20));
     let (endpoint, peer) = if args.has("listen") {
         let endpoint = builder.listen(args.text("listen")).build().expect("a free port");
         say(endpoint.listens_at().expect("it listens"));

@@ -7,7 +7,7 @@ use pinfold::{
     Builder, Endpoint, Message, Path, PathSet, PeerId,
     reassembly::fold::{Place, Receipt, Unmoved},
 };
-use pinfold_sys::userfault::{self, Reason, Stop};
+use pinfold_sys::mem::userfault::{self, Reason, Stop};
 use pinfold_tests::{
     Args, Stage,
     filter::{deny, deny_if, kill, kill_if},

@@ -7,7 +7,7 @@ use pinfold::reassembly::{
     gather::Costs,
     pool::{AnonPages, Filled, HeapPages, Owner, Pages, Pool, SealedPages},
 };
-use pinfold_sys::{
+use pinfold_sys::mem::{
     memfd::{self, SealError},
     reserved::Reserved,
 };

@@ -4,8 +4,8 @@
 use std::{thread, time::Duration};
 
 use pinfold::{
-    Arena, Builder, Endpoint, Error, Gift, Path, PathSet, PeerId, Refusal, SharedArena, Source,
-    TagMatch, View,
+    Arena, Builder, DonatedBuf, Endpoint, Error, Path, PathSet, PeerId, Refusal, SharedArena,
+    Source, TagMatch, View,
 };
 use pinfold_tests::{
     Args, Baseline, Stage, block_on,
@@ -34,7 +34,7 @@ fn builder() -> Builder {
     Endpoint::builder()
 }
 
-fn gift(arena: &Arena, len: usize, seed: u64) -> Gift {
+fn donation(arena: &Arena, len: usize, seed: u64) -> DonatedBuf {
     let mut buf = arena.alloc(len).unwrap();
     stamp::fill(&mut buf, seed);
     buf.into()
@@ -62,30 +62,32 @@ fn giver(_: &Args) {
     for (seed, &len) in SIZES.iter().enumerate() {
         let seed = seed as u64;
         // Looked at, and back with its bytes.
-        let (receipt, gift_back) = endpoint.handoff(peer, seed, gift(&arena, len, seed)).wait();
+        let (receipt, donation_back) =
+            endpoint.handoff(peer, seed, donation(&arena, len, seed)).wait();
         let receipt = receipt.unwrap();
         assert_eq!((receipt.path, receipt.bytes), (Path::Handoff, len as u64), "{receipt}");
         assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, 0), "{receipt}");
-        let buf = gift_back.into_arena_buf().expect("nobody has a clone");
+        let buf = donation_back.into_arena_buf().expect("nobody has a clone");
         stamp::check(&buf, seed);
         drop(buf);
         // Copied by receives that want it elsewhere.
         for way in [COPY, MESSAGE] {
-            let (receipt, _) = endpoint.handoff(peer, way | seed, gift(&arena, len, seed)).wait();
+            let (receipt, _) =
+                endpoint.handoff(peer, way | seed, donation(&arena, len, seed)).wait();
             let receipt = receipt.unwrap();
             assert_eq!(receipt.path, Path::Mapped, "{receipt}");
             assert_eq!(receipt.refused(Path::Handoff), Some(Refusal::Declined), "{receipt}");
         }
         // Without a handle, and with one that is dropped.
-        endpoint.give(peer, FUTURE | seed, gift(&arena, len, seed)).unwrap();
-        drop(endpoint.handoff(peer, LATE | seed, gift(&arena, len, seed)));
-        let handoff = endpoint.handoff(peer, seed, gift(&arena, len, seed));
+        endpoint.give(peer, FUTURE | seed, donation(&arena, len, seed)).unwrap();
+        drop(endpoint.handoff(peer, LATE | seed, donation(&arena, len, seed)));
+        let handoff = endpoint.handoff(peer, seed, donation(&arena, len, seed));
         let (receipt, _) = block_on(handoff);
         assert_eq!(receipt.unwrap().path, Path::Handoff);
         wait_for_empty(&endpoint, &arena);
     }
     // Taken back before anybody looked.
-    let mut unwanted = endpoint.handoff(peer, 999, gift(&arena, 100, 1));
+    let mut unwanted = endpoint.handoff(peer, 999, donation(&arena, 100, 1));
     assert!(unwanted.wait_timeout(Duration::from_millis(5)).is_none());
     assert!(unwanted.cancel());
     let (result, back) = unwanted.wait();
@@ -159,7 +161,7 @@ fn where_it_is_switched_off_a_copy_goes() {
         let (a, to_b, b, from_a) = pair("off", builder().paths(ours), builder().paths(theirs));
         let arena = Arena::new().unwrap();
         for len in [8, 5000, MIB] {
-            let sent = a.handoff(to_b, 1, gift(&arena, len, 5));
+            let sent = a.handoff(to_b, 1, donation(&arena, len, 5));
             let request = b.view_request(from_a, 1);
             let view = loop {
                 a.progress().unwrap();
@@ -200,9 +202,9 @@ fn memory_that_both_may_write() {
     assert!(matches!(view.write(9999, b"xx"), Err(Error::OutOfBounds { .. })));
     assert!(handoff.try_wait().is_none());
     drop(view);
-    let (receipt, gift) = handoff.wait();
+    let (receipt, donation) = handoff.wait();
     assert_eq!(receipt.unwrap().path, Path::Handoff);
-    let buf = gift.into_shared_buf().unwrap();
+    let buf = donation.into_shared_buf().unwrap();
     buf.read(7001, &mut six);
     assert_eq!(&six, b"from b");
 }
@@ -211,16 +213,16 @@ fn memory_that_both_may_write() {
 /// first is told of what has ended.
 #[test]
 fn in_any_order_while_their_giver_is_busy() {
-    const GIFTS: u64 = 40;
+    const DONATIONS: u64 = 40;
     let (ours, to_them, theirs, to_us) = pair("handoff-order", builder(), builder());
     let arena = Arena::new().unwrap();
     let mut random = stamp::Random::new(11);
     for round in 0..20 {
-        for seed in 0..GIFTS {
-            ours.give(to_them, seed, gift(&arena, 100, seed)).unwrap();
+        for seed in 0..DONATIONS {
+            ours.give(to_them, seed, donation(&arena, 100, seed)).unwrap();
         }
         let mut views = Vec::new();
-        for seed in 0..GIFTS {
+        for seed in 0..DONATIONS {
             if (seed + round) % 7 == 6 {
                 // By other ways than by looking.
                 stamp::check(&theirs.recv(to_us, seed).unwrap(), seed);
@@ -235,10 +237,10 @@ fn in_any_order_while_their_giver_is_busy() {
         }
         views.clear();
         // The giver gives on without a look at what it was told.
-        for seed in 0..GIFTS {
-            ours.give(to_them, seed, gift(&arena, 100, seed)).unwrap();
+        for seed in 0..DONATIONS {
+            ours.give(to_them, seed, donation(&arena, 100, seed)).unwrap();
         }
-        (0..GIFTS).for_each(|seed| check(&theirs.recv_view(to_us, seed).unwrap(), seed));
+        (0..DONATIONS).for_each(|seed| check(&theirs.recv_view(to_us, seed).unwrap(), seed));
         theirs.send(to_us, 1, b"still there").unwrap();
         assert_eq!(&*ours.recv(to_them, 1).unwrap(), b"still there");
     }
@@ -253,17 +255,17 @@ fn what_came_back_before_is_back() {
     let mut memory = arena.alloc(4096).unwrap();
     for round in 0..100 {
         stamp::fill(&mut memory, round);
-        let gift = Gift::from(memory);
+        let donation = DonatedBuf::from(memory);
         for _ in 0..5 {
-            ours.give(to_them, round, gift.clone()).unwrap();
+            ours.give(to_them, round, donation.clone()).unwrap();
             check(&theirs.recv_view(to_us, round).unwrap(), round);
         }
-        let mut handoff = ours.handoff(to_them, round, gift);
+        let mut handoff = ours.handoff(to_them, round, donation);
         drop(theirs.recv_view(to_us, round).unwrap());
         let back = loop {
-            if let Some((receipt, gift)) = handoff.try_wait() {
+            if let Some((receipt, donation)) = handoff.try_wait() {
                 receipt.unwrap();
-                break gift;
+                break donation;
             }
         };
         memory = back.into_arena_buf().expect("nobody looks at a clone any more");
@@ -276,7 +278,7 @@ fn a_view_is_void_once_its_own_side_has_closed() {
     for theirs in [true, false] {
         let (a, to_b, b, from_a) = pair("void", builder(), builder());
         let arena = Arena::new().unwrap();
-        a.give(to_b, 1, gift(&arena, 4096, 1)).unwrap();
+        a.give(to_b, 1, donation(&arena, 4096, 1)).unwrap();
         let view = b.recv_view(from_a, 1).unwrap().into_owned();
         check(&view, 1);
         if theirs {
@@ -327,7 +329,7 @@ fn crowd_giver(_: &Args) {
     let peers: Vec<PeerId> =
         (0..CROWD).map(|_| endpoint.accept_timeout(PATIENCE).unwrap()).collect();
     let arena = Arena::new().unwrap();
-    let whole = gift(&arena, 3 * MIB, 77);
+    let whole = donation(&arena, 3 * MIB, 77);
     for peer in peers {
         endpoint.give(peer, 1, whole.clone()).unwrap();
     }
@@ -354,7 +356,7 @@ fn holder(args: &Args) {
 // Those who leave.
 
 #[test]
-fn a_giver_that_is_killed_leaves_its_gift() {
+fn a_giver_that_is_killed_leaves_its_donation() {
     let stage = Stage::new(60);
     let mut keeper = stage.role("keeper").spawn();
     keeper.expect("listens");
@@ -369,7 +371,7 @@ fn leaver(_: &Args) {
     let (endpoint, peer) = role::connect(Endpoint::builder(), "keeper");
     let arena = Arena::new().unwrap();
     for tag in 1..=2 {
-        endpoint.give(peer, tag, gift(&arena, 20 * MIB, tag)).unwrap();
+        endpoint.give(peer, tag, donation(&arena, 20 * MIB, tag)).unwrap();
     }
     loop {
         let _ = endpoint.recv_timeout(peer, 9, PATIENCE);
@@ -406,12 +408,12 @@ fn a_forked_child_has_no_part_in_it() {
 fn forgets(_: &Args) {
     let (a, to_b, b, from_a) = pair("fork", builder(), builder());
     let arena = Arena::new().unwrap();
-    let mut sent = a.handoff(to_b, 1, gift(&arena, 5000, 1));
+    let mut sent = a.handoff(to_b, 1, donation(&arena, 5000, 1));
     let view = b.recv_view(from_a, 1).unwrap().into_owned();
     let ended = fork(|| {
         assert!(matches!(view.read(0, &mut [0]), Err(Error::Forked)));
         assert!(matches!(b.recv_view(from_a, 1), Err(Error::Forked)));
-        // Dropped here, the loan and the gift are still the parent's.
+        // Dropped here, the loan and the donated buffer are still the parent's.
         drop(view);
         drop(sent);
         0
@@ -419,7 +421,7 @@ fn forgets(_: &Args) {
     assert_eq!(ended, Ended::Code(0));
     // The closure took both along; in this process they were dropped, and all is back.
     wait_for_empty(&a, &arena);
-    sent = a.handoff(to_b, 2, gift(&arena, 5000, 2));
+    sent = a.handoff(to_b, 2, donation(&arena, 5000, 2));
     check(&b.recv_view(from_a, 2).unwrap(), 2);
     assert!(sent.wait().0.is_ok());
 }
@@ -433,7 +435,7 @@ fn a_receiver_without_address_space_gets_copies() {
 fn short_of_space(_: &Args) {
     let (b, from_a, a, to_b) = pair("short", builder().mapped_bytes_max(4096), builder());
     let arena = Arena::new().unwrap();
-    let sent = a.handoff(to_b, 1, gift(&arena, 5000, 1));
+    let sent = a.handoff(to_b, 1, donation(&arena, 5000, 1));
     let view = thread::scope(|s| {
         let receives = s.spawn(|| b.recv_view(from_a, 1).unwrap().into_owned());
         let (receipt, _) = sent.wait();

@@ -52,10 +52,10 @@ fn attentive(address: &str) -> Result<Endpoint> {
 /// Listens on this host and for others, with a child that has been forked since, and goes.
 fn parent(args: &Args) {
     let local = attentive("local:box").unwrap();
-    let afar = attentive("tcp:127.0.0.1:0").unwrap();
-    say(format_args!("listens at {}", afar.listens_at().unwrap()));
+    let tcp = attentive("tcp:127.0.0.1:0").unwrap();
+    say(format_args!("listens at {}", tcp.listens_at().unwrap()));
     if args.has("peers") {
-        for endpoint in [&local, &afar] {
+        for endpoint in [&local, &tcp] {
             endpoint.accept_timeout(PATIENCE).unwrap();
         }
     }
@@ -132,14 +132,14 @@ fn heir_of_port(args: &Args) {
 
 // Peers.
 
-fn peers_hear_of_it(by: &str, goes: &str, afar: bool) {
+fn peers_hear_of_it(by: &str, goes: &str, tcp: bool) {
     let stage = Stage::new(120);
     let cast = stage.role("parent").with("by", by).with("goes", goes).with("peers", 2);
     let mut parent = cast.spawn();
     let at = parent.expect("listens at");
     let mut peers: Vec<Player> = ["local:box".to_owned(), at]
         .into_iter()
-        .map(|at| stage.role("peer").with("of", at).with("told", afar).spawn())
+        .map(|at| stage.role("peer").with("of", at).with("told", tcp).spawn())
         .collect();
     for peer in &mut peers {
         peer.expect("connected");
@@ -147,7 +147,7 @@ fn peers_hear_of_it(by: &str, goes: &str, afar: bool) {
     let child = parent.expect("child").parse().expect("a number");
     let orphan = Orphan(Pid::from_raw(child).expect("a process"));
     go(&mut parent, goes);
-    for (peer, told) in peers.iter_mut().zip([true, afar]) {
+    for (peer, told) in peers.iter_mut().zip([true, tcp]) {
         if told {
             peer.expect("knows");
             peer.end_well();
@@ -157,7 +157,7 @@ fn peers_hear_of_it(by: &str, goes: &str, afar: bool) {
 }
 
 fn peer(args: &Args) {
-    let endpoint = Endpoint::builder().local_shortcut(false).away_max(Duration::ZERO);
+    let endpoint = Endpoint::builder().local_shortcut(false).reconnect_timeout(Duration::ZERO);
     let endpoint = endpoint.build().unwrap();
     endpoint.connect(args.text("of")).unwrap();
     say("connected");

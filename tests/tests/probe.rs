@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
 //! The cache probe on this machine: whether it keeps to what its calibration promised.
 
-use pinfold::blockmem::{CacheState, Probe};
-use pinfold_sys::block::flush;
+use pinfold::copy::{CacheState, Probe};
+use pinfold_sys::cpu::block::flush;
 use pinfold_tests::skip::skip;
 
 const BLOCKS: usize = 512;

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Arena, Endpoint, Error, Gift, Path, PeerId, Source, TagMatch};
+use pinfold::{Arena, DonatedBuf, Endpoint, Error, Path, PeerId, Source, TagMatch};
 use pinfold_tests::{
     Args, Stage, pair,
     role::{self, say},
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn messages_that_are_always_there_do_not_keep_others_out() {
     let address = format!("local:busy-{}", std::process::id());
     let (a, from, b, to) = pair("busy", Endpoint::builder(), Endpoint::builder());
-    let gift = Gift::from(Arena::new().unwrap().alloc(64).unwrap());
+    let donation = DonatedBuf::from(Arena::new().unwrap().alloc(64).unwrap());
     let caller = thread::spawn(move || {
         let endpoint = Endpoint::new().unwrap();
         // Until its caller's thread has the lock for itself again.
@@ -49,7 +49,7 @@ fn messages_that_are_always_there_do_not_keep_others_out() {
             let mut bytes = [0; 8];
             a.recv_into(from, tag, &mut bytes).unwrap();
             assert_eq!(u64::from_le_bytes(bytes), tag);
-            b.give(to, tag, gift.clone()).unwrap();
+            b.give(to, tag, donation.clone()).unwrap();
             assert_eq!(a.recv_view(from, tag).unwrap().len(), 64);
         }
         rounds += 1;

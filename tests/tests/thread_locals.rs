@@ -4,7 +4,7 @@ use std::{cell::RefCell, time::Duration};
 
 use pinfold::{
     Endpoint, Progress,
-    blockmem::engine::{CopyEngine, EngineConfig},
+    copy::engine::{CopyEngine, EngineConfig},
     translate::{own::OwnMemory, pincache::Budget},
 };
 
@@ -31,6 +31,6 @@ fn threads_of_the_library_have_room_for_them() {
     let bytes = vec![7u8; 64 << 10];
     drop(memory.begin(bytes.as_ptr() as u64, bytes.len() as u64));
     drop((bytes, memory));
-    let found = pinfold::blockmem::tune(Duration::from_millis(50), None, |_| ()).unwrap();
+    let found = pinfold::copy::tune(Duration::from_millis(50), None, |_| ()).unwrap();
     assert!(found.cases > 0);
 }

@@ -431,7 +431,9 @@ fn teller(_: &Args) {
     let page = mapping("[vvar]").filter(|(start, end)| {
         // SAFETY: only looked at by the kernel.
         end > start
-            && unsafe { pinfold_sys::careful::check_own(*start as u64, 4096, false).is_ok() }
+            && unsafe {
+                pinfold_sys::mem::fault_safe_copy::check_own(*start as u64, 4096, false).is_ok()
+            }
     });
     endpoint.send(peer, 6, &[u8::from(page.is_some())]).unwrap();
     let Some((start, _)) = page else {

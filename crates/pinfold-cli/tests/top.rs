@@ -1,8 +1,6 @@
 //! `pinfold top`: what it says of processes that exchange messages, come, go, are killed, belong to
 //! others, tell nonsense, or sleep.
 
-#[path = "top/afar.rs"]
-mod afar;
 #[path = "top/deaths.rs"]
 mod deaths;
 #[path = "top/harness.rs"]
@@ -17,6 +15,8 @@ mod roles;
 mod spaces;
 #[path = "top/strangers.rs"]
 mod strangers;
+#[path = "top/tcp.rs"]
+mod tcp;
 
 use std::{
     fs, thread,

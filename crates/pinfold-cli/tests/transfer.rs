@@ -1,7 +1,5 @@
 //! `pinfold send` and `pinfold recv` between real processes.
 
-#[path = "transfer/afar.rs"]
-mod afar;
 #[path = "transfer/calls.rs"]
 mod calls;
 #[path = "transfer/console.rs"]
@@ -14,6 +12,8 @@ mod harness;
 mod limits;
 #[path = "transfer/stopped.rs"]
 mod stopped;
+#[path = "transfer/tcp.rs"]
+mod tcp;
 #[path = "transfer/trees.rs"]
 mod trees;
 

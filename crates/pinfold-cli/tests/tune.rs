@@ -200,5 +200,5 @@ fn on_one_processor() {
 }
 
 fn first_cpu() -> usize {
-    pinfold_sys::affinity::current_cpus()[0]
+    pinfold_sys::cpu::affinity::current_cpus()[0]
 }

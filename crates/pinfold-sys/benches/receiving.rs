@@ -26,10 +26,10 @@ use std::{
 };
 
 use pinfold_sys::{
-    affinity,
-    poll::{Epoll, Events, Interest},
+    cpu::affinity,
+    io::poll::{Epoll, Events, Interest},
     process::Segment,
-    stream::{self, Received},
+    socket::stream::{self, Received},
 };
 use rustix::time::{ClockId, clock_gettime};
 

@@ -15,7 +15,7 @@ use rustix::{
     process::{Pid, PidfdFlags, getpid, pidfd_open as open},
 };
 
-use crate::poll;
+use crate::io::poll;
 
 /// The most segments the kernel takes in one call, on each side (`UIO_MAXIOV`).
 pub const SEGMENTS_MAX: usize = 1024;

@@ -9,7 +9,7 @@ use rustix::{
     process::{Signal, getpid, getppid, set_parent_process_death_signal},
 };
 
-use crate::affinity;
+use crate::cpu::affinity;
 
 /// Has `command` run on one processor, if it may; if not, on those of the thread that starts it. See
 /// `sched_setaffinity(2)`.

@@ -125,7 +125,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::userfault::{Pages, Watch};
+    use crate::mem::userfault::{Pages, Watch};
 
     #[test]
     fn all_threads_are_listed() {

@@ -16,11 +16,13 @@ use rustix::{
 };
 
 use crate::{
-    clock,
-    mapping::SharedMapping,
-    pin::{Error, Pin, Registered},
+    cpu::clock,
+    io::send_ring::{Order, SendRing, Way},
+    mem::{
+        mapping::SharedMapping,
+        pin::{Error, Pin, Registered},
+    },
     process::Segment,
-    send_ring::{Order, SendRing, Way},
 };
 
 /// `MEMBARRIER_CMD_GLOBAL_EXPEDITED` and its registration.
@@ -32,7 +34,7 @@ pub const BARRIER_PRIVATE: [i32; 2] = [1 << 3, 1 << 4];
 const BARRIER_QUERY: i32 = 0;
 
 /// Asks for a kind of barrier, registers for it and executes one: the calls of
-/// [`barrier`](crate::barrier), in their order. See `membarrier(2)`.
+/// [`barrier`](crate::cpu::barrier), in their order. See `membarrier(2)`.
 ///
 /// # Errors
 /// `EINVAL` if the kernel has no such barrier, `ENOSYS` or `EPERM` under a filter.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use pinfold::{Builder, Endpoint, Source, TagMatch};
-use pinfold_sys::affinity;
+use pinfold_sys::cpu::affinity;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Connections, and messages under way.

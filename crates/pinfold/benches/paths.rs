@@ -3,7 +3,7 @@
 //!
 //! Two processes, each bound to a processor of its own, with a pair of endpoints for each path. All of a scenario's
 //! paths take turns, some messages each. Contents are checked; they stay as they are between messages. With a directory,
-//! the turns are written there, a file for each scenario: those in `src/route/learn/traces` came so.
+//! the turns are written there, a file for each scenario: those in `src/policy/route/learn/traces` came so.
 
 #[path = "paths/heard.rs"]
 mod heard;
@@ -22,7 +22,7 @@ use std::{
 
 use pair::{Listening, Memory, Pair};
 use pinfold::Path;
-use pinfold_sys::affinity;
+use pinfold_sys::cpu::affinity;
 use trace::{Trace, Turn};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;

@@ -8,8 +8,8 @@
 
 use std::time::Instant;
 
-use pinfold::blockmem::{Algorithm, Choose, Fixed, Handler, Hints, InForce, Site};
-use pinfold_sys::{block, lots::Lots};
+use pinfold::copy::{Algorithm, Choose, Fixed, Handler, Hints, InForce, Site};
+use pinfold_sys::{cpu::block, shuffle::Shuffle};
 
 /// Bytes of a block.
 const SIZES: [usize; 8] =
@@ -28,7 +28,7 @@ fn main() {
         "{:>9} {:>10} {:>9} {:>9} {:>9} {:>9}  algorithm",
         "bytes", "ns a copy", "handler", "plan", "site", "learning"
     );
-    let mut turns = Lots::of(0x517E5);
+    let mut turns = Shuffle::of(0x517E5);
     SIZES.iter().for_each(|size| print_one(*size, &mut turns));
 }
 
@@ -66,7 +66,7 @@ impl Blocks {
     }
 }
 
-fn print_one(size: usize, turns: &mut Lots) {
+fn print_one(size: usize, turns: &mut Shuffle) {
     let (from, mut to) = (vec![7u8; size], vec![1u8; size]);
     let blocks = Blocks { from: from.as_ptr(), to: to.as_mut_ptr(), size };
     let mut learns = Handler::new(InForce);

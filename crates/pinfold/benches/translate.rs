@@ -14,9 +14,11 @@ use pinfold::translate::{
     tlb::{Geometry, Lookup, Tlb},
 };
 use pinfold_sys::{
-    lots::Lots,
-    pin::{Pin, Registered},
-    userfault::Pages,
+    mem::{
+        pin::{Pin, Registered},
+        userfault::Pages,
+    },
+    shuffle::Shuffle,
 };
 
 const LOOK_UPS: usize = 10_000;
@@ -41,7 +43,7 @@ fn main() {
 }
 
 fn any_of(many: u64) -> Vec<u64> {
-    let mut random = Lots::of(0x5EED);
+    let mut random = Shuffle::of(0x5EED);
     (0..LOOK_UPS).map(|_| random.below(many)).collect()
 }
 
@@ -119,7 +121,7 @@ macro_rules! transfers {
 
 /// Addresses at the start of an area, or anywhere in it.
 fn addresses(areas: u64, anywhere: bool) -> Vec<u64> {
-    let mut random = Lots::of(0xBEEF);
+    let mut random = Shuffle::of(0xBEEF);
     let mut within = || if anywhere { random.below(AREA - PAGE) } else { 0 };
     any_of(areas).iter().map(|area| area * STRIDE + within()).collect()
 }

@@ -4,7 +4,7 @@ use std::{fmt, io, time::Duration};
 
 use pinfold_sys::failed::Failed;
 
-use crate::route::{Path, Receipt, Refusal};
+use crate::policy::route::{Path, Receipt, Refusal};
 
 mod remedy;
 
@@ -26,8 +26,8 @@ pub enum Gone {
     /// It broke the protocol and was cut off.
     Misbehaved(&'static str),
     /// The connection with its host broke, and there was no other in time
-    /// ([`Builder::away_max`](crate::Builder::away_max)): the `errno` that said so last (`ETIMEDOUT`,
-    /// `ECONNRESET`, `ECONNREFUSED`, ...).
+    /// ([`Builder::reconnect_timeout`](crate::Builder::reconnect_timeout)): the `errno` that said
+    /// so last (`ETIMEDOUT`, `ECONNRESET`, `ECONNREFUSED`, ...).
     Lost(i32),
     /// The connection with its host broke, and when there was another it did not know this endpoint any
     /// more: it had waited for less long, or had disconnected.
@@ -116,7 +116,7 @@ impl std::fmt::Display for Gone {
             }
             Gone::Forgot => f.write_str(
                 "the connection with its host broke, and it did not wait for another; \
-                 give both sides the same Builder::away_max",
+                 give both sides the same Builder::reconnect_timeout",
             ),
         }
     }

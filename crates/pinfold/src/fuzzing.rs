@@ -7,7 +7,8 @@
 use std::{net::Ipv6Addr, sync::Arc};
 
 use crate::{
-    link::{
+    policy::route::PathSet,
+    transport::{
         local::Limits,
         tcp::{
             greeting::{
@@ -17,16 +18,14 @@ use crate::{
             tls::{Binding, Securing, Trouble},
         },
     },
-    route::PathSet,
     wire::{
         descriptor::{Body, Kind},
-        hello, list, space,
+        hello, list, served_rma, space,
         tcp::{
             frame::{self, Brings, Follows, Head},
             greeting as packets,
             offer::{HostIdentity, LocalName, ModeSet, Offer},
         },
-        uses,
     },
 };
 
@@ -120,13 +119,13 @@ pub fn frames(data: &[u8]) {
     frame::read_words(&rest[..rest.len().min(8 * words)], &mut body);
     let Some((mut body, follows)) = frame::arrived(header, &body) else { return };
     // Of what is asked of the owner of a region, nothing is lost or made up.
-    if let (Some(Kind::Use), Some(asked)) = (header.kind(), uses::Use::read(header, &body)) {
+    if let (Some(Kind::Use), Some(asked)) = (header.kind(), served_rma::Use::read(header, &body)) {
         let again = asked.header(header.aux());
-        assert_eq!((again, uses::Use::read(again, &asked.body())), (header, Some(asked)));
+        assert_eq!((again, served_rma::Use::read(again, &asked.body())), (header, Some(asked)));
     }
-    if let (Some(Kind::Used), Some(used)) = (header.kind(), uses::Used::read(header, &body)) {
+    if let (Some(Kind::Used), Some(used)) = (header.kind(), served_rma::Used::read(header, &body)) {
         let again = used.header(header.aux());
-        assert_eq!((again, uses::Used::read(again, &used.body())), (header, Some(used)));
+        assert_eq!((again, served_rma::Used::read(again, &used.body())), (header, Some(used)));
     }
     // What is taken over names no memory of this process, and could be sent on.
     if !matches!(follows, Follows::Long(_)) {

@@ -6,20 +6,20 @@
 //!
 //! The modules, top to bottom; each uses only those below it:
 //!
-//! - `endpoint`: endpoints, posting, tag matching, completing, waiting.
+//! - `endpoint`: what programs hold: endpoints, requests, messages, views, regions.
+//! - `worker`: what the lock guards: posting, tag matching, progress, peers; and waiting.
+//! - `protocol`: rendezvous, handoff, active messages, remote memory access.
+//! - `transport`: how bytes reach a peer: greeting (`transport::local`), shared-memory lanes
+//!   (`transport::shm`), other hosts (`transport::tcp`).
+//! - `memory`: arenas, which peers can map; [`translate`]: translations and pins that are kept;
+//!   [`reassembly`]: messages that arrive in pieces, moved, mapped or copied into a row.
+//! - [`copy`]: copying and zeroing blocks of memory, each by the algorithm that suits it.
+//! - `policy`: [`route`] (the cost model, the choice of path, receipts), how long to spin and
+//!   sleep.
 //! - [`status`]: what endpoints tell about themselves, and reading it from outside.
-//! - [`route`]: the cost model, its calibration, the choice of path, receipts.
-//! - [`translate`]: translations and pins that are kept, and how they are given up.
-//! - `arena`: memory of this process that its peers can map.
-//! - [`reassembly`]: messages that arrive in pieces: pages for them, addresses in a row, and what to
-//!   move, map or copy there.
-//! - [`blockmem`]: copying and zeroing blocks of memory, each by the algorithm that suits it.
-//! - `link`: how bytes reach a peer: greeting (`link::local`), shared-memory lanes (`link::shm`), other
-//!   hosts (`link::tcp`).
 //! - `wire`: the bytes two processes share; nothing else knows an offset.
 //! - `sync`: the atomics, and a lock that is almost free for one thread.
-//! - `kept`: files that are kept from run to run.
-//! - `rest`: when to try again what failed.
+//! - `persisted`: files that are kept from run to run.
 //! - `failpoint`: numbered points at which tests kill the process.
 //! - `fuzzing`: the decoders of peers' bytes, for a fuzzer.
 
@@ -27,9 +27,7 @@
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 #[cfg(not(loom))]
-mod arena;
-#[cfg(not(loom))]
-pub mod blockmem;
+pub mod copy;
 #[cfg(not(loom))]
 mod endpoint;
 #[cfg(not(loom))]
@@ -39,39 +37,44 @@ pub mod failpoint;
 #[cfg(all(not(loom), any(test, feature = "fuzzing")))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod memory;
 #[cfg(not(loom))]
-mod kept;
-mod link;
+mod persisted;
+#[cfg(not(loom))]
+mod policy;
+#[cfg(not(loom))]
+mod protocol;
 #[cfg(not(loom))]
 mod random;
-#[cfg(not(loom))]
-pub mod reassembly;
-#[cfg(not(loom))]
-mod rest;
-#[cfg(not(loom))]
-pub mod route;
 #[cfg(not(loom))]
 mod scoped;
 #[cfg(not(loom))]
 pub mod status;
 mod sync;
-pub mod translate;
+mod transport;
 mod wire;
+#[cfg(not(loom))]
+mod worker;
 
 #[cfg(not(loom))]
 pub use self::{
-    arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},
     endpoint::{
-        Active, Answer, AtomicWord, Builder, Endpoint, Envelope, Exposed, Gift, Handoff,
+        Active, Answer, AtomicWord, Builder, DonatedBuf, Endpoint, Envelope, Exposed, Handoff,
         HandoffVectored, Message, MessageRequest, NotGiven, Outstanding, OwnedBuf, OwnedBufMut,
         PeerInfo, Progress, Received, RecvRequest, Region, RegionKey, RegionRequest, RemoteRegion,
         RemoteSpace, Reply, Rights, Scope, ScopedRecv, ScopedSend, SendRequest, Source, TagMatch,
         View, ViewRequest,
     },
     error::{Error, Gone, NotHandled, Result, Ungreeted, Untaken},
-    link::local::{Access, Who},
-    route::{Path, PathSet, Receipt, Refusal, SendDriver, SendMode},
+    memory::arena::{Arena, ArenaBuf, ArenaBuilder, ArenaStats, SharedArena, SharedBuf},
+    policy::route::{Path, PathSet, Receipt, Refusal, SendDriver, SendMode},
     status::{Counters, OneSidedCount, PathCount},
+    transport::local::{Access, Who},
+};
+#[cfg(not(loom))]
+pub use self::{
+    memory::{reassembly, translate},
+    policy::route,
 };
 
 /// Names a peer of one endpoint. Never used again within the endpoint's life.

@@ -11,7 +11,7 @@ use std::{
 use pinfold::{
     Arena, Endpoint, Error, PeerId, RegionKey, Rights, SharedArena, Source, TagMatch, status,
 };
-use pinfold_sys::clock;
+use pinfold_sys::cpu::clock;
 use pinfold_tests::stamp;
 
 /// Around the boundaries between the ways.
@@ -38,7 +38,7 @@ pub fn with(endpoint: &Endpoint, peer: PeerId, first: bool) -> Result<(), Failed
         ("messages", messages),
         ("parts", parts),
         ("sleeping", sleeping),
-        ("gifts", gifts),
+        ("donations", donations),
         ("regions", regions),
         ("spaces", spaces),
         ("active messages", active),
@@ -127,7 +127,7 @@ fn sleeping(endpoint: &Endpoint, peer: PeerId, first: bool) -> Done {
     Ok(())
 }
 
-fn gifts(endpoint: &Endpoint, peer: PeerId, first: bool) -> Done {
+fn donations(endpoint: &Endpoint, peer: PeerId, first: bool) -> Done {
     let (arena, shared) = (Arena::new()?, SharedArena::builder().build_shared()?);
     for len in [8, 300_000, 3 << 20] {
         let bytes = stamp::bytes(len, 4);

@@ -197,7 +197,7 @@ mod points {
 
     use pinfold::failpoint::Point;
 
-    use super::{By, Meeting, Ward};
+    use crate::{By, Meeting, Ward};
 
     const COUNTS: [u32; 3] = [1, 3, 20];
 

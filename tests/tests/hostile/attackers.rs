@@ -19,7 +19,7 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
 };
 
-use super::{ATTACK, CALL_BACK, ECHO, HOSTILE, gifts, rooms};
+use super::{ATTACK, CALL_BACK, ECHO, HOSTILE, donations, put_places};
 pub const RINGS: [usize; 2] = [4 << 10, 68 << 10];
 pub const SLOT: usize = 64;
 pub const SLOTS: usize = 1024;
@@ -64,8 +64,8 @@ pub fn assault(how: &str, random: &mut Random, end: Instant) {
         }
         "socket" => garble_socket(random, end),
         "silence" => thread::sleep(ATTACK),
-        "rooms" => rooms::offer(random, segment, end),
-        "arenas" | "shelves" => gifts::give(how, random, segment, end),
+        "rooms" => put_places::offer(random, segment, end),
+        "arenas" | "exported extents" => donations::give(how, random, segment, end),
         "claims" => {
             // Ordinary traffic, while another thread plays with what both sides share.
             let seed = random.next();
@@ -259,12 +259,12 @@ pub fn sockets() -> Vec<RawFd> {
 
 /// Packets of any length, and descriptors that nobody asked for.
 pub fn garble_socket(random: &mut Random, end: Instant) {
-    let gift = fs::File::open("/dev/null").expect("/dev/null");
+    let donation = fs::File::open("/dev/null").expect("/dev/null");
     while Instant::now() < end {
         for socket in sockets() {
             let bytes = stamp::bytes(random.below(3000) as usize, random.next());
-            let gifts = vec![gift.as_fd(); random.below(10) as usize];
-            let _ = send_raw(socket, &bytes, &gifts);
+            let donations = vec![donation.as_fd(); random.below(10) as usize];
+            let _ = send_raw(socket, &bytes, &donations);
         }
         spin(random.below(20_000));
     }

@@ -15,7 +15,7 @@ use pinfold_tests::{
 
 use super::{
     HOSTILE, PATIENCE, consumed,
-    gifts::{RTS, add, announcement},
+    donations::{RTS, add, announcement},
     is_cut_off, newest,
 };
 

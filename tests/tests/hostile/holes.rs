@@ -17,7 +17,9 @@ use rustix::fs::SealFlags;
 
 use super::{
     HOSTILE, PATIENCE, consumed,
-    gifts::{EXTENT, LARGE, RTS, WRITABLE, add, announcement, file, good, right, send_parcel},
+    donations::{
+        EXTENT, LARGE, RTS, WRITABLE, add, announcement, file, good, right, send_on_channel,
+    },
     is_cut_off, newest, sockets,
 };
 
@@ -55,7 +57,7 @@ fn messages_in_holes_take_no_memory_of_the_victim() {
 }
 
 #[test]
-fn gifts_of_holes_take_no_memory_of_the_victim() {
+fn donations_of_holes_take_no_memory_of_the_victim() {
     play("look");
 }
 
@@ -117,7 +119,9 @@ fn look(endpoint: &Endpoint, peer: PeerId, any: TagMatch) {
                         Some(rustix::io::Errno::NODATA.raw_os_error())
                     );
                 }
-                other => panic!("gift {number}: what is not there is an error: {other:?}"),
+                other => {
+                    panic!("donated buffer {number}: what is not there is an error: {other:?}")
+                }
             }
         }
         assert!(view.to_vec().is_err());
@@ -136,7 +140,7 @@ pub fn beggar(args: &Args) {
     let all = LARGE / ROOM as u64;
     let flags = if args.text("what") == "look" { GIVEN } else { 0 };
     for (extent, kind, file) in [(1, EXTENT, good(LARGE, 9000)), (2, EXTENT | WRITABLE, others)] {
-        send_parcel([kind, extent, LARGE], &[file]);
+        send_on_channel([kind, extent, LARGE], &[file]);
         for part in 0..all {
             let number = extent * all + part;
             let offset = part * ROOM as u64;

@@ -23,16 +23,16 @@ use pinfold_tests::{
 mod alone;
 mod attackers;
 mod cancels;
+mod donations;
 mod freezes;
 mod fuse;
 mod gaps;
-mod gifts;
 mod holes;
 mod hollow;
 mod loops;
 mod parts;
+mod put_places;
 mod regions;
-mod rooms;
 mod spaces;
 mod toggles;
 mod violations;
@@ -45,15 +45,15 @@ use self::{
         odd_number, sockets, spin, stranger,
     },
     cancels::{bored, canceller},
+    donations::{flooded, flooder},
     freezes::{beset, caller, friend, hoarder, lingerer},
     gaps::Gaps,
-    gifts::{flooded, flooder},
     holes::{beggar, poor},
     hollow::{boaster, gullible},
     loops::{looped, looper},
     parts::{lists, picks},
+    put_places::{giver, judge, liar, taker},
     regions::{asked, asker, false_owner, guesser},
-    rooms::{giver, judge, liar, taker},
     spaces::{exploiter, exposer},
     toggles::{besieged, toggler},
     violations::{accuser, author, patient, reporter},
@@ -118,8 +118,19 @@ const ATTACK: Duration = Duration::from_millis(120);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const ATTACKS: [&str; 13] = [
-    "anywhere", "control", "rings", "headers", "forge", "claims", "closed", "socket", "silence",
-    "answers", "arenas", "shelves", "rooms",
+    "anywhere",
+    "control",
+    "rings",
+    "headers",
+    "forge",
+    "claims",
+    "closed",
+    "socket",
+    "silence",
+    "answers",
+    "arenas",
+    "exported extents",
+    "rooms",
 ];
 
 fn play(attacks: &[&str], how: &str) {

@@ -18,7 +18,7 @@ use rustix::fs::SealFlags;
 
 use super::{
     HOSTILE, PATIENCE, consumed,
-    gifts::{EXTENT, RTS, SMALL, WRITABLE, add, file, good, right, send_parcel},
+    donations::{EXTENT, RTS, SMALL, WRITABLE, add, file, good, right, send_on_channel},
     is_cut_off, newest, sockets,
 };
 
@@ -187,7 +187,7 @@ pub fn lists(args: &Args) {
     ];
     for (kind, extent, file) in files {
         if parts.iter().any(|part| part[0] == extent) {
-            send_parcel([kind, extent, SMALL], &file);
+            send_on_channel([kind, extent, SMALL], &file);
         }
     }
     let turns = if end == End::Error { 2 } else { 1 };

@@ -18,7 +18,7 @@ use pinfold_tests::{
 
 use super::{
     PATIENCE, RINGS, SLOT, SLOTS,
-    gifts::{EXTENT, SMALL, add, good, send_parcel},
+    donations::{EXTENT, SMALL, add, good, send_on_channel},
     is_cut_off, sockets,
 };
 
@@ -207,7 +207,7 @@ pub fn false_owner(args: &Args) {
     fence(Ordering::SeqCst);
     let answer = (LIES[lie].answer)(std::hint::black_box(&words));
     if LIES[lie].then == Then::Unmapped {
-        assert!(send_parcel([EXTENT, 1, SMALL], &[good(SMALL, SMALL as usize)]));
+        assert!(send_on_channel([EXTENT, 1, SMALL], &[good(SMALL, SMALL as usize)]));
     }
     let first = last_question(segment);
     add(segment, OPENED, question(segment).unwrap(), &answer);

@@ -13,7 +13,7 @@ use pinfold_tests::{
     role::{self, say},
 };
 
-use super::{PATIENCE, RINGS, SLOT, SLOTS, gifts::add, is_cut_off, sockets};
+use super::{PATIENCE, RINGS, SLOT, SLOTS, donations::add, is_cut_off, sockets};
 
 /// Active messages: their kind, and verbs of theirs.
 const ACTIVE: u64 = 11;

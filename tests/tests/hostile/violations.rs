@@ -16,7 +16,7 @@ use pinfold_tests::{
 
 use super::{
     HOSTILE, PATIENCE, RINGS, SLOT, SLOTS, consumed,
-    gifts::{EXTENT, FIN, RTS, SMALL, WROTE, add, announcement, good, send_parcel},
+    donations::{EXTENT, FIN, RTS, SMALL, WROTE, add, announcement, good, send_on_channel},
     newest, sockets,
 };
 
@@ -41,7 +41,7 @@ const FAILED: u64 = 4;
 const STREAM: u64 = 1 << 32;
 /// It lacks nothing but credit.
 const UNASKED: u64 = 1 << 35;
-/// Begins the numbers of streams that are gifts.
+/// Begins the numbers of streams that are donated buffers.
 const COUNTED: u64 = 1 << 31;
 
 /// The descriptor's six bits of length or use, beside a kind.
@@ -196,11 +196,11 @@ const LIES: [Lie; 55] = [
         liar.write(RTS, 1, &announcement(HOSTILE, 1 << 20, 0, 0));
     }),
     lie("outside its arena: receives", "a message outside its arena", |liar| {
-        assert!(send_parcel([EXTENT, 1, SMALL], &[good(SMALL, 4096)]));
+        assert!(send_on_channel([EXTENT, 1, SMALL], &[good(SMALL, 4096)]));
         liar.write(RTS, 1, &announcement(HOSTILE, 4096, 1, SMALL - 4095));
     }),
     lie("around its arena: receives", "a message outside its arena", |liar| {
-        assert!(send_parcel([EXTENT, 1, SMALL], &[good(SMALL, 4096)]));
+        assert!(send_on_channel([EXTENT, 1, SMALL], &[good(SMALL, 4096)]));
         liar.write(RTS, 1, &announcement(HOSTILE, 4096, 1, u64::MAX - 2047));
     }),
     lie("use", "it wrote what goes between hosts", |liar| liar.write(USE, 1, &[1, 2, 3])),
@@ -305,10 +305,10 @@ const LIES: [Lie; 55] = [
     lie("end of another's message: sends another", "a message that is not its own", |liar| {
         liar.write(FIN, 0, &[0, 0]);
     }),
-    lie("gift not given", "it answered a gift that it was not given", |liar| {
+    lie("donated buffer not given", "it answered a donated buffer that it was not given", |liar| {
         liar.write(FIN, COUNTED | 7, &[0, 0]);
     }),
-    lie("gift ended twice: gives", "it ended a gift twice", |liar| {
+    lie("donated buffer ended twice: gives", "it ended a donated buffer twice", |liar| {
         let _ = liar.announced();
         liar.write(FIN, COUNTED | 2, &[3 << 40, 0]);
         liar.write(FIN, COUNTED | 2, &[3 << 40, 0]);
@@ -350,7 +350,7 @@ fn memory_that_nobody_maps() {
 
 const MEMORY: Lie =
     lie("memory, unmapped", "it sent memory although neither side maps any", |_| {
-        assert!(send_parcel([EXTENT, 1, SMALL], &[good(SMALL, 4096)]));
+        assert!(send_on_channel([EXTENT, 1, SMALL], &[good(SMALL, 4096)]));
     });
 
 /// Its report on a message comes twice, or names more than it may.

@@ -11,7 +11,7 @@ use pinfold::translate::{
     own::{self, Blind, OwnMemory, PinnedBy, Validation, Watched},
     pincache::Budget,
 };
-use pinfold_sys::memfd;
+use pinfold_sys::mem::memfd;
 use pinfold_tests::{
     Args, Stage,
     changes::{BYTES, CHANGES, Change, Ground, Heard, Kind},

@@ -6,7 +6,7 @@ use pinfold::translate::{
     own::{Heard, OwnMemory, Validation, Watched},
     pincache::Budget,
 };
-use pinfold_sys::pin::{Pin, Registered};
+use pinfold_sys::mem::pin::{Pin, Registered};
 
 use super::PAGE;
 

@@ -6,7 +6,7 @@
 use std::{ops::Range, os::fd::AsFd, ptr};
 
 use pinfold::translate::{own::OwnMemory, pincache::Budget};
-use pinfold_sys::memfd;
+use pinfold_sys::mem::memfd;
 use pinfold_tests::{Args, Stage, role::skip};
 
 use super::{PAGE, PINNED_MAX};

@@ -13,7 +13,7 @@ use pinfold::translate::{
     own::{OwnMemory, Validation, Why},
     pincache::{NoPin, Refused},
 };
-use pinfold_sys::{memfd, pin};
+use pinfold_sys::mem::{memfd, pin};
 use pinfold_tests::{
     figures,
     ground::{Place, places},

@@ -79,8 +79,8 @@ pub fn filtered(args: &Args) {
     let (a, to_b, b, from_a) = pair("parts-filtered", builder(), builder());
     let arena = Arena::new().unwrap();
     for seed in 0..3 {
-        let gifts = parts(&arena, &[HUGE, HUGE, 100_000], HUGE, seed);
-        let (receipt, _, ()) = handed_off((&a, to_b), 1, gifts, || {
+        let donations = parts(&arena, &[HUGE, HUGE, 100_000], HUGE, seed);
+        let (receipt, _, ()) = handed_off((&a, to_b), 1, donations, || {
             let view = view(&b, from_a, 1);
             if !args.has("measured") {
                 is_given(&view, Place::Window);
@@ -88,8 +88,8 @@ pub fn filtered(args: &Args) {
             check(&view, seed);
         });
         assert!(args.has("measured") || receipt.path == Path::Handoff, "{receipt}");
-        let gifts = parts(&arena, &[HUGE, HUGE, 100_000], PAGE, seed);
-        let (receipt, _, ()) = handed_off((&a, to_b), 2, gifts, || {
+        let donations = parts(&arena, &[HUGE, HUGE, 100_000], PAGE, seed);
+        let (receipt, _, ()) = handed_off((&a, to_b), 2, donations, || {
             stamp::check(&b.recv(from_a, 2).unwrap(), seed);
         });
         assert_eq!(receipt.path, Path::Mapped, "{receipt}");
@@ -126,7 +126,7 @@ pub fn breaks_down(args: &Args) {
     let (b, from_a, a, to_b) = pair("parts-short", ours, builder());
     // Each part has an extent of its own.
     let arenas: Vec<_> = (0..4).map(|_| Arena::new().unwrap()).collect();
-    let gifts = |seed: u64| {
+    let donations = |seed: u64| {
         let bytes = stamp::bytes(4 * MIB, seed);
         let parts = bytes.chunks(MIB).zip(&arenas).map(|(bytes, arena)| {
             let mut buf = arena.alloc_aligned(MIB, PAGE).unwrap();
@@ -150,8 +150,8 @@ pub fn breaks_down(args: &Args) {
         no_more_descriptors()
     });
     for seed in 0..6 {
-        let gifts = gifts(seed).into_iter().map(Into::into).collect();
-        let (receipt, back, path) = handed_off((&a, to_b), 1, gifts, || {
+        let donations = donations(seed).into_iter().map(Into::into).collect();
+        let (receipt, back, path) = handed_off((&a, to_b), 1, donations, || {
             let view = view(&b, from_a, 1);
             check(&view, seed);
             view.receipt().path
@@ -164,8 +164,8 @@ pub fn breaks_down(args: &Args) {
         setrlimit(Resource::Nofile, limit).expect("the limit that was");
         // It is tried again, ever more rarely.
         let path = (0..200).find(|seed| {
-            let gifts = gifts(*seed).into_iter().map(Into::into).collect();
-            let (receipt, ..) = handed_off((&a, to_b), 1, gifts, || {
+            let donations = donations(*seed).into_iter().map(Into::into).collect();
+            let (receipt, ..) = handed_off((&a, to_b), 1, donations, || {
                 check(&view(&b, from_a, 1), *seed);
             });
             receipt.path == Path::Handoff
@@ -195,8 +195,8 @@ pub fn full(_: &Args) {
     let mut views = Vec::new();
     let mut copied = 0;
     for seed in 0..6u64 {
-        let gifts = parts(&arena, &[5 * MIB; 4], PAGE, seed);
-        a.give_vectored(to_b, 1, gifts).unwrap();
+        let donations = parts(&arena, &[5 * MIB; 4], PAGE, seed);
+        a.give_vectored(to_b, 1, donations).unwrap();
         let view = b.recv_view(from_a, 1).unwrap();
         match folded(&view).place {
             Place::Window => is_given(&view, Place::Window),
@@ -303,8 +303,8 @@ fn lists_that_nobody_asks_for_are_bounded() {
         assert_eq!(refused[16..], [Refusal::NotMapped; 4], "{round}");
         // It tries again, after some messages.
         for _ in 0..40 {
-            let gifts = vec![one.clone(); 100];
-            handed_off((&a, to_b), 99, gifts, || drop(view(&b, from_a, 99)));
+            let donations = vec![one.clone(); 100];
+            handed_off((&a, to_b), 99, donations, || drop(view(&b, from_a, 99)));
         }
     }
 }
@@ -388,8 +388,8 @@ pub fn goes(args: &Args) {
         .collect();
     endpoint.give_vectored(peer, 7, parts(&arena, &[MIB; 3], PAGE, 7)).unwrap();
     for handoff in handoffs.drain(..) {
-        let (receipt, gifts) = handoff.wait();
-        assert_eq!(gifts.len(), 3);
+        let (receipt, donations) = handoff.wait();
+        assert_eq!(donations.len(), 3);
         match receipt {
             // Looked at, and given back by a receiver that ended in good order.
             Ok(receipt) => assert_eq!((receipt.path, args.text("how")), (Path::Handoff, "ends")),

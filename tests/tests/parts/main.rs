@@ -7,7 +7,7 @@ mod ways;
 use std::{thread, time::Instant};
 
 use pinfold::{
-    Arena, Builder, Endpoint, Gift, Path, PeerId, Receipt, Source, TagMatch, View,
+    Arena, Builder, DonatedBuf, Endpoint, Path, PeerId, Receipt, Source, TagMatch, View,
     reassembly::fold::{self, Place},
 };
 use pinfold_tests::{role::PATIENCE, stamp};
@@ -43,11 +43,11 @@ fn builder() -> Builder {
 
 /// Buffers of such lengths, at multiples of `align`, none of which goes on where the one before ends; together
 /// they hold what belongs to `seed`.
-fn parts(arena: &Arena, lens: &[usize], align: usize, seed: u64) -> Vec<Gift> {
+fn parts(arena: &Arena, lens: &[usize], align: usize, seed: u64) -> Vec<DonatedBuf> {
     let bytes = stamp::bytes(lens.iter().sum(), seed);
     // From the last to the first, as an arena hands them out one behind the other.
     let mut end = bytes.len();
-    let mut gifts: Vec<Gift> = lens
+    let mut donations: Vec<DonatedBuf> = lens
         .iter()
         .rev()
         .map(|len| {
@@ -57,8 +57,8 @@ fn parts(arena: &Arena, lens: &[usize], align: usize, seed: u64) -> Vec<Gift> {
             buf.into()
         })
         .collect();
-    gifts.reverse();
-    gifts
+    donations.reverse();
+    donations
 }
 
 fn check(view: &View<'_>, seed: u64) {
@@ -100,17 +100,17 @@ fn wait_for_empty(endpoint: &Endpoint, arena: &Arena) {
     }
 }
 
-/// What a sender is told of gifts that another thread takes by `take`.
+/// What a sender is told of donated buffers that another thread takes by `take`.
 fn handed_off<T: Send>(
     (sender, to): (&Endpoint, PeerId),
     tag: u64,
-    gifts: Vec<Gift>,
+    donations: Vec<DonatedBuf>,
     take: impl FnOnce() -> T + Send,
-) -> (Receipt, Vec<Gift>, T) {
+) -> (Receipt, Vec<DonatedBuf>, T) {
     thread::scope(|scope| {
         let takes = scope.spawn(take);
-        let (receipt, gifts) = sender.handoff_vectored(to, tag, gifts).wait();
-        (receipt.expect("to hand off"), gifts, takes.join().expect("no panic"))
+        let (receipt, donations) = sender.handoff_vectored(to, tag, donations).wait();
+        (receipt.expect("to hand off"), donations, takes.join().expect("no panic"))
     })
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pinfold::{
-    Arena, Error, Gift, Path, PathSet, Refusal, SharedArena,
+    Arena, DonatedBuf, Error, Path, PathSet, Refusal, SharedArena,
     reassembly::fold::{Place, Why},
 };
 use pinfold_tests::{
@@ -52,12 +52,13 @@ pub fn gives(_: &Args) {
     for (seed, lens) in shapes().iter().enumerate() {
         let (seed, len) = (seed as u64, lens.iter().sum::<usize>());
         let make = || parts(&arena, lens, HUGE, seed);
-        let (receipt, gifts) = endpoint.handoff_vectored(peer, seed, make()).wait();
+        let (receipt, donations) = endpoint.handoff_vectored(peer, seed, make()).wait();
         let receipt = receipt.unwrap();
         assert_eq!((receipt.path, receipt.bytes), (Path::Handoff, len as u64), "{receipt}");
         assert_eq!((receipt.copied_user, receipt.copied_kernel), (0, 0), "{receipt}");
         // Back in their order, with their bytes.
-        let bytes = gifts.into_iter().flat_map(|gift| gift.into_arena_buf().unwrap().to_vec());
+        let bytes =
+            donations.into_iter().flat_map(|donation| donation.into_arena_buf().unwrap().to_vec());
         stamp::check(&bytes.collect::<Vec<u8>>(), seed);
         for way in [COPY, MESSAGE, SCATTERED] {
             let (receipt, _) = endpoint.handoff_vectored(peer, way | seed, make()).wait();
@@ -156,12 +157,12 @@ pub fn neighbours(_: &Args) {
     let (a, to_b, b, from_a) = pair("parts-row", builder(), builder());
     let arena = Arena::new().unwrap();
     let bytes = stamp::bytes(4 * MIB, 3);
-    let gifts = bytes.chunks(MIB).map(|bytes| {
+    let donations = bytes.chunks(MIB).map(|bytes| {
         let mut buf = arena.alloc_aligned(MIB, PAGE).unwrap();
         buf.copy_from_slice(bytes);
         buf
     });
-    a.give_vectored(to_b, 1, gifts.collect::<Vec<_>>()).unwrap();
+    a.give_vectored(to_b, 1, donations.collect::<Vec<_>>()).unwrap();
     let mapped = arenas().len();
     let view = b.recv_view(from_a, 1).unwrap();
     is_given(&view, Place::InPlace);
@@ -187,7 +188,7 @@ pub fn odd(_: &Args) {
     let arena = Arena::new().unwrap();
     // Begins at no page; ends within one.
     for (lens, align) in [([MIB, MIB, MIB], 64), ([MIB + 1, MIB, MIB], PAGE)] {
-        let mut gifts = Vec::new();
+        let mut donations = Vec::new();
         let whole = parts(&arena, &lens, align, 5);
         if align == 64 {
             let bytes = stamp::bytes(3 * MIB, 5);
@@ -195,14 +196,14 @@ pub fn odd(_: &Args) {
             for bytes in bytes.chunks(MIB).rev() {
                 let mut buf = arena.alloc(MIB).unwrap();
                 buf.copy_from_slice(bytes);
-                gifts.insert(0, Gift::from(buf));
+                donations.insert(0, DonatedBuf::from(buf));
             }
             drop((odd, whole));
         } else {
-            gifts = whole;
+            donations = whole;
         }
         let len = lens.iter().sum::<usize>() as u64;
-        let (receipt, _, view) = handed_off((&a, to_b), 1, gifts, || view(&b, from_a, 1));
+        let (receipt, _, view) = handed_off((&a, to_b), 1, donations, || view(&b, from_a, 1));
         let (how, folded) = (view.receipt(), *folded(&view));
         if matches!(folded.place, Place::Memory(_)) {
             assert_eq!(folded.place, Place::Memory(Why::Cheapest), "{folded}");
@@ -238,29 +239,29 @@ pub fn odd(_: &Args) {
 fn short_ones_and_those_in_too_many_parts_are_copied() {
     let (a, to_b, b, from_a) = pair("parts-few", builder(), builder());
     let arena = Arena::new().unwrap();
-    let none = Vec::<Gift>::new();
+    let none = Vec::<DonatedBuf>::new();
     for (lens, why) in [
         (vec![10, 20, 0, 7], Some(Refusal::Slower)),
         (vec![100; 5], Some(Refusal::Slower)),
         (vec![PAGE; 1025], Some(Refusal::TooLong)),
         (vec![0, 0], Some(Refusal::NotMapped)),
-        // One part is as good as a gift.
+        // One part is as good as a donated buffer.
         (vec![0, MIB], None),
     ] {
-        let gifts = parts(&arena, &lens, 64, 7);
-        let (receipt, gifts, view) = handed_off((&a, to_b), 1, gifts, || {
+        let donations = parts(&arena, &lens, 64, 7);
+        let (receipt, donations, view) = handed_off((&a, to_b), 1, donations, || {
             let view = view(&b, from_a, 1);
             check(&view, 7);
             (view.receipt(), view.folded().map(|folded| folded.place))
         });
-        assert_eq!(gifts.len(), lens.len());
+        assert_eq!(donations.len(), lens.len());
         assert_eq!(receipt.refused(Path::Handoff), why, "{receipt}");
         assert_eq!(receipt.path == Path::Handoff, why.is_none(), "{receipt}");
         assert_eq!(view.0.path, receipt.path, "{}", view.0);
         assert!(!matches!(view.1, Some(Place::Window)), "{view:?}");
     }
-    let (receipt, gifts, len) = handed_off((&a, to_b), 1, none, || view(&b, from_a, 1).len());
-    assert_eq!((receipt.bytes, gifts.len(), len), (0, 0, 0));
+    let (receipt, donations, len) = handed_off((&a, to_b), 1, none, || view(&b, from_a, 1).len());
+    assert_eq!((receipt.bytes, donations.len(), len), (0, 0, 0));
     assert_eq!(arena.stats().buffers, 0);
 }
 
@@ -273,8 +274,8 @@ fn parts_that_are_the_same_memory() {
 pub fn same(_: &Args) {
     let (a, to_b, b, from_a) = pair("parts-same", builder(), builder());
     let arena = Arena::new().unwrap();
-    let [gift] = &parts(&arena, &[MIB], PAGE, 8)[..] else { panic!("one") };
-    let all = vec![gift.clone(); 5];
+    let [donation] = &parts(&arena, &[MIB], PAGE, 8)[..] else { panic!("one") };
+    let all = vec![donation.clone(); 5];
     let (receipt, back, ()) = handed_off((&a, to_b), 1, all, || {
         let view = view(&b, from_a, 1);
         is_given(&view, Place::Window);
@@ -323,8 +324,8 @@ fn where_it_is_switched_off_a_copy_goes() {
         let (a, to_b, b, from_a) =
             pair("parts-off", builder().paths(ours), builder().paths(theirs));
         let arena = Arena::new().unwrap();
-        let gifts = parts(&arena, &[MIB, PAGE, MIB], PAGE, 9);
-        let (receipt, _, path) = handed_off((&a, to_b), 1, gifts, || {
+        let donations = parts(&arena, &[MIB, PAGE, MIB], PAGE, 9);
+        let (receipt, _, path) = handed_off((&a, to_b), 1, donations, || {
             let view = view(&b, from_a, 1);
             stamp::check(view.own_bytes().expect("a copy"), 9);
             view.receipt().path
@@ -347,12 +348,12 @@ fn over_tcp_a_copy_goes() {
     });
     let arena = Arena::new().unwrap();
     for lens in [vec![50, 60], vec![5000, 6000], vec![HUGE, MIB + 3], vec![PAGE; 1500]] {
-        let gifts = parts(&arena, &lens, PAGE, 10);
-        let (receipt, gifts, ()) = handed_off((&a, to_b), 1, gifts, || {
+        let donations = parts(&arena, &lens, PAGE, 10);
+        let (receipt, donations, ()) = handed_off((&a, to_b), 1, donations, || {
             let view = view(&b, from_a, 1);
             stamp::check(&view.to_vec().unwrap(), 10);
         });
-        assert_eq!(gifts.len(), lens.len());
+        assert_eq!(donations.len(), lens.len());
         assert_eq!(receipt.refused(Path::Handoff), Some(Refusal::OtherHost), "{receipt}");
     }
     assert_eq!(arena.stats().buffers, 0);
@@ -383,15 +384,16 @@ pub fn writes(_: &Args) {
     assert!(matches!(view.write(4 * MIB - 1, b"xx"), Err(Error::OutOfBounds { .. })));
     assert!(handoff.try_wait().is_none());
     drop(view);
-    let (receipt, gifts) = handoff.wait();
+    let (receipt, donations) = handoff.wait();
     assert_eq!(receipt.unwrap().path, Path::Handoff);
-    let mut bufs: Vec<_> = gifts.into_iter().map(|gift| gift.into_shared_buf().unwrap()).collect();
+    let mut bufs: Vec<_> =
+        donations.into_iter().map(|donation| donation.into_shared_buf().unwrap()).collect();
     bufs[1].read(MIB - 3, &mut six[..3]);
     bufs[2].read(0, &mut six[3..]);
     assert_eq!(&six, b"from b");
     // With memory beside it that nobody but its owner writes, none of it is.
     let sealed = parts(&plain, &[MIB], PAGE, 1).remove(0);
-    let mixed = [Gift::from(bufs.remove(3)), sealed, Gift::from(bufs.remove(0))];
+    let mixed = [DonatedBuf::from(bufs.remove(3)), sealed, DonatedBuf::from(bufs.remove(0))];
     a.give_vectored(to_b, 4, mixed).unwrap();
     let view = b.recv_view(from_a, 4).unwrap();
     is_given(&view, Place::Window);

@@ -12,8 +12,10 @@ use pinfold_tests::{
     role::{self, PATIENCE, hear, say},
 };
 
-use super::parked::{VISIT, number};
-use super::{hand_over, is_barred, key_from, open, path, play_both_ways, reach, serve};
+use super::{
+    deferred_free::{HAZARD, number},
+    hand_over, is_barred, key_from, open, path, play_both_ways, reach, serve,
+};
 
 #[test]
 fn an_owner_that_dies_is_noticed() {
@@ -178,7 +180,7 @@ pub fn forker(_: &Args) {
         if by_kernel {
             let region = a.region(10, Rights::ReadWrite).unwrap();
             open(&a, &b, to_a, &region);
-            scribble(segment.at + VISIT, number(&region.key().unwrap()));
+            scribble(segment.at + HAZARD, number(&region.key().unwrap()));
             drop(region);
             assert!(a.region_bytes_kept() > 0);
         }

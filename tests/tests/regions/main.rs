@@ -6,18 +6,18 @@ use pinfold::{Endpoint, Error, Path, PeerId, Region, RegionKey, RemoteRegion};
 use pinfold_tests::{Args, Stage, role, stage::Casting};
 
 mod atomics;
+mod deferred_free;
 mod denied;
 mod ends;
 mod operations;
-mod parked;
 mod revoked;
 
 use self::{
     atomics::{counted, counter},
+    deferred_free::{closer, comer, keeper, lingerer},
     denied::{filtered, lender, limited},
     ends::{churned, churner, dies, forker, outlives},
     operations::{owner, user},
-    parked::{closer, comer, keeper, lingerer},
     revoked::{filler, reuser, revoker, scribbler, writer},
 };
 

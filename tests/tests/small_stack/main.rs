@@ -2,11 +2,11 @@
 //! have many: fibers, runtimes of other languages, `ulimit -s`.
 
 mod active;
-mod afar;
 mod covered;
 mod memory;
 mod messages;
 mod one_sided;
+mod tcp;
 
 use std::{
     sync::{

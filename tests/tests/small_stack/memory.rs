@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use pinfold::{Arena, Error, Gift, SharedArena};
+use pinfold::{Arena, DonatedBuf, Error, SharedArena};
 use pinfold_tests::{block_on, stamp};
 
 use super::{here, small};
@@ -49,7 +49,7 @@ fn arenas() {
 #[test]
 fn memory_that_is_given_away() {
     here(
-        "gifts",
+        "donations",
         |one, peer| {
             let (arena, shared) =
                 (Arena::new().unwrap(), SharedArena::builder().build_shared().unwrap());
@@ -59,16 +59,16 @@ fn memory_that_is_given_away() {
                     stamp::fill(&mut memory, 5);
                     memory
                 };
-                let (sent, gift) = one.handoff(peer, 1, memory()).wait();
-                assert!(sent.unwrap().bytes == len as u64 && !gift.is_empty());
-                assert_eq!(gift.into_arena_buf().unwrap().len(), len);
+                let (sent, donation) = one.handoff(peer, 1, memory()).wait();
+                assert!(sent.unwrap().bytes == len as u64 && !donation.is_empty());
+                assert_eq!(donation.into_arena_buf().unwrap().len(), len);
                 one.give(peer, 1, memory()).unwrap();
-                one.give(peer, 1, Gift::from(memory())).unwrap();
+                one.give(peer, 1, DonatedBuf::from(memory())).unwrap();
                 let words = shared.alloc(len).unwrap();
                 words.write(0, &stamp::bytes(len, 5));
-                let (sent, gift) = block_on(one.handoff(peer, 1, words));
+                let (sent, donation) = block_on(one.handoff(peer, 1, words));
                 sent.unwrap();
-                assert_eq!((gift.len(), gift.into_shared_buf().unwrap().len()), (len, len));
+                assert_eq!((donation.len(), donation.into_shared_buf().unwrap().len()), (len, len));
                 let parts = || [arena.alloc_aligned(len, 4096), arena.alloc_aligned(4096, 4096)];
                 let filled = || {
                     parts().map(|part| {

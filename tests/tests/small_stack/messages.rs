@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use pinfold::{Access, Endpoint, Error, Path, PeerId, Receipt, Source, TagMatch, blockmem, status};
+use pinfold::{Access, Endpoint, Error, Path, PeerId, Receipt, Source, TagMatch, copy, status};
 use pinfold_tests::{block_on, stamp};
 
 use super::{here, small};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn told(receipt: Receipt) {
     assert!(!receipt.to_string().is_empty());
     assert!(receipt.refusals().count() < 10);
-    let _ = (receipt.refused(Path::Cma), receipt.copied_by(), receipt.made_ready());
+    let _ = (receipt.refused(Path::Cma), receipt.copied_by(), receipt.prefaulted());
     let _ = (receipt.sent_by(), receipt.send_driver(), receipt.send_refused());
 }
 
@@ -175,7 +175,7 @@ fn settings() {
     std::fs::write(key.path(), [7; 32]).unwrap();
     small(|| {
         let builder = Endpoint::builder().label("small").access(Access::default()).strict(false);
-        let builder = builder.connect_timeout(PATIENCE).away_max(PATIENCE).peers_max(7);
+        let builder = builder.connect_timeout(PATIENCE).reconnect_timeout(PATIENCE).peers_max(7);
         let builder = builder.lane_bytes_max(1 << 20).mapped_bytes_max(64 << 20);
         let builder = builder.unexpected_bytes_max(1 << 20).active_bytes_max(1 << 20);
         let builder = builder.given_bytes_max(64 << 20).frames_in_flight(2);
@@ -210,16 +210,16 @@ fn copies_of_slices() {
     small(|| {
         let from = stamp::bytes(1 << 20, 4);
         let mut to = vec![0; 1 << 20];
-        for reader in blockmem::Reader::ALL {
+        for reader in copy::Reader::ALL {
             for len in [100, 300, 5000, 1 << 20] {
-                let copied = blockmem::copy(&mut to[..len], &from[..len], reader).unwrap();
-                let zeroed = blockmem::zero(&mut to[..len], reader);
-                let moved = blockmem::move_within(&mut to, 0..len / 2, len / 3, reader).unwrap();
+                let copied = copy::copy(&mut to[..len], &from[..len], reader).unwrap();
+                let zeroed = copy::zero(&mut to[..len], reader);
+                let moved = copy::move_within(&mut to, 0..len / 2, len / 3, reader).unwrap();
                 assert!(!format!("{copied:?} {zeroed:?} {moved:?}").is_empty());
             }
         }
-        assert!(!format!("{:?}", blockmem::counts()).is_empty());
-        assert!(!format!("{:?}", blockmem::plan().origin()).is_empty());
-        let _ = blockmem::probe();
+        assert!(!format!("{:?}", copy::counts()).is_empty());
+        assert!(!format!("{:?}", copy::plan().origin()).is_empty());
+        let _ = copy::probe();
     });
 }

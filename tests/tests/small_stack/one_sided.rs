@@ -4,7 +4,7 @@
 
 use pinfold::{
     AtomicWord, Builder, Endpoint, Path, PathSet, PeerId, RegionKey, RemoteRegion, Rights,
-    blockmem::engine::{CopyEngine, EngineConfig},
+    copy::engine::{CopyEngine, EngineConfig},
 };
 use pinfold_tests::stamp;
 

@@ -14,13 +14,13 @@ use std::{
 
 use pinfold::{
     Builder, Endpoint, Path, PathSet, PeerId, Progress, Rights,
-    blockmem::{
+    copy::{
         self,
         engine::{CopyEngine, EngineConfig},
     },
     translate::{own::OwnMemory, pincache::Budget},
 };
-use pinfold_sys::{affinity, socket};
+use pinfold_sys::{cpu::affinity, socket::seqpacket};
 use pinfold_tests::{
     Args, Stage,
     network::{Relay, Way},
@@ -35,7 +35,7 @@ type Kind = (&'static str, fn(&Watcher, &Args));
 const KINDS: [Kind; 9] = [
     ("pinfold", driver),
     ("pinfold-agent", agent),
-    ("pinfold-answers", courier),
+    ("pinfold-answers", control_flush),
     ("pinfold-closer", closer),
     ("pinfold-copies", copies),
     ("pinfold-lookup", lookup),
@@ -63,7 +63,7 @@ fn drivers_block_signals() {
 }
 
 #[test]
-fn couriers_block_signals() {
+fn control_flushes_block_signals() {
     play("pinfold-answers");
 }
 
@@ -136,9 +136,9 @@ fn pair(watcher: &Watcher, one: Builder, two: Builder) -> ((Endpoint, PeerId), (
 
 /// A descriptor comes that nobody wants.
 fn closer(watcher: &Watcher, _: &Args) {
-    let (one, two) = socket::pair().unwrap();
-    socket::send(&one, b"x", &[one.as_fd()]).unwrap();
-    assert!(socket::recv(&two, &mut [0; 8], 1).unwrap().foreign);
+    let (one, two) = seqpacket::pair().unwrap();
+    seqpacket::send(&one, b"x", &[one.as_fd()]).unwrap();
+    assert!(seqpacket::recv(&two, &mut [0; 8], 1).unwrap().foreign);
     watcher.until_seen("pinfold-closer");
 }
 
@@ -156,7 +156,7 @@ fn driver(watcher: &Watcher, _: &Args) {
 }
 
 /// An answer finds no room when the caller leaves.
-fn courier(watcher: &Watcher, _: &Args) {
+fn control_flush(watcher: &Watcher, _: &Args) {
     let paths =
         || Endpoint::builder().paths(PathSet::only(&[Path::Inline, Path::Eager, Path::Cma]));
     let ((one, to_two), (two, to_one)) = pair(watcher, paths(), paths());
@@ -171,7 +171,8 @@ fn courier(watcher: &Watcher, _: &Args) {
     let receipt = one.recv_into(to_two, 1, &mut taken).unwrap().receipt;
     assert_eq!((receipt.path, taken[5]), (Path::Cma, 7));
     watcher.until_seen("pinfold-answers");
-    // The other side makes room while it waits for the answer, which the courier then delivers.
+    // The other side makes room while it waits for the answer, which the control flush then
+    // delivers.
     long.wait().0.unwrap();
 }
 
@@ -228,7 +229,7 @@ fn watch(watcher: &Watcher, _: &Args) {
 }
 
 fn partner(watcher: &Watcher, _: &Args) {
-    let found = blockmem::tune(Duration::from_millis(300), None, |_| ()).unwrap();
+    let found = copy::tune(Duration::from_millis(300), None, |_| ()).unwrap();
     watcher.until_seen("pinfold-tune");
     if found.has_other_core {
         watcher.until_seen("pinfold-partner");

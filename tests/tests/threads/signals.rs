@@ -11,7 +11,7 @@ use std::{
 
 use pinfold::{
     Endpoint, Progress,
-    blockmem::engine::{CopyEngine, EngineConfig},
+    copy::engine::{CopyEngine, EngineConfig},
     translate::{own::OwnMemory, pincache::Budget},
 };
 use pinfold_tests::{Args, Stage};

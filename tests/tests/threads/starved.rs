@@ -10,7 +10,7 @@ use std::{
 
 use pinfold::{
     Builder, Endpoint, Error, PeerId, Progress, SendDriver, SendMode,
-    blockmem::{
+    copy::{
         self, Algorithm, Machine, Origin,
         engine::{CopyEngine, EngineConfig},
         table::Table,
@@ -105,7 +105,7 @@ pub fn threadless(_: &Args) {
         let (ended, from, to) = engine.copy(vec![7; 4 << 20], vec![0; 4 << 20])?.wait().unwrap();
         ended.unwrap();
         assert!(from == to);
-        Ok::<(), blockmem::engine::Unequal<Vec<u8>, Vec<u8>>>(())
+        Ok::<(), copy::engine::Unequal<Vec<u8>, Vec<u8>>>(())
     };
     copy().unwrap();
     assert_eq!(threads_named("pinfold-copies"), 0);
@@ -199,12 +199,10 @@ pub fn ignorant(_: &Args) {
     let table = Table::uniform(word);
     tuned::store(&file, &machine, &Tuned { table, measured_s: 7, seen }).unwrap();
     let limited = Limited::descriptors();
-    assert_eq!(blockmem::plan().origin(), &Origin::Defaults);
+    assert_eq!(copy::plan().origin(), &Origin::Defaults);
     assert!(!Measured::here().costs.knows_mapping());
     drop(limited);
-    until(|| {
-        blockmem::plan().origin() == &Origin::Tuned { file: file.clone(), measured_s: 7, seen }
-    });
+    until(|| copy::plan().origin() == &Origin::Tuned { file: file.clone(), measured_s: 7, seen });
     until(|| Measured::here().costs.knows_mapping());
 }
 

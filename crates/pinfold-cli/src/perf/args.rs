@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use pinfold::blockmem::Algorithm;
+use pinfold::copy::Algorithm;
 
 use super::{
     bounds::Bounds,
@@ -290,7 +290,7 @@ impl PerfArgs {
     pub(crate) fn insist_on_copy(&self) -> Result<Option<Algorithm>> {
         if let Some(algorithm) = self.copy {
             let why = |why| Fail::Usage(format!("--copy: {why}"));
-            pinfold::blockmem::insist(algorithm).map_err(why)?;
+            pinfold::copy::insist(algorithm).map_err(why)?;
         }
         Ok(self.copy)
     }

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use pinfold_sys::clock;
+use pinfold_sys::cpu::clock;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{

@@ -56,7 +56,7 @@ impl Bounds {
     /// # Errors
     /// [`Fail::Usage`] if they are not two processors that this process may use.
     pub(super) fn cores(&self) -> Result<Option<[usize; 2]>> {
-        let allowed = pinfold_sys::affinity::current_cpus();
+        let allowed = pinfold_sys::cpu::affinity::current_cpus();
         if let Some(missing) = self.cores.iter().find(|core| !allowed.contains(core)) {
             return Err(Fail::Usage(format!("--cores: processor {missing} is not to be had here")));
         }

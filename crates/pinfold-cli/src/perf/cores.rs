@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pinfold_sys::affinity;
+use pinfold_sys::cpu::affinity;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Two of `allowed` that do not share a core's execution units, if there are such; otherwise two
@@ -24,7 +24,7 @@ pub(crate) fn other_than(allowed: &[usize], taken: usize) -> Option<usize> {
 pub(crate) fn only_one(cores: [Option<usize>; 2]) -> bool {
     match cores {
         [Some(first), Some(second)] => first == second,
-        _ => pinfold_sys::affinity::current_cpus().len() < 2,
+        _ => pinfold_sys::cpu::affinity::current_cpus().len() < 2,
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use pinfold_sys::{
+use pinfold_sys::mem::{
     mapping::{ReadOnlyMapping, SharedMapping},
     memfd,
 };

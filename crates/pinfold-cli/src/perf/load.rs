@@ -1,6 +1,6 @@
 //! The load of other programs during a measurement. Facts; [`busy`](super::busy) judges them.
 
-use pinfold_sys::scheduled::{self, Scheduled};
+use pinfold_sys::cpu::scheduled::{self, Scheduled};
 use serde::{Deserialize, Serialize};
 
 /// The time of the threads of one process that measured, while they did.

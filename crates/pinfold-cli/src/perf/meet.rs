@@ -44,7 +44,7 @@ pub(crate) fn listen_at(address: &str) -> Result<Met> {
     let endpoint = Endpoint::builder().listen(address).label("pinfold perf").build()?;
     say(format_args!("waiting; in another terminal: pinfold perf --connect {address}"));
     let peer = endpoint.accept()?;
-    let name = format!("pinfold-perf-{}-{}", std::process::id(), pinfold_sys::clock::now_ns());
+    let name = format!("pinfold-perf-{}-{}", std::process::id(), pinfold_sys::cpu::clock::now_ns());
     let listener = socket()?;
     let at = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(Fail::os("bind"))?;
     bind(&listener, &at).map_err(Fail::os("bind"))?;

@@ -67,7 +67,7 @@ use std::{
 };
 
 pub(crate) use args::PerfArgs;
-pub(crate) use pinfold::blockmem::class;
+pub(crate) use pinfold::copy::class;
 
 use self::{
     args::{Other, Output, Role},

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold::{Endpoint, PeerId, blockmem::Algorithm};
-use pinfold_sys::affinity;
+use pinfold::{Endpoint, PeerId, copy::Algorithm};
+use pinfold_sys::cpu::affinity;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -387,7 +387,7 @@ impl Pair {
             if start.elapsed() > patience {
                 return None;
             }
-            pinfold_sys::clock::pause(Duration::from_millis(1));
+            pinfold_sys::cpu::clock::pause(Duration::from_millis(1));
         }
     }
 }

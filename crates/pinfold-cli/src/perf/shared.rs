@@ -11,8 +11,11 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64},
 };
 
-use pinfold::blockmem::{Algorithm, Block, Done, Handler, Hints, InForce, Reader, Site, plan};
-use pinfold_sys::{block, mapping::SharedMapping, memfd, partner::Blocks};
+use pinfold::copy::{Algorithm, Block, Done, Handler, Hints, InForce, Reader, Site, plan};
+use pinfold_sys::{
+    cpu::{block, partner::Blocks},
+    mem::{mapping::SharedMapping, memfd},
+};
 
 use super::fail::{Fail, Result};
 

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use pinfold_sys::clock;
+use pinfold_sys::cpu::clock;
 
 use super::{
     fail::Fail,

@@ -1,7 +1,7 @@
 //! Times, and what is said about many of them.
 
 use hdrhistogram::Histogram;
-use pinfold_sys::clock;
+use pinfold_sys::cpu::clock;
 
 /// Picoseconds that `ticks` of the processor's counter take.
 #[inline]

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold_sys::clock;
+use pinfold_sys::cpu::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{

@@ -65,7 +65,7 @@ pub(crate) fn start<L: FnOnce()>(
     let watch = move || {
         let (mut seen, mut idle) = (0, Duration::ZERO);
         loop {
-            pinfold_sys::clock::pause(LOOK);
+            pinfold_sys::cpu::clock::pause(LOOK);
             let mark = MARK.load(Ordering::Relaxed);
             let busy = mark % 2 == 1;
             idle = if mark == seen && busy { idle + LOOK } else { Duration::ZERO };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pinfold::{
     Counters, OneSidedCount, Path, PathCount,
-    blockmem::{self, Algorithm, Counts},
+    copy::{self, Algorithm, Counts},
     status::{EndpointStatus, PeerCounters, PeerStatus, Problem, Trouble, View},
 };
 use serde::Serialize;
@@ -274,8 +274,8 @@ struct Count {
 
 impl Count {
     /// `None`: there were none.
-    fn of(count: &blockmem::Count) -> Option<Count> {
-        let blockmem::Count { copies, bytes } = *count;
+    fn of(count: &copy::Count) -> Option<Count> {
+        let copy::Count { copies, bytes } = *count;
         (copies > 0).then_some(Count { copies, bytes })
     }
 }
@@ -289,7 +289,7 @@ fn by_algorithm(copies: &Counts) -> BTreeMap<String, Count> {
 /// By the least size of each class, bytes.
 fn by_size(copies: &Counts) -> BTreeMap<u64, Count> {
     let classes = copies.by_size.iter().enumerate();
-    let least = |class: usize| (blockmem::SHORT as u64) << class;
+    let least = |class: usize| (copy::SHORT as u64) << class;
     classes.filter_map(|(class, count)| Some((least(class), Count::of(count)?))).collect()
 }
 
@@ -309,9 +309,9 @@ mod tests {
     fn copies_are_told_by_algorithm_and_size() {
         let mut counts = Counts::default();
         let streaming: Algorithm = "avx2+streaming".parse().unwrap();
-        counts.copied[usize::from(streaming.id())] = blockmem::Count { copies: 3, bytes: 9000 };
-        counts.by_size[3] = blockmem::Count { copies: 2, bytes: 4100 };
-        counts.by_size[4] = blockmem::Count { copies: 1, bytes: 4900 };
+        counts.copied[usize::from(streaming.id())] = copy::Count { copies: 3, bytes: 9000 };
+        counts.by_size[3] = copy::Count { copies: 2, bytes: 4100 };
+        counts.by_size[4] = copy::Count { copies: 1, bytes: 4900 };
         let told = serde_json::json!([by_algorithm(&counts), by_size(&counts)]);
         let wanted = serde_json::json!([
             {"avx2+streaming": {"copies": 3, "bytes": 9000}},

@@ -187,18 +187,18 @@ fn peer_name(view: &View, peer: &PeerStatus) -> String {
     let name = match (known, &peer.address) {
         _ if !peer.label.is_empty() => peer.label.clone(),
         (Some(endpoint), _) => name(endpoint),
-        (None, Some(address)) if !is_afar(peer) => address.clone(),
+        (None, Some(address)) if !is_tcp(peer) => address.clone(),
         _ => String::new(),
     };
     let place = match &peer.address {
-        Some(address) if is_afar(peer) => format!("at {address}"),
+        Some(address) if is_tcp(peer) => format!("at {address}"),
         _ => format!("pid {}", peer.pid),
     };
     format!("{name} {place}").trim_start().to_owned()
 }
 
 /// Whether it is reached over a connection.
-fn is_afar(peer: &PeerStatus) -> bool {
+fn is_tcp(peer: &PeerStatus) -> bool {
     peer.pid == 0 && peer.address.as_ref().is_some_and(|address| address.starts_with("tcp:"))
 }
 

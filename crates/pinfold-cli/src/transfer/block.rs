@@ -6,7 +6,7 @@
 // Invariant: a `Block` is some memory that does not move with it, and how many of its bytes, from the
 // first, are in use: never more than there are.
 
-use pinfold::{Arena, ArenaBuf, Gift, OwnedBuf};
+use pinfold::{Arena, ArenaBuf, DonatedBuf, OwnedBuf};
 
 use super::frame::BLOCK_BYTES;
 
@@ -55,7 +55,7 @@ impl Block {
     }
 
     /// The memory, if it is in an arena and all of it is in use.
-    pub(super) fn into_gift(self) -> Result<Gift, Block> {
+    pub(super) fn into_donation(self) -> Result<DonatedBuf, Block> {
         match self.memory {
             Memory::Arena(bytes) if bytes.len() == self.len => Ok(bytes.into()),
             memory => Err(Block { memory, ..self }),
@@ -160,11 +160,12 @@ mod tests {
             assert!(block.is_empty());
             block.extend(1);
             // Only all of it can be given, and only by an arena.
-            let mut block = block.into_gift().unwrap_err();
+            let mut block = block.into_donation().unwrap_err();
             block.extend(BLOCK_BYTES);
-            let gift = block.into_gift().ok().and_then(|gift| gift.into_arena_buf());
+            let donation =
+                block.into_donation().ok().and_then(|donation| donation.into_arena_buf());
             assert_eq!(
-                gift.map(|memory| Block::from(memory).bytes()[..2].to_vec()),
+                donation.map(|memory| Block::from(memory).bytes()[..2].to_vec()),
                 wanted.then(|| b"ab".to_vec())
             );
             assert!(blocks.make().is_some());

@@ -8,7 +8,8 @@ use std::{
 };
 
 use pinfold::{
-    Endpoint, Gift, Handoff, OwnedBuf, PeerId, RecvRequest, SendRequest, TagMatch, ViewRequest,
+    DonatedBuf, Endpoint, Handoff, OwnedBuf, PeerId, RecvRequest, SendRequest, TagMatch,
+    ViewRequest,
 };
 
 use super::{
@@ -58,8 +59,8 @@ impl Link {
     }
 
     /// Gives memory to the other side.
-    pub(super) fn give(&self, tag: u64, gift: Gift) -> Handoff {
-        self.endpoint.handoff(self.peer, tag, gift)
+    pub(super) fn give(&self, tag: u64, donation: DonatedBuf) -> Handoff {
+        self.endpoint.handoff(self.peer, tag, donation)
     }
 
     /// Posts a receive from the other side of what may stay where it is.

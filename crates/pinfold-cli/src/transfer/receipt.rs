@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount};
-use pinfold::{Path, Receipt, Refusal, blockmem::Algorithm};
+use pinfold::{Path, Receipt, Refusal, copy::Algorithm};
 use serde::Serialize;
 
 use super::{failure::Failure, frame::Totals};

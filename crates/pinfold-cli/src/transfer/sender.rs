@@ -146,7 +146,7 @@ impl Sending {
             }
             Sending::Given(handoff) => Pin::new(handoff)
                 .poll(context)
-                .map(|(sent, gift)| (sent, gift.into_arena_buf().map(Block::from))),
+                .map(|(sent, donation)| (sent, donation.into_arena_buf().map(Block::from))),
         }
     }
 }
@@ -216,8 +216,8 @@ impl Pump {
             }
             Piece::Block(block) => {
                 let bytes = block.len() as u64;
-                let sending = match block.into_gift() {
-                    Ok(gift) => Sending::Given(link.give(tag::BLOCK, gift)),
+                let sending = match block.into_donation() {
+                    Ok(donation) => Sending::Given(link.give(tag::BLOCK, donation)),
                     Err(block) => Sending::Copied(link.post(tag::BLOCK, block)),
                 };
                 (sending, InFlight { bytes, used: true })

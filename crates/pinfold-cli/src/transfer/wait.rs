@@ -48,7 +48,7 @@ async fn within_without_thread<T>(time: Duration, future: impl Future<Output = T
         if end.is_some_and(|end| Instant::now() >= end) {
             return Poll::Ready(None);
         }
-        pinfold_sys::clock::pause(LOOK_AGAIN);
+        pinfold_sys::cpu::clock::pause(LOOK_AGAIN);
         context.waker().wake_by_ref();
         Poll::Pending
     })

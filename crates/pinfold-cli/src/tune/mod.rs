@@ -10,7 +10,7 @@ mod text;
 use std::{env, path::PathBuf, process::ExitCode, time::Instant};
 
 pub(crate) use args::TuneArgs;
-use pinfold::blockmem::{self, Algorithm, Found, Machine, Origin, tuned};
+use pinfold::copy::{self, Algorithm, Found, Machine, Origin, tuned};
 
 use self::report::{Measuring, Report};
 use crate::{
@@ -62,7 +62,7 @@ fn measure(args: &TuneArgs) -> Result<(), End> {
     // Of the distances between cores that are not seen this time, an earlier time may know.
     let before = file.as_deref().and_then(|file| tuned::load(file, &machine).ok());
     let (mut meter, mut load) = (None, Load::NONE);
-    let found = blockmem::tune(args.budget(), before.as_ref(), |done| {
+    let found = copy::tune(args.budget(), before.as_ref(), |done| {
         // It is the thread that measures which calls this.
         load = meter.get_or_insert_with(Meter::start).read();
         bar.set_position((f64::from(done) * STEPS as f64) as u64);
@@ -128,7 +128,7 @@ fn place(machine: &Machine) -> Result<PathBuf, String> {
 
 /// What is in force.
 fn show() -> Report {
-    let (plan, machine) = (blockmem::plan(), Machine::this());
+    let (plan, machine) = (copy::plan(), Machine::this());
     let file = tuned::file(&machine);
     let loaded = file.as_deref().map(|file| tuned::load(file, &machine));
     let mut ignored = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pinfold::blockmem::{
+use pinfold::copy::{
     CacheState, CannotTell, Machine, Probe, Reader,
     table::{Operation, Placement, Row, Table},
     tuned::Seen,

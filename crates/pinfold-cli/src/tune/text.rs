@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use pinfold::blockmem::tuned::Seen;
+use pinfold::copy::tuned::Seen;
 
 use super::report::{Measuring, ProbeReport, Report};
 use crate::{

@@ -15,7 +15,7 @@ const OF_THE_LIBRARY: [&str; 14] = [
     "SendMode",
     " Answer",
     "connect_timeout",
-    "away_max",
+    "reconnect_timeout",
     "peers_max",
     "bytes_max",
     "bytes_budget",

@@ -9,7 +9,7 @@ use std::{
 };
 
 use io_uring::{IoUring, cqueue, opcode, types};
-use pinfold_sys::poll::{Epoll, Events, Interest};
+use pinfold_sys::io::poll::{Epoll, Events, Interest};
 
 use super::recv;
 

@@ -18,14 +18,14 @@ use std::{
 };
 
 use pinfold::{
-    Arena, Endpoint, Gift, PeerId,
+    Arena, DonatedBuf, Endpoint, PeerId,
     reassembly::{
         HUGE_BYTES, PAGE_BYTES,
         fold::{Folder, PeerMemory, PeerPart, Settings},
         gather::Costs,
     },
 };
-use pinfold_sys::{mapping::SharedMapping, memfd};
+use pinfold_sys::mem::{mapping::SharedMapping, memfd};
 
 use super::{BYTES, bytes, check, median, us};
 
@@ -130,12 +130,18 @@ const SEND: u64 = 2;
 const END: u64 = 3;
 
 /// The sender's part.
-fn sender(endpoint: &Endpoint, to: PeerId, gifts: &[Gift], sent: &[&[u8]], next: &AtomicU64) {
+fn sender(
+    endpoint: &Endpoint,
+    to: PeerId,
+    donations: &[DonatedBuf],
+    sent: &[&[u8]],
+    next: &AtomicU64,
+) {
     let slices: Vec<_> = sent.iter().map(|part| IoSlice::new(part)).collect();
     loop {
         match next.swap(0, Ordering::Acquire) {
             GIVE => {
-                let handoff = endpoint.handoff_vectored(to, 1, gifts.iter().cloned());
+                let handoff = endpoint.handoff_vectored(to, 1, donations.iter().cloned());
                 handoff.wait().0.expect("to give");
             }
             SEND => _ = endpoint.send_vectored(to, 1, &slices).expect("to send"),
@@ -173,12 +179,12 @@ fn endpoints(name: &str, len: usize) {
     let plain: Vec<Vec<u8>> = numbers.iter().map(|number| bytes(*number, len)).collect();
     let sent: Vec<&[u8]> = plain.iter().map(Vec::as_slice).collect();
     let expected = sent.iter().fold(0, |all: u64, part| all.wrapping_add(sum(part)));
-    let gifts: Vec<Gift> = bufs.into_iter().map(Gift::from).collect();
+    let donations: Vec<DonatedBuf> = bufs.into_iter().map(DonatedBuf::from).collect();
     let next = AtomicU64::new(0);
     let mut times = [(); 3].map(|()| Vec::new());
     let (mut best, mut said) = (Vec::new(), String::new());
     thread::scope(|scope| {
-        scope.spawn(|| sender(&a, to_b, &gifts, &sent, &next));
+        scope.spawn(|| sender(&a, to_b, &donations, &sent, &next));
         let mut random = 5;
         for turn in 0..TURNS {
             let mut took = [0.0; 3];

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use pinfold::translate::own::OwnMemory;
-use pinfold_sys::userfault::Pages;
+use pinfold_sys::mem::userfault::Pages;
 
 const TURNS: usize = 41;
 /// Times in a turn, of which the median counts.

@@ -4,13 +4,13 @@
 use std::{cell::Cell, fmt, sync::Arc};
 
 use super::{
-    Answer, Endpoint, OwnedBuf, Reply, SendRequest, borrowed,
-    payload::{Borrowed, Owned, Payload, say},
-    shared::Shared,
+    Answer, Endpoint, OwnedBuf, Reply, SendRequest, blocking,
+    payload::{BlockingOp, Owned, Payload, say},
 };
 use crate::{
     Error, PeerId, Receipt, Result,
     wire::active::{Label, Verb},
+    worker::shared::Shared,
 };
 
 impl Endpoint {
@@ -94,7 +94,7 @@ impl Endpoint {
     /// As [`Endpoint::send`], and [`Error::NotHandled`].
     #[inline]
     pub fn call(&self, peer: PeerId, id: u32, payload: &[u8]) -> Result<Receipt> {
-        borrowed::call(self.shared(), peer, id, payload)
+        blocking::call(self.shared(), peer, id, payload)
     }
 
     /// As [`Endpoint::call`], of a buffer that the operation owns. Never waits.
@@ -109,7 +109,7 @@ impl Endpoint {
     /// as [`Active::call`] and [`Active::answer_later`] do: while 1,024 are out, or 4 MiB have not
     /// gone, that peer's next messages wait.
     pub fn request(&self, peer: PeerId, id: u32, payload: &[u8]) -> Reply {
-        Reply::ask(self.shared(), peer, id, Borrowed(payload))
+        Reply::ask(self.shared(), peer, id, BlockingOp(payload))
     }
 
     /// As [`Endpoint::request`], of a buffer that the operation owns.
@@ -120,7 +120,7 @@ impl Endpoint {
 
 /// What is owed for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Debt {
+pub(crate) enum Debt {
     /// Nothing: it is a call, or has been answered.
     None,
     /// An answer.
@@ -140,7 +140,7 @@ pub struct Active<'a> {
 }
 
 impl<'a> Active<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         endpoint: &'a Endpoint,
         peer: PeerId,
         label: Label,
@@ -187,7 +187,7 @@ impl<'a> Active<'a> {
     /// # Errors
     /// [`Error::AlreadyAnswered`], [`Error::PeerGone`], [`Error::Closed`], [`Error::Forked`].
     pub fn reply(&self, payload: &[u8]) -> Result<()> {
-        self.answer(Borrowed(payload))
+        self.answer(BlockingOp(payload))
     }
 
     /// As [`Active::reply`], of a buffer that is not copied.
@@ -228,7 +228,7 @@ impl<'a> Active<'a> {
     /// fails later is not heard of.
     pub fn call(&self, peer: PeerId, id: u32, payload: &[u8]) -> Result<()> {
         let label = Label { verb: Verb::Call, id, token: 0 };
-        say(self.shared(), self.peer, peer, label, Borrowed(payload))
+        say(self.shared(), self.peer, peer, label, BlockingOp(payload))
     }
 
     fn shared(&self) -> &'a Arc<Shared> {

@@ -4,12 +4,12 @@ use std::{fmt, sync::Arc};
 
 use super::{
     OwnedBuf,
-    payload::{Borrowed, Owned, Payload, say},
-    shared::Shared,
+    payload::{BlockingOp, Owned, Payload, say},
 };
 use crate::{
     PeerId, Result,
     wire::active::{Failure, Label, Verb},
+    worker::shared::Shared,
 };
 
 /// The right, and the duty, to answer a request after its handler has ended; see
@@ -24,7 +24,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(shared: &Arc<Shared>, peer: PeerId, token: u32) -> Answer {
+    pub(crate) fn new(shared: &Arc<Shared>, peer: PeerId, token: u32) -> Answer {
         if let Ok(mut engine) = shared.enter() {
             engine.core.active.open(peer);
         }
@@ -43,7 +43,7 @@ impl Answer {
     /// [`Error::PeerGone`](crate::Error::PeerGone), [`Error::Closed`](crate::Error::Closed),
     /// [`Error::Forked`](crate::Error::Forked).
     pub fn send(self, payload: &[u8]) -> Result<()> {
-        self.give(Borrowed(payload))
+        self.give(BlockingOp(payload))
     }
 
     /// As [`Answer::send`], of a buffer that is not copied.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error, PathSet, Result, SendMode,
-    link::{
+    transport::{
         local::{Access, Address},
         tcp::{self, key::Key},
     },
@@ -161,8 +161,8 @@ impl Builder {
     ///
     /// Who calls its endpoint less often than this cannot take a peer back, unless it has
     /// [a thread](Progress::Dedicated).
-    pub fn away_max(mut self, limit: Duration) -> Builder {
-        self.config.away_max = limit;
+    pub fn reconnect_timeout(mut self, limit: Duration) -> Builder {
+        self.config.reconnect_timeout = limit;
         self
     }
 
@@ -268,11 +268,12 @@ impl Builder {
 
     /// Whether the memory of long receives is made ready while their messages have not come: pages are put where there
     /// are none, up to 4 MiB, or as much as the last messages filled, by a thread that waits for something at the
-    /// endpoint or drives it. Receipts say how much it was ([`Receipt::made_ready`](crate::Receipt::made_ready)). It is
-    /// left alone if a file, another process or a `userfaultfd` has to do with it. To tell the last takes one, for which
-    /// this asks once. Default: if no filter on system calls is in force, for that might end who asks. With `true` it is done
-    /// under a filter, too, without asking: the program says by that that no `userfaultfd` has such memory, or the thread
-    /// waits for it.
+    /// endpoint or drives it. Receipts say how much it was
+    /// ([`Receipt::prefaulted`](crate::Receipt::prefaulted)). It is left alone if a file, another
+    /// process or a `userfaultfd` has to do with it. To tell the last takes one, for which this
+    /// asks once. Default: if no filter on system calls is in force, for that might end who asks.
+    /// With `true` it is done under a filter, too, without asking: the program says by that that no
+    /// `userfaultfd` has such memory, or the thread waits for it.
     pub fn prepare_receives(mut self, may: bool) -> Builder {
         self.config.prepares = Some(may);
         self
@@ -296,7 +297,7 @@ impl Builder {
     pub fn build(mut self) -> Result<Endpoint> {
         for address in &self.listen {
             if address.starts_with("tcp:") {
-                self.config.listen_afar = Some(tcp::address::parse(address)?);
+                self.config.listen_tcp = Some(tcp::address::parse(address)?);
             } else {
                 self.config.listen = Some(address.parse::<Address>()?);
             }

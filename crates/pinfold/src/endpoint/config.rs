@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     Error, PathSet, Result,
     endpoint::handlers::Handlers,
-    link::{
+    transport::{
         local::{Access, Address},
-        tcp::{self, key::Key, outlet::Settings},
+        tcp::{self, key::Key, transmit::Settings},
     },
 };
 
@@ -30,7 +30,7 @@ pub enum Progress {
 pub(crate) struct Config {
     pub listen: Option<Address>,
     /// The same for other hosts.
-    pub listen_afar: Option<tcp::address::Address>,
+    pub listen_tcp: Option<tcp::address::Address>,
     /// Whether peers that come by host and port and are on this host are to be reached as such.
     pub local_shortcut: bool,
     /// What peers on other hosts have to share.
@@ -44,7 +44,7 @@ pub(crate) struct Config {
     pub progress: Progress,
     pub connect_timeout: Duration,
     /// How long a peer on another host may be without a connection; zero: not at all.
-    pub away_max: Duration,
+    pub reconnect_timeout: Duration,
     /// Memory that lanes to peers may grow by, beyond what each always has.
     pub lane_bytes_max: usize,
     /// Memory for messages nobody has asked for yet, over all peers.
@@ -71,7 +71,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             listen: None,
-            listen_afar: None,
+            listen_tcp: None,
             local_shortcut: true,
             key: None,
             encrypts: false,
@@ -81,7 +81,7 @@ impl Default for Config {
             strict: false,
             progress: Progress::Inline,
             connect_timeout: Duration::from_secs(30),
-            away_max: Duration::from_secs(10),
+            reconnect_timeout: Duration::from_secs(10),
             lane_bytes_max: 64 << 20,
             unexpected_bytes_max: 128 << 20,
             peers_max: 1 << 20,

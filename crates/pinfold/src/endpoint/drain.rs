@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Endpoint, shared::Shared};
-use crate::{Error, Gone, PeerId, Result};
+use super::Endpoint;
+use crate::{Error, Gone, PeerId, Result, worker::shared::Shared};
 
 /// What one peer has not been delivered, or has not given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Outstanding {
 
 impl Outstanding {
     /// Whether it is nothing.
-    pub(super) fn is_none(&self) -> bool {
+    pub(crate) fn is_none(&self) -> bool {
         self.sends == 0 && self.given == 0
     }
 }

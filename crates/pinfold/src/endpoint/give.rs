@@ -6,16 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    engine::{
-        frames::Admission,
+use super::handoff::DonatedBuf;
+use crate::{
+    Error, PeerId, Result,
+    protocol::handoff::latest::Admission,
+    worker::{
         op::{Keeps, OpKey},
         post,
+        shared::Shared,
     },
-    handoff::Gift,
-    shared::Shared,
 };
-use crate::{Error, PeerId, Result};
 
 /// Memory that could not be given, and why.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ use crate::{Error, PeerId, Result};
 pub struct NotGiven {
     /// Why.
     pub error: Error,
-    /// The memory. [`Gift::into_arena_buf`] makes a buffer of it again.
-    pub gift: Gift,
+    /// The memory. [`DonatedBuf::into_arena_buf`] makes a buffer of it again.
+    pub donation: DonatedBuf,
 }
 
 impl fmt::Display for NotGiven {
@@ -50,15 +50,20 @@ impl From<NotGiven> for Error {
 /// # Errors
 /// As for any send, as far as that is known at once.
 #[inline]
-pub(super) fn give(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> Result<()> {
+pub(crate) fn give(
+    shared: &Arc<Shared>,
+    peer: PeerId,
+    tag: u64,
+    donation: DonatedBuf,
+) -> Result<()> {
     // It is tried once, by whichever way in there is.
-    let rest = match shared.quick() {
-        Some(mut engine) => engine.give_at_once(peer, tag, gift, false),
-        None => shared.enter()?.give_at_once(peer, tag, gift, false),
+    let rest = match shared.fast_path() {
+        Some(mut engine) => engine.give_at_once(peer, tag, donation, false),
+        None => shared.enter()?.give_at_once(peer, tag, donation, false),
     };
     match rest {
         None => Ok(()),
-        Some(gift) => Ok(give_until(shared, peer, tag, gift, None)?),
+        Some(donation) => Ok(give_until(shared, peer, tag, donation, None)?),
     }
 }
 
@@ -66,41 +71,41 @@ pub(super) fn give(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> 
 ///
 /// # Errors
 /// As for [`give`], and if it may not be given by then; with the memory.
-pub(super) fn give_until(
+pub(crate) fn give_until(
     shared: &Arc<Shared>,
     peer: PeerId,
     tag: u64,
-    gift: Gift,
+    donation: DonatedBuf,
     patience: Option<Duration>,
 ) -> Result<(), NotGiven> {
-    let posted = shared.enter().and_then(|mut engine| engine.hand_off(peer, tag, &gift));
+    let posted = shared.enter().and_then(|mut engine| engine.hand_off(peer, tag, &donation));
     let given = posted.and_then(|key| {
         let admitted = await_admission(shared, key, patience);
         if admitted.is_ok() {
-            shared.enter()?.let_go(key, Keeps::Gift { gift: gift.clone() });
+            shared.enter()?.let_go(key, Keeps::DonatedBuf { donation: donation.clone() });
         }
         admitted
     });
-    given.map_err(|error| NotGiven { error, gift })
+    given.map_err(|error| NotGiven { error, donation })
 }
 
 /// The same with memory in several parts, as one message.
 ///
 /// # Errors
 /// As for [`give`].
-pub(super) fn give_vectored(
+pub(crate) fn give_vectored(
     shared: &Arc<Shared>,
     peer: PeerId,
     tag: u64,
-    gifts: Vec<Gift>,
+    donations: Vec<DonatedBuf>,
 ) -> Result<()> {
-    let key = shared.enter()?.hand_off_parts(peer, tag, &gifts)?;
+    let key = shared.enter()?.hand_off_parts(peer, tag, &donations)?;
     await_admission(shared, key, None)?;
-    shared.enter()?.let_go(key, Keeps::Gifts { gifts });
+    shared.enter()?.let_go(key, Keeps::DonatedBufs { donations });
     Ok(())
 }
 
-/// Waits until a gift is on its way.
+/// Waits until a donated buffer is on its way.
 ///
 /// # Errors
 /// It will not be: its operation has ended.

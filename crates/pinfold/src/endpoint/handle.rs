@@ -16,14 +16,14 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use pinfold_sys::clock;
+use pinfold_sys::cpu::clock;
 
-use super::{
-    Builder, Progress,
-    config::Config,
-    shared::{Inside, Shared},
+use super::{Builder, Progress, config::Config};
+use crate::{
+    Counters, Error, Result,
+    copy::Counts,
+    worker::shared::{Inside, Shared},
 };
-use crate::{Counters, Error, Result, blockmem::Counts};
 
 /// One party to the exchange of messages: it connects to others, others connect to it if it
 /// listens, and messages go both ways between connected peers.
@@ -62,7 +62,7 @@ pub struct Endpoint {
 }
 
 /// Closes the endpoint with the last handle. Requests and the driving thread hold [`Shared`].
-pub(super) struct Owner {
+pub(crate) struct Owner {
     shared: Arc<Shared>,
 }
 
@@ -108,12 +108,12 @@ impl Endpoint {
     }
 
     /// A handle, as long as the program has one.
-    pub(super) fn of(owner: &Weak<Owner>) -> Option<Endpoint> {
+    pub(crate) fn of(owner: &Weak<Owner>) -> Option<Endpoint> {
         Some(Endpoint { owner: owner.upgrade()? })
     }
 
     #[inline(always)]
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.owner.shared
     }
 
@@ -129,9 +129,9 @@ impl Endpoint {
         if engine.progress() {
             return Ok(true);
         }
-        if let Some(step) = engine.next_unready() {
+        if let Some(step) = engine.next_to_prefault() {
             drop(engine);
-            self.shared().make_ready(&step)?;
+            self.shared().prefault_next(&step)?;
         }
         Ok(false)
     }
@@ -157,7 +157,7 @@ impl Endpoint {
         if engine.driven {
             // The endpoint's own thread takes what comes, and rings.
             return engine
-                .links
+                .connections
                 .bell
                 .clear()
                 .map(|_| true)
@@ -174,12 +174,12 @@ impl Endpoint {
         if let Some(longest) = sleeps_for {
             let again = longest.map(|longest| clock::now_ns() + longest.as_nanos() as u64);
             let due = engine.due_ns().into_iter().chain(again).min();
-            let set = engine.links.set_alarm(due);
+            let set = engine.connections.set_alarm(due);
             if let Err(failed) = set {
                 engine.armed = false;
                 return Err(Error::failed("the endpoint")(failed));
             }
-            engine.note_armed();
+            engine.update_armed_gauge();
             return Ok(true);
         }
         engine.armed = false;
@@ -190,7 +190,7 @@ impl Endpoint {
     /// What the endpoint has done so far. In a forked child: nothing.
     pub fn counters(&self) -> Counters {
         let counters = |engine: Inside<'_>| {
-            engine.core.note_copies();
+            engine.core.update_copy_gauges();
             engine.core.status.counters()
         };
         self.shared().enter().map(counters).unwrap_or_default()

@@ -18,16 +18,13 @@ use rustc_hash::FxHashMap;
 use super::{
     Endpoint,
     active::{Active, Debt},
-    engine::{
-        Engine,
-        handling::{Job, Spent},
-    },
-    shared::Shared,
 };
 use crate::{
     PeerId,
     failpoint::{self, Point},
+    protocol::active::dispatch::{Job, Spent},
     wire::active::Failure,
+    worker::{Engine, shared::Shared},
 };
 
 /// Messages that go to their handlers before the thread sees to its own affairs again.
@@ -99,12 +96,12 @@ impl Drop for Within {
 
 impl Shared {
     /// This thread is the endpoint's own.
-    pub(super) fn is_driven_here(&self) {
+    pub(crate) fn is_driven_here(&self) {
         DRIVES.set(self);
     }
 
     /// Whether this thread may run handlers of the endpoint now.
-    pub(super) fn runs_handlers_here(&self) -> bool {
+    pub(crate) fn runs_handlers_here(&self) -> bool {
         let is_place = !self.dedicated || DRIVES.get() == std::ptr::from_ref(self);
         let is_it = |(of, _): &(*const Shared, _)| *of == std::ptr::from_ref(self);
         let is_within = || WITHIN.with_borrow(|within| within.iter().any(is_it));
@@ -112,21 +109,21 @@ impl Shared {
     }
 
     /// Whose message this thread sees to, if it is in a handler of the endpoint.
-    pub(super) fn origin_here(&self) -> Option<PeerId> {
+    pub(crate) fn origin_here(&self) -> Option<PeerId> {
         let is_it = |(of, _): &&(*const Shared, _)| *of == std::ptr::from_ref(self);
         WITHIN.with_borrow(|within| within.iter().find(is_it).and_then(|(_, peer)| *peer))
     }
 
     /// Whether this thread will run handlers as soon as it leaves the engine.
     #[inline(always)]
-    pub(super) fn has_handling(&self, engine: &Engine) -> bool {
+    pub(crate) fn has_handling(&self, engine: &Engine) -> bool {
         engine.core.active.is_due() && self.runs_handlers_here()
     }
 
     /// Runs handlers, as long as there are messages for them, but not for ever.
     #[cold]
     #[inline(never)]
-    pub(super) fn run_handlers(&self) {
+    pub(crate) fn run_handlers(&self) {
         // Without a handle to the endpoint, it is about to close.
         let Some(endpoint) = self.handle() else { return };
         let within = Within::of(self);

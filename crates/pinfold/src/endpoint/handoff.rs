@@ -1,8 +1,9 @@
 #![allow(unsafe_code)]
 //! Memory of an arena that is given away: the message is the memory itself.
 //!
-//! **Invariant.** A gift is kept, by its [`Handoff`] or by the engine, until every receiver has said
-//! that it looks at it no more, or is gone: only then is its buffer dropped or handed back.
+//! **Invariant.** A donated buffer is kept, by its [`Handoff`] or by the engine, until every
+//! receiver has said that it looks at it no more, or is gone: only then is its buffer dropped or
+//! handed back.
 
 use std::{
     fmt,
@@ -14,29 +15,32 @@ use std::{
 };
 
 use super::{
-    engine::{
-        Engine,
-        op::{Done, Keeps, OpKey},
-        post,
-        quick::Lent,
-    },
-    matching::{Source, TagMatch},
     request::{Request, request_methods},
-    scatter::{Part, Scatter},
-    shared::{Inside, Shared},
     view::View,
 };
-use crate::{ArenaBuf, PeerId, Receipt, Result, SharedBuf, wire::waiting::Shelf};
+use crate::{
+    ArenaBuf, PeerId, Receipt, Result, SharedBuf,
+    memory::scatter::{Part, Scatter},
+    wire::rendezvous::Exported,
+    worker::{
+        Engine,
+        fast_path::Lent,
+        matching::{Source, TagMatch},
+        op::{Done, Keeps, OpKey},
+        post,
+        shared::{Inside, Shared},
+    },
+};
 
 /// Memory that can be given away: a buffer of an [`Arena`](crate::Arena), which receivers then can
 /// read, or of a [`SharedArena`](crate::SharedArena), which they can also write. Clones are the same
 /// memory, for several receivers.
 #[derive(Clone)]
-pub struct Gift(Arc<Given>);
+pub struct DonatedBuf(Arc<Given>);
 
 struct Given {
     memory: Memory,
-    shelf: Shelf,
+    exported: Exported,
 }
 
 enum Memory {
@@ -44,7 +48,7 @@ enum Memory {
     Shared(SharedBuf),
 }
 
-impl Gift {
+impl DonatedBuf {
     /// Its length, bytes.
     pub fn len(&self) -> usize {
         match &self.0.memory {
@@ -67,7 +71,7 @@ impl Gift {
         }
     }
 
-    /// As [`Gift::into_arena_buf`], of a [`SharedArena`](crate::SharedArena).
+    /// As [`DonatedBuf::into_arena_buf`], of a [`SharedArena`](crate::SharedArena).
     pub fn into_shared_buf(self) -> Option<SharedBuf> {
         match Arc::into_inner(self.0)?.memory {
             Memory::Shared(buf) => Some(buf),
@@ -76,18 +80,18 @@ impl Gift {
     }
 
     /// Where it lies among what peers can map.
-    pub(super) fn shelf(&self) -> Shelf {
-        self.0.shelf
+    pub(crate) fn exported(&self) -> Exported {
+        self.0.exported
     }
 
     /// The memory of several, as one message.
-    pub(super) fn gather(gifts: &[Gift]) -> Scatter {
-        let parts = gifts.iter().map(|gift| gift.part().raw());
+    pub(crate) fn gather(donations: &[DonatedBuf]) -> Scatter {
+        let parts = donations.iter().map(|donation| donation.part().raw());
         // SAFETY: as for `part`; the operation keeps all of them.
         unsafe { Scatter::many(parts) }
     }
 
-    pub(super) fn part(&self) -> Part {
+    pub(crate) fn part(&self) -> Part {
         let (ptr, len) = match &self.0.memory {
             Memory::Arena(buf) => (buf.as_ptr().cast_mut(), buf.len()),
             Memory::Shared(buf) => (buf.as_ptr(), buf.len()),
@@ -98,25 +102,25 @@ impl Gift {
     }
 }
 
-impl From<ArenaBuf> for Gift {
-    fn from(buf: ArenaBuf) -> Gift {
+impl From<ArenaBuf> for DonatedBuf {
+    fn from(buf: ArenaBuf) -> DonatedBuf {
         let (extent, offset) = buf.locate();
-        let shelf = Shelf { extent: extent.id(), offset };
-        Gift(Arc::new(Given { memory: Memory::Arena(buf), shelf }))
+        let exported = Exported { extent: extent.id(), offset };
+        DonatedBuf(Arc::new(Given { memory: Memory::Arena(buf), exported }))
     }
 }
 
-impl From<SharedBuf> for Gift {
-    fn from(buf: SharedBuf) -> Gift {
+impl From<SharedBuf> for DonatedBuf {
+    fn from(buf: SharedBuf) -> DonatedBuf {
         let (extent, offset) = buf.locate();
-        let shelf = Shelf { extent: extent.id(), offset };
-        Gift(Arc::new(Given { memory: Memory::Shared(buf), shelf }))
+        let exported = Exported { extent: extent.id(), offset };
+        DonatedBuf(Arc::new(Given { memory: Memory::Shared(buf), exported }))
     }
 }
 
-impl fmt::Debug for Gift {
+impl fmt::Debug for DonatedBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gift").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("DonatedBuf").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
@@ -125,9 +129,9 @@ impl fmt::Debug for Gift {
 /// # Errors
 /// As [`Endpoint::recv`](crate::Endpoint::recv).
 #[inline]
-pub(super) fn recv_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<View<'_>> {
-    let lent = match shared.quick() {
-        Some(mut engine) => engine.view_quick(from, tag),
+pub(crate) fn recv_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<View<'_>> {
+    let lent = match shared.fast_path() {
+        Some(mut engine) => engine.view_fast(from, tag),
         None => view_from_elsewhere(shared, from, tag)?,
     };
     match lent {
@@ -139,7 +143,7 @@ pub(super) fn recv_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Re
 /// Another thread than the owner's may be as quick.
 #[inline(never)]
 fn view_from_elsewhere(shared: &Shared, from: Source, tag: TagMatch) -> Result<Option<Lent>> {
-    Ok(shared.enter()?.view_quick(from, tag))
+    Ok(shared.enter()?.view_fast(from, tag))
 }
 
 #[inline(never)]
@@ -148,8 +152,8 @@ fn wait_for_view(shared: &Arc<Shared>, from: Source, tag: TagMatch) -> Result<Vi
 }
 
 /// Lets it go its way.
-fn go_on(engine: &mut Engine, key: OpKey, gift: Gift) {
-    engine.let_go(key, Keeps::Gift { gift });
+fn go_on(engine: &mut Engine, key: OpKey, donation: DonatedBuf) {
+    engine.let_go(key, Keeps::DonatedBuf { donation });
 }
 
 /// Memory on its way to a receiver, or looked at by it; a future of the receipt and the memory, once
@@ -159,26 +163,31 @@ fn go_on(engine: &mut Engine, key: OpKey, gift: Gift) {
 /// other without a look whether they have ended is held up by nothing: for that there is
 /// [`Endpoint::give`](crate::Endpoint::give), which waits for a receiver that is slow.
 pub struct Handoff {
-    inner: Request<Gift>,
+    inner: Request<DonatedBuf>,
 }
 
 impl Handoff {
-    pub(crate) fn post(shared: &Arc<Shared>, peer: PeerId, tag: u64, gift: Gift) -> Handoff {
-        let post = |mut engine: Inside<'_>| engine.hand_off(peer, tag, &gift);
+    pub(crate) fn post(
+        shared: &Arc<Shared>,
+        peer: PeerId,
+        tag: u64,
+        donation: DonatedBuf,
+    ) -> Handoff {
+        let post = |mut engine: Inside<'_>| engine.hand_off(peer, tag, &donation);
         let posted = shared.enter().and_then(post);
-        let inner = Request::of(shared, posted, gift);
+        let inner = Request::of(shared, posted, donation);
         Handoff { inner: inner.abandoned_by(go_on) }
     }
 
-    fn output((done, gift): (Result<Done>, Gift)) -> (Result<Receipt>, Gift) {
-        (post::sent(done), gift)
+    fn output((done, donation): (Result<Done>, DonatedBuf)) -> (Result<Receipt>, DonatedBuf) {
+        (post::sent(done), donation)
     }
 
-    request_methods!((Result<Receipt>, Gift));
+    request_methods!((Result<Receipt>, DonatedBuf));
 }
 
 impl Future for Handoff {
-    type Output = (Result<Receipt>, Gift);
+    type Output = (Result<Receipt>, DonatedBuf);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.inner.poll(context).map(Handoff::output)
@@ -194,7 +203,7 @@ impl fmt::Debug for Handoff {
 /// As [`Handoff`], of memory in several parts that are one message; a future of the receipt and the parts, in
 /// their order.
 pub struct HandoffVectored {
-    inner: Request<Vec<Gift>>,
+    inner: Request<Vec<DonatedBuf>>,
 }
 
 impl HandoffVectored {
@@ -202,26 +211,29 @@ impl HandoffVectored {
         shared: &Arc<Shared>,
         peer: PeerId,
         tag: u64,
-        gifts: Vec<Gift>,
+        donations: Vec<DonatedBuf>,
     ) -> HandoffVectored {
-        let post = |mut engine: Inside<'_>| engine.hand_off_parts(peer, tag, &gifts);
+        let post = |mut engine: Inside<'_>| engine.hand_off_parts(peer, tag, &donations);
         let posted = shared.enter().and_then(post);
-        let inner = Request::of(shared, posted, gifts);
+        let inner = Request::of(shared, posted, donations);
         HandoffVectored {
-            inner: inner
-                .abandoned_by(|engine, key, gifts| engine.let_go(key, Keeps::Gifts { gifts })),
+            inner: inner.abandoned_by(|engine, key, donations| {
+                engine.let_go(key, Keeps::DonatedBufs { donations })
+            }),
         }
     }
 
-    fn output((done, gifts): (Result<Done>, Vec<Gift>)) -> (Result<Receipt>, Vec<Gift>) {
-        (post::sent(done), gifts)
+    fn output(
+        (done, donations): (Result<Done>, Vec<DonatedBuf>),
+    ) -> (Result<Receipt>, Vec<DonatedBuf>) {
+        (post::sent(done), donations)
     }
 
-    request_methods!((Result<Receipt>, Vec<Gift>));
+    request_methods!((Result<Receipt>, Vec<DonatedBuf>));
 }
 
 impl Future for HandoffVectored {
-    type Output = (Result<Receipt>, Vec<Gift>);
+    type Output = (Result<Receipt>, Vec<DonatedBuf>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.inner.poll(context).map(HandoffVectored::output)

@@ -2,8 +2,11 @@
 
 use std::{fmt, ops::Deref};
 
-use super::{engine::op::Arrived, store::Whole};
-use crate::{Error, PeerId, Receipt, Result, reassembly::fold};
+use crate::{
+    Error, PeerId, Receipt, Result,
+    memory::{reassembly::fold, store::Whole},
+    worker::op::Arrived,
+};
 
 /// What a receive into the caller's memory says of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,55 +1,45 @@
 //! Endpoints: posting, matching, completing and waiting.
 //!
-//! [`Endpoint`] is the handle; [`shared`] is what all handles share; [`engine`] is what its lock
-//! guards; [`matching`] and [`spin`] are plain state machines.
+//! [`Endpoint`] is the handle; [`shared`](crate::worker::shared) is what all handles share;
+//! [`worker`](crate::worker) is what its lock guards; [`matching`](crate::worker::matching) and
+//! [`spin`](crate::policy::spin) are plain state machines.
 
-mod active;
-mod ahead;
-mod answer;
-mod aside;
-mod borrowed;
-mod buffers;
-mod builder;
-mod config;
-mod courier;
-mod drain;
-mod engine;
-mod give;
-mod handle;
-mod handlers;
-mod handoff;
-mod joined;
-pub(crate) mod matching;
-mod message;
-mod payload;
-mod region;
-mod remote;
-mod reply;
-mod request;
-mod rest;
-mod scatter;
-mod scope;
-mod segments;
-mod shared;
-mod space;
-mod spin;
-mod store;
-mod timed;
-mod view;
-mod wait;
+pub(crate) mod active;
+pub(crate) mod answer;
+pub(crate) mod blocking;
+pub(crate) mod buffers;
+pub(crate) mod builder;
+pub(crate) mod config;
+pub(crate) mod contiguous;
+pub(crate) mod drain;
+pub(crate) mod give;
+pub(crate) mod handle;
+pub(crate) mod handlers;
+pub(crate) mod handoff;
+pub(crate) mod message;
+pub(crate) mod payload;
+pub(crate) mod region;
+pub(crate) mod reply;
+pub(crate) mod request;
+pub(crate) mod scope;
+pub(crate) mod send_timeout;
+pub(crate) mod space;
+pub(crate) mod view;
 
+pub use crate::worker::{
+    matching::{Source, TagMatch},
+    peer::PeerInfo,
+    post::Envelope,
+};
 pub use active::Active;
 pub use answer::Answer;
 pub use buffers::{OwnedBuf, OwnedBufMut};
 pub use builder::Builder;
 pub use config::Progress;
 pub use drain::Outstanding;
-pub use engine::peer::PeerInfo;
-pub use engine::post::Envelope;
 pub use give::NotGiven;
 pub use handle::Endpoint;
-pub use handoff::{Gift, Handoff, HandoffVectored, ViewRequest};
-pub use matching::{Source, TagMatch};
+pub use handoff::{DonatedBuf, Handoff, HandoffVectored, ViewRequest};
 pub use message::{Message, Received};
 pub use region::{AtomicWord, Region, RegionKey, RegionRequest, RemoteRegion, Rights};
 pub use reply::Reply;

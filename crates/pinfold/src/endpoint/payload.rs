@@ -6,20 +6,20 @@
 
 use std::{any::Any, sync::Arc};
 
-use super::{
-    aside::Purpose,
-    buffers::OwnedBuf,
-    engine::{active::Act, calling::Short, peer::MESSAGE_COST},
-    scatter::{Part, Scatter},
-    shared::Shared,
+use super::buffers::OwnedBuf;
+use crate::{
+    PeerId, Result,
+    memory::scatter::{Part, Scatter},
+    protocol::active::{receive::Act, send::Short},
+    wire::active::Label,
+    worker::{peer::MESSAGE_COST, shared::Shared, unlocked_copy::Purpose},
 };
-use crate::{PeerId, Result, wire::active::Label};
 
 /// Only ever dropped.
 struct Kept<B>(#[allow(dead_code, reason = "kept for its drop")] B);
 
 /// The bytes of a message, which perhaps have to be kept.
-pub(super) trait Payload {
+pub(crate) trait Payload {
     type Buf: OwnedBuf;
 
     /// What there is of it, before it is kept, if it is short enough to go at once.
@@ -30,9 +30,9 @@ pub(super) trait Payload {
 }
 
 /// The caller's, to be copied if it has to be kept.
-pub(super) struct Borrowed<'a>(pub &'a [u8]);
+pub(crate) struct BlockingOp<'a>(pub &'a [u8]);
 
-impl Payload for Borrowed<'_> {
+impl Payload for BlockingOp<'_> {
     type Buf = Vec<u8>;
 
     fn short(&self) -> Option<Short> {
@@ -43,7 +43,7 @@ impl Payload for Borrowed<'_> {
         let len = self.0.len();
         let mut kept = Vec::with_capacity(len);
         // SAFETY: the one is borrowed, the other has room for as much and is new.
-        unsafe { shared.copy_aside(Purpose::PAYLOAD, self.0.as_ptr(), kept.as_mut_ptr(), len) };
+        unsafe { shared.copy_unlocked(Purpose::PAYLOAD, self.0.as_ptr(), kept.as_mut_ptr(), len) };
         // SAFETY: so many have been written.
         unsafe { kept.set_len(len) };
         kept
@@ -51,7 +51,7 @@ impl Payload for Borrowed<'_> {
 }
 
 /// The message's own.
-pub(super) struct Owned<B>(pub B);
+pub(crate) struct Owned<B>(pub B);
 
 impl<B: OwnedBuf> Payload for Owned<B> {
     type Buf = B;
@@ -69,7 +69,7 @@ impl<B: OwnedBuf> Payload for Owned<B> {
 }
 
 /// Moves a payload to where it stays: its bytes, and what has to be kept as long as they are used.
-pub(super) fn keep(shared: &Shared, payload: impl Payload) -> (Scatter, Box<dyn Any + Send>) {
+pub(crate) fn keep(shared: &Shared, payload: impl Payload) -> (Scatter, Box<dyn Any + Send>) {
     let kept = Box::new(Kept(payload.into_buf(shared)));
     let (ptr, len) = kept.0.bytes();
     // SAFETY: `OwnedBuf` keeps the bytes in place. Whoever is given both posts an operation and has
@@ -78,7 +78,7 @@ pub(super) fn keep(shared: &Shared, payload: impl Payload) -> (Scatter, Box<dyn 
 }
 
 /// Sends what a handler has to say, charged to the peer whose message it sees to. Never waits.
-pub(super) fn say(
+pub(crate) fn say(
     shared: &Arc<Shared>,
     origin: PeerId,
     to: PeerId,

@@ -10,20 +10,20 @@ use std::{
 };
 
 use super::{
-    engine::{
-        active::Act,
-        op::{Done, OpKey},
-        peer::MESSAGE_COST,
-        post,
-    },
     message::Message,
     payload::{Payload, keep},
     request::Request,
-    shared::Shared,
 };
 use crate::{
     PeerId, Result,
+    protocol::active::receive::Act,
     wire::active::{Label, Verb},
+    worker::{
+        op::{Done, OpKey},
+        peer::MESSAGE_COST,
+        post,
+        shared::Shared,
+    },
 };
 
 /// A request on its way, or at its handler; a future of the answer. Its
@@ -37,13 +37,13 @@ pub struct Reply {
 
 impl Reply {
     /// Asks.
-    pub(super) fn ask(shared: &Arc<Shared>, peer: PeerId, id: u32, payload: impl Payload) -> Reply {
+    pub(crate) fn ask(shared: &Arc<Shared>, peer: PeerId, id: u32, payload: impl Payload) -> Reply {
         let label = Label { verb: Verb::Request, id, token: 0 };
         Reply { inner: Request::of(shared, post_request(shared, peer, label, payload), ()) }
     }
 
     /// Asks the agent.
-    pub(super) fn ask_agent(shared: &Arc<Shared>, peer: PeerId, payload: impl Payload) -> Reply {
+    pub(crate) fn ask_agent(shared: &Arc<Shared>, peer: PeerId, payload: impl Payload) -> Reply {
         let label = Label { verb: Verb::Serve, id: 0, token: 0 };
         Reply { inner: Request::of(shared, post_request(shared, peer, label, payload), ()) }
     }

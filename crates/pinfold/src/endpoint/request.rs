@@ -18,22 +18,22 @@ use std::{
 };
 
 use super::{
-    borrowed,
+    blocking,
     buffers::{OwnedBuf, OwnedBufMut},
-    engine::{
-        Engine,
-        abandoned::Early,
-        op::{Done, Keeps, OpKey},
-        post,
-    },
-    matching::{Source, TagMatch},
     message::{Message, Received},
-    scatter::{Part, Scatter},
-    shared::Shared,
 };
 use crate::{
     Error, PeerId, Receipt, Result,
+    memory::scatter::{Part, Scatter},
     wire::active::{Label, Verb},
+    worker::{
+        Engine,
+        abandoned::Early,
+        matching::{Source, TagMatch},
+        op::{Done, Keeps, OpKey},
+        post,
+        shared::Shared,
+    },
 };
 
 /// How far a request is.
@@ -56,7 +56,7 @@ impl From<Result<OpKey>> for State {
 }
 
 /// What sends and receives have in common.
-pub(super) struct Request<B: Send + 'static> {
+pub(crate) struct Request<B: Send + 'static> {
     shared: Arc<Shared>,
     state: State,
     /// Of a receive that ended when it was posted.
@@ -78,22 +78,22 @@ impl<B: Send + 'static> Request<B> {
     }
 
     /// An operation posted.
-    pub(super) fn of(shared: &Arc<Shared>, posted: Result<OpKey>, buffer: B) -> Request<B> {
+    pub(crate) fn of(shared: &Arc<Shared>, posted: Result<OpKey>, buffer: B) -> Request<B> {
         Request::new(shared, posted.into(), MaybeUninit::new(buffer))
     }
 
     /// The same, but with another way to be dropped.
-    pub(super) fn abandoned_by(mut self, abandon: fn(&mut Engine, OpKey, B)) -> Request<B> {
+    pub(crate) fn abandoned_by(mut self, abandon: fn(&mut Engine, OpKey, B)) -> Request<B> {
         self.abandon = abandon;
         self
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
     /// The result and the buffer if the operation has ended, after a turn of progress.
-    pub(super) fn try_wait(&mut self) -> Option<(Result<Done>, B)> {
+    pub(crate) fn try_wait(&mut self) -> Option<(Result<Done>, B)> {
         let done = match self.state {
             State::Posted(key) => self.shared.try_done(key)?,
             State::Ended(_) => match std::mem::replace(&mut self.state, State::Spent) {
@@ -113,7 +113,7 @@ impl<B: Send + 'static> Request<B> {
         unsafe { self.buffer.assume_init_read() }
     }
 
-    pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Option<(Result<Done>, B)> {
+    pub(crate) fn wait(&mut self, deadline: Option<Instant>) -> Option<(Result<Done>, B)> {
         let done = match self.state {
             State::Posted(key) => self.shared.wait_done(key, deadline)?,
             _ => return self.try_wait(),
@@ -121,14 +121,14 @@ impl<B: Send + 'static> Request<B> {
         Some((done, self.spend()))
     }
 
-    pub(super) fn cancel(&mut self) -> bool {
+    pub(crate) fn cancel(&mut self) -> bool {
         match self.state {
             State::Posted(key) => self.shared.enter().is_ok_and(|mut engine| engine.cancel(key)),
             _ => false,
         }
     }
 
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Result<Done>, B)> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Result<Done>, B)> {
         if let Some(taken) = self.try_wait() {
             return Poll::Ready(taken);
         }
@@ -223,7 +223,7 @@ macro_rules! request_methods {
     };
 }
 
-pub(super) use request_methods;
+pub(crate) use request_methods;
 
 /// A send in flight that owns its buffer; a future of the receipt and the buffer.
 ///
@@ -243,7 +243,7 @@ impl<B: OwnedBuf> SendRequest<B> {
         // operation has ended.
         let memory = unsafe { Part::new(ptr.cast_mut(), len) };
         let mut chosen = None;
-        let state = match borrowed::send_now(shared, peer, tag, memory, &mut chosen) {
+        let state = match blocking::send_now(shared, peer, tag, memory, &mut chosen) {
             Some(receipt) => State::Ended(Ok(Done::Sent(receipt))),
             None => shared
                 .enter()

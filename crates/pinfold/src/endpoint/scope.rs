@@ -8,19 +8,19 @@
 
 use std::{cell::RefCell, collections::VecDeque, marker::PhantomData, sync::Arc};
 
-use super::{
-    borrowed,
-    engine::{
+use super::{blocking, message::Received};
+use crate::{
+    Error, PeerId, Receipt, Result,
+    memory::scatter::Part,
+    scoped,
+    worker::{
         abandoned::Early,
+        matching::{Source, TagMatch},
         op::{Arrived, Done, OpKey},
         post,
+        shared::Shared,
     },
-    matching::{Source, TagMatch},
-    message::Received,
-    scatter::Part,
-    shared::Shared,
 };
-use crate::{Error, PeerId, Receipt, Result, scoped};
 
 /// Where operations on borrowed memory live; see [`Endpoint::scope`](crate::Endpoint::scope).
 pub struct Scope<'scope, 'env: 'scope> {
@@ -93,7 +93,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         // SAFETY: borrowed for `'env`, within which the operation ends.
         let memory = unsafe { Part::new(data.as_ptr().cast_mut(), data.len()) };
         let mut chosen = None;
-        let stage = match borrowed::send_now(&self.shared, peer, tag, memory, &mut chosen) {
+        let stage = match blocking::send_now(&self.shared, peer, tag, memory, &mut chosen) {
             Some(receipt) => Stage::Ended(receipt),
             None => {
                 let memory = memory.into();

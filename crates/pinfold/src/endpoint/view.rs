@@ -16,20 +16,23 @@ use std::{
     },
 };
 
-use super::{
-    aside::Purpose,
-    engine::{
-        maps::{Held, Loan},
-        op::{Arrived, Lending},
-        quick::Lent,
-    },
-    joined::Joined,
-    shared::Shared,
-    store::Whole,
-};
+use super::contiguous::Contiguous;
 use crate::{
-    Error, Path, PeerId, Receipt, Result, arena::Cells, error::inside, reassembly::fold,
-    wire::waiting::By,
+    Error, Path, PeerId, Receipt, Result,
+    error::inside,
+    memory::{
+        arena::Cells,
+        imported_extents::{Held, Loan},
+        reassembly::fold,
+        store::Whole,
+    },
+    wire::rendezvous::By,
+    worker::{
+        fast_path::Lent,
+        op::{Arrived, Lending},
+        shared::Shared,
+        unlocked_copy::Purpose,
+    },
 };
 
 /// A received message, in the sender's memory if the sender gave that away
@@ -51,7 +54,7 @@ pub struct View<'a> {
 /// The endpoint: borrowed where that will do, since counting costs a hop between cores while
 /// there are stores on their way to the ring.
 enum Keeper<'a> {
-    Borrowed(&'a Arc<Shared>),
+    BlockingOp(&'a Arc<Shared>),
     Owned(Arc<Shared>),
 }
 
@@ -61,7 +64,7 @@ impl Deref for Keeper<'_> {
     #[inline]
     fn deref(&self) -> &Arc<Shared> {
         match self {
-            Keeper::Borrowed(shared) => shared,
+            Keeper::BlockingOp(shared) => shared,
             Keeper::Owned(shared) => shared,
         }
     }
@@ -74,7 +77,7 @@ enum Place {
     /// In the sender's: so many bytes.
     Theirs(Loan, u64),
     /// In a row that was made of parts of the sender's.
-    Parts(Box<Joined>),
+    Parts(Box<Contiguous>),
     /// With another view.
     Moved,
 }
@@ -86,13 +89,13 @@ struct Own {
 
 impl View<'static> {
     /// # Errors
-    /// As [`Joined::of`], of what came in several parts.
+    /// As [`Contiguous::of`], of what came in several parts.
     pub(crate) fn new(shared: &Arc<Shared>, arrived: Arrived) -> Result<View<'static>> {
         let Arrived { peer, tag, len, mut receipt, bytes, loan } = arrived;
         let place = match loan {
             Some(Lending::One(loan)) => Place::Theirs(*loan, len),
             Some(Lending::Parts(parts)) => {
-                Place::Parts(Box::new(Joined::of(shared, peer, len, *parts)?))
+                Place::Parts(Box::new(Contiguous::of(shared, peer, len, *parts)?))
             }
             None => {
                 let bytes = bytes.map(|bytes| *bytes).unwrap_or_default().whole();
@@ -108,7 +111,7 @@ impl<'a> View<'a> {
     #[inline(always)]
     pub(crate) fn lent(shared: &'a Arc<Shared>, lent: Lent) -> View<'a> {
         let Lent { peer, tag, len, loan } = lent;
-        View { peer, tag, place: Place::Theirs(loan, len), shared: Keeper::Borrowed(shared) }
+        View { peer, tag, place: Place::Theirs(loan, len), shared: Keeper::BlockingOp(shared) }
     }
 
     /// The same, independent of the handle of the endpoint that received it.
@@ -133,7 +136,7 @@ impl<'a> View<'a> {
         match &self.place {
             Place::Own(own) => own.receipt,
             Place::Theirs(_, len) => Receipt::new(Path::Handoff, *len),
-            Place::Parts(joined) => joined.receipt(),
+            Place::Parts(contiguous) => contiguous.receipt(),
             Place::Moved => Receipt::new(Path::Handoff, 0),
         }
     }
@@ -142,7 +145,7 @@ impl<'a> View<'a> {
     pub fn folded(&self) -> Option<&fold::Receipt> {
         match &self.place {
             Place::Own(own) => own.bytes.folded(),
-            Place::Parts(joined) => Some(joined.folded()),
+            Place::Parts(contiguous) => Some(contiguous.folded()),
             Place::Theirs(..) | Place::Moved => None,
         }
     }
@@ -152,7 +155,7 @@ impl<'a> View<'a> {
         match &self.place {
             Place::Own(own) => own.bytes.len(),
             Place::Theirs(_, len) => *len as usize,
-            Place::Parts(joined) => joined.len(),
+            Place::Parts(contiguous) => contiguous.len(),
             Place::Moved => 0,
         }
     }
@@ -172,7 +175,7 @@ impl<'a> View<'a> {
         let at = self.range(offset, into.len())?;
         let (to, len) = (into.as_mut_ptr(), into.len());
         // SAFETY: readable for so many bytes, by `range`; `into` is memory of this process's own.
-        unsafe { self.shared.copy_aside(Purpose::VIEW, at, to, len) };
+        unsafe { self.shared.copy_unlocked(Purpose::VIEW, at, to, len) };
         self.confirm()
     }
 
@@ -195,7 +198,7 @@ impl<'a> View<'a> {
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<()> {
         self.range(offset, from.len())?;
         match &self.place {
-            Place::Parts(joined) if joined.is_writable() => joined.write(offset, from),
+            Place::Parts(contiguous) if contiguous.is_writable() => contiguous.write(offset, from),
             _ => _ = self.cells().ok_or(Error::ReadOnly)?.write(offset, from),
         }
         self.confirm()
@@ -204,7 +207,7 @@ impl<'a> View<'a> {
     /// Whether it can be written.
     pub fn is_writable(&self) -> bool {
         match &self.place {
-            Place::Parts(joined) => joined.is_writable(),
+            Place::Parts(contiguous) => contiguous.is_writable(),
             _ => self.cells().is_some(),
         }
     }
@@ -214,7 +217,7 @@ impl<'a> View<'a> {
     pub fn own_bytes(&self) -> Option<&[u8]> {
         match &self.place {
             Place::Own(own) => Some(&own.bytes),
-            Place::Parts(joined) => joined.own(),
+            Place::Parts(contiguous) => contiguous.own(),
             Place::Theirs(..) | Place::Moved => None,
         }
     }
@@ -240,12 +243,12 @@ impl<'a> View<'a> {
         match &self.place {
             Place::Own(own) => Ok(own.bytes[offset..].as_ptr()),
             Place::Moved => Ok(NonNull::dangling().as_ptr()),
-            Place::Parts(joined) => {
-                if joined.theirs().is_some() && self.shared.is_forked() {
+            Place::Parts(contiguous) => {
+                if contiguous.theirs().is_some() && self.shared.is_forked() {
                     return Err(Error::Forked);
                 }
                 // SAFETY: it has so many bytes, by `inside`.
-                Ok(unsafe { joined.as_ptr().add(offset) })
+                Ok(unsafe { contiguous.as_ptr().add(offset) })
             }
             Place::Theirs(loan, _) => {
                 if self.shared.is_forked() {
@@ -266,7 +269,7 @@ impl<'a> View<'a> {
         fence(Ordering::Acquire);
         let is_cut = match &self.place {
             Place::Theirs(loan, _) => self.held(loan).tie.is_cut(),
-            Place::Parts(joined) => joined.theirs().is_some_and(|(_, tie)| tie.is_cut()),
+            Place::Parts(contiguous) => contiguous.theirs().is_some_and(|(_, tie)| tie.is_cut()),
             Place::Own(_) | Place::Moved => false,
         };
         if is_cut { Err(Error::Withdrawn) } else { Ok(()) }
@@ -292,13 +295,13 @@ impl Drop for View<'_> {
     #[inline]
     fn drop(&mut self) {
         let Place::Theirs(loan, _) = &self.place else {
-            let Place::Parts(joined) = std::mem::replace(&mut self.place, Place::Moved) else {
+            let Place::Parts(contiguous) = std::mem::replace(&mut self.place, Place::Moved) else {
                 return;
             };
-            return give_parts_back(&self.shared, self.peer, *joined);
+            return give_parts_back(&self.shared, self.peer, *contiguous);
         };
-        if let Some(mut engine) = self.shared.quick()
-            && engine.give_back_quick(self.peer, loan)
+        if let Some(mut engine) = self.shared.fast_path()
+            && engine.give_back_fast(self.peer, loan)
         {
             return;
         }
@@ -316,10 +319,10 @@ fn give_back(shared: &Shared, peer: PeerId, loan: &Loan) {
 
 #[cold]
 #[inline(never)]
-fn give_parts_back(shared: &Shared, peer: PeerId, joined: Joined) {
-    let sid = joined.theirs().map(|(sid, _)| *sid);
+fn give_parts_back(shared: &Shared, peer: PeerId, contiguous: Contiguous) {
+    let sid = contiguous.theirs().map(|(sid, _)| *sid);
     // Nothing is mapped any more when its owner has it again.
-    drop(joined);
+    drop(contiguous);
     if let (Some(sid), Ok(mut engine)) = (sid, shared.enter()) {
         engine.give_parts_back(peer, sid, By::View, 0);
     }

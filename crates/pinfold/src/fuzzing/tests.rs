@@ -6,7 +6,7 @@ use crate::{
     Refusal,
     wire::{
         descriptor::{Header, Kind, Piece},
-        waiting::Shelf,
+        rendezvous::Exported,
     },
 };
 
@@ -191,8 +191,8 @@ fn local_packets_of_any_bytes() {
 fn list_of(parts: &[(u64, u64, u64)]) -> Vec<u8> {
     let mut bytes = Vec::from(parts.iter().map(|part| part.2).sum::<u64>().to_ne_bytes());
     for (extent, offset, len) in parts {
-        let shelf = Shelf { extent: *extent, offset: *offset };
-        list::add(list::Listed { shelf, len: *len }, &mut bytes);
+        let exported = Exported { extent: *extent, offset: *offset };
+        list::add(list::Listed { exported, len: *len }, &mut bytes);
     }
     bytes
 }

@@ -195,7 +195,7 @@ impl Counters {
         header: &Header<u64>,
         records: impl Iterator<Item = PeerCounters>,
     ) -> Counters {
-        let (maker, others) = (&header.aside_by_maker, &header.aside_by_others);
+        let (maker, others) = (&header.unlocked_by_maker, &header.unlocked_by_others);
         // A stranger's page may say anything.
         let sum = |of: u64, parts: [u64; 2]| parts.into_iter().fold(of, u64::wrapping_add);
         let mut all = Counters {

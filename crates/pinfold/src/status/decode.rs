@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Path, PathSet, Refusal,
-    blockmem::{Count, Counts},
+    copy::{Count, Counts},
     sync::{Ordering, seqlock},
 };
 

@@ -16,7 +16,7 @@ use zerocopy::FromBytes;
 
 use crate::{
     Path,
-    blockmem::{Algorithm, SIZES},
+    copy::{Algorithm, SIZES},
 };
 
 /// The name of the memfd, by which it is found.
@@ -183,8 +183,8 @@ pub(crate) struct Header<W> {
     pub copied_streamed: W,
     /// The same of what is copied without the endpoint's lock: by the thread that made it, and by all
     /// others.
-    pub(super) aside_by_maker: BulkWords<W>,
-    pub(super) aside_by_others: BulkWords<W>,
+    pub(super) unlocked_by_maker: BulkWords<W>,
+    pub(super) unlocked_by_others: BulkWords<W>,
     /// Messages that nobody waited for, and that were not delivered before their peer went.
     pub undelivered: W,
     /// A gauge: 1 while another endpoint has the name that it listens at.

@@ -10,12 +10,12 @@
 //! - `page`: the memory, written and read.
 //! - `publish`: the endpoint's side; `tallies`: what is counted outside its lock.
 //! - `counters`, `view`: what a reader gets.
-//! - `decode`: from a copy of a page to that; `look`: all the pages there are.
+//! - `decode`: from a copy of a page to that; `discover`: all the pages there are.
 
 mod counters;
 mod decode;
+mod discover;
 mod layout;
-mod look;
 mod page;
 mod publish;
 mod tallies;
@@ -28,13 +28,13 @@ use crate::sync::{AtomicU64, Ordering};
 
 pub use self::{
     counters::{Counters, OneSidedCount, PathCount, PeerCounters},
-    look::{endpoints, endpoints_of},
+    discover::{endpoints, endpoints_of},
     view::{EndpointStatus, PeerStatus, Problem, State, Trouble, View},
 };
 pub(crate) use self::{
     layout::{flags, state},
     publish::{Identity, Introduction, PeerRecord, Status},
-    tallies::{AsideWords, Tallies},
+    tallies::{Tallies, UnlockedWords},
 };
 
 /// What one unexpected message costs beside its bytes: the receiver's bookkeeping for it.

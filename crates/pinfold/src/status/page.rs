@@ -15,8 +15,10 @@ use std::{
 
 use pinfold_sys::{
     failed::{Failed, may_be_denied},
-    mapping::{ReadOnlyMapping, SharedMapping},
-    memfd,
+    mem::{
+        mapping::{ReadOnlyMapping, SharedMapping},
+        memfd,
+    },
 };
 
 use zerocopy::{FromBytes, IntoBytes};

@@ -10,17 +10,17 @@ use std::{
     sync::Arc,
 };
 
-use pinfold_sys::{clock, failed::Failed};
+use pinfold_sys::{cpu::clock, failed::Failed};
 
 use super::{
     Counters, MESSAGE_COST, PeerCounters, Tally,
     layout::{COUNTERS, FIRST, GONE, Header, MAGIC, REST, Record, Text, VERSION},
     page::{Kept, Page},
-    tallies::{AsideWords, Tallies},
+    tallies::{Tallies, UnlockedWords},
 };
 use crate::{
     Path, PathSet, PeerId, Refusal,
-    blockmem::Counts,
+    copy::Counts,
     sync::{AtomicU64, Ordering, biased::this_thread, fence, seqlock},
 };
 
@@ -203,8 +203,8 @@ impl Status {
     }
 
     /// Where copies count that are made without the endpoint's lock.
-    pub(crate) fn aside(&self) -> AsideWords {
-        AsideWords(self.header.clone())
+    pub(crate) fn unlocked(&self) -> UnlockedWords {
+        UnlockedWords(self.header.clone())
     }
 
     /// Puts down what was copied, by algorithm and by size.

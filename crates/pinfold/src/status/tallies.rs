@@ -76,21 +76,21 @@ impl Tallies {
 }
 
 /// Where an endpoint's bulk copies count that are made without its lock.
-pub(crate) struct AsideWords(pub(super) Kept<Header<AtomicU64>>);
+pub(crate) struct UnlockedWords(pub(super) Kept<Header<AtomicU64>>);
 
-impl AsideWords {
+impl UnlockedWords {
     /// The thread that made the endpoint has copied so many bytes.
     #[inline]
     pub(crate) fn add_by_maker(&self, bytes: u64, streamed: bool) {
-        self.0.aside_by_maker.bulk.add(bytes);
-        self.0.aside_by_maker.streamed.add(if streamed { bytes } else { 0 });
+        self.0.unlocked_by_maker.bulk.add(bytes);
+        self.0.unlocked_by_maker.streamed.add(if streamed { bytes } else { 0 });
     }
 
     /// Another thread has.
     pub(crate) fn add_by_others(&self, bytes: u64, streamed: bool) {
-        self.0.aside_by_others.bulk.fetch_add(bytes, Ordering::Relaxed);
+        self.0.unlocked_by_others.bulk.fetch_add(bytes, Ordering::Relaxed);
         if streamed {
-            self.0.aside_by_others.streamed.fetch_add(bytes, Ordering::Relaxed);
+            self.0.unlocked_by_others.streamed.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold_sys::memfd;
+use pinfold_sys::mem::memfd;
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
@@ -149,7 +149,9 @@ fn nobody_else_can_write_it() {
         };
         if memfd::refuses_writers(file.as_fd()) {
             found += 1;
-            assert!(pinfold_sys::mapping::SharedMapping::map(file.as_fd(), FILE_BYTES).is_err());
+            assert!(
+                pinfold_sys::mem::mapping::SharedMapping::map(file.as_fd(), FILE_BYTES).is_err()
+            );
         }
     }
     assert!(found > 0 || !has_the_seal());

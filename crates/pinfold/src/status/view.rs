@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use super::{Counters, PeerCounters};
-use crate::{Path, PathSet, Refusal, blockmem::Counts};
+use crate::{Path, PathSet, Refusal, copy::Counts};
 
 /// What was found in one look. Made by [`endpoints`](super::endpoints).
 #[derive(Clone, Debug, Default)]

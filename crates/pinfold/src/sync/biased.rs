@@ -35,7 +35,7 @@ use std::{
 };
 
 use parking_lot::{RawMutex, lock_api::RawMutex as _};
-use pinfold_sys::barrier;
+use pinfold_sys::cpu::barrier;
 
 thread_local! {
     static MARK: u8 = const { 0 };
@@ -93,16 +93,16 @@ impl<T> BiasedLock<T> {
 
     /// Enters at once if this is the owner's thread and no other has come lately.
     #[inline(always)]
-    pub(crate) fn quick(&self) -> Option<Guard<'_, T>> {
+    pub(crate) fn fast_path(&self) -> Option<Guard<'_, T>> {
         if this_thread() != self.owner || self.inside.load(Ordering::Relaxed) {
             return None;
         }
         self.inside.store(true, Ordering::Relaxed);
         // Pairs with the membarrier in `revoke`, which orders this store before the load.
         compiler_fence(Ordering::SeqCst);
-        let quick = Guard { lock: self, held: 0 };
+        let fast_path = Guard { lock: self, held: 0 };
         // Dropping it takes the store back.
-        if self.revoked.load(Ordering::Acquire) { None } else { Some(quick) }
+        if self.revoked.load(Ordering::Acquire) { None } else { Some(fast_path) }
     }
 
     /// Whether more threads than its owner have come lately, or may have.
@@ -113,7 +113,7 @@ impl<T> BiasedLock<T> {
 
     #[inline(always)]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        self.quick().unwrap_or_else(|| self.lock_slow())
+        self.fast_path().unwrap_or_else(|| self.lock_slow())
     }
 
     #[cold]
@@ -251,14 +251,14 @@ mod tests {
         }
         let (lock, mut entries) = (BiasedLock::new(0u32), 0);
         for round in 0..3 {
-            assert!(lock.quick().is_some());
+            assert!(lock.fast_path().is_some());
             thread::scope(|s| {
                 s.spawn(|| *lock.lock() += 1);
             });
-            assert!(lock.quick().is_none(), "another thread has been in");
+            assert!(lock.fast_path().is_none(), "another thread has been in");
             for _ in 1..BACK_AFTER << round {
                 *lock.lock() += 1;
-                assert!(lock.quick().is_none(), "twice as long each time");
+                assert!(lock.fast_path().is_none(), "twice as long each time");
             }
             *lock.lock() += 1;
             entries += 1 + (BACK_AFTER << round);
@@ -272,7 +272,7 @@ mod tests {
         let lock = BiasedLock::new(0u32);
         let mut revoked = 0;
         for _ in 0..40 {
-            revoked += u32::from(lock.quick().is_some());
+            revoked += u32::from(lock.fast_path().is_some());
             thread::scope(|s| {
                 s.spawn(|| *lock.lock() += 1);
             });

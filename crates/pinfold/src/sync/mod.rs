@@ -45,7 +45,7 @@ impl LightFence {
 #[cfg(not(loom))]
 pub(crate) fn heavy_fence() {
     fence(Ordering::SeqCst);
-    pinfold_sys::barrier::heavy_global();
+    pinfold_sys::cpu::barrier::heavy_global();
 }
 
 #[cfg(loom)]

@@ -46,13 +46,17 @@ pub(crate) enum Kind {
     Eager = 4,
     /// A further piece of a message: [`Piece`]; aux is its stream.
     Data = 5,
-    /// A message that waits in its sender's memory until it is matched: [`Rts`](super::waiting::Rts).
+    /// A message that waits in its sender's memory until it is matched:
+    /// [`Rts`](super::rendezvous::Rts).
     Rts = 6,
-    /// The receiver matched a waiting message and says how it should come: [`Cts`](super::waiting::Cts).
+    /// The receiver matched a waiting message and says how it should come:
+    /// [`Cts`](super::rendezvous::Cts).
     Cts = 7,
-    /// The receiver has taken a waiting message out of its sender's memory: [`Fin`](super::waiting::Fin).
+    /// The receiver has taken a waiting message out of its sender's memory:
+    /// [`Fin`](super::rendezvous::Fin).
     Fin = 8,
-    /// The sender has written pieces into the receiver's memory: [`Wrote`](super::waiting::Wrote).
+    /// The sender has written pieces into the receiver's memory:
+    /// [`Wrote`](super::rendezvous::Wrote).
     Wrote = 9,
     /// The sender takes a waiting message back; aux is its stream.
     Cancel = 10,
@@ -63,10 +67,10 @@ pub(crate) enum Kind {
     Open = 12,
     /// The answer to that: [`Opened`](super::region::Opened); aux is the question's number.
     Opened = 13,
-    /// Asks the owner of a region to do something to it: [`Use`](super::uses::Use); aux is the operation's
-    /// number.
+    /// Asks the owner of a region to do something to it: [`Use`](super::served_rma::Use); aux is
+    /// the operation's number.
     Use = 14,
-    /// The answer to that: [`Used`](super::uses::Used); aux is the operation's number.
+    /// The answer to that: [`Used`](super::served_rma::Used); aux is the operation's number.
     Used = 15,
 }
 
@@ -206,13 +210,13 @@ pub(crate) struct Piece {
     /// Bytes.
     pub len: u32,
     /// Not 0 if the sender wants to hear, by this number, what copying it out takes: below
-    /// [`LAPS_FROM`]. From there on, what it takes from the first piece, which this is, to the end of the
-    /// message.
+    /// [`FRAGMENT_SAMPLES_FROM`]. From there on, what it takes from the first piece, which this is,
+    /// to the end of the message.
     pub sample: u8,
 }
 
 /// The first number by which senders ask about whole messages.
-pub(crate) const LAPS_FROM: u8 = 0x80;
+pub(crate) const FRAGMENT_SAMPLES_FROM: u8 = 0x80;
 
 const SAMPLE_SHIFT: u32 = 56;
 const PIECE_LEN_MASK: u64 = 0xff_ffff;
@@ -231,8 +235,8 @@ impl Piece {
     }
 
     /// The number of the question about a whole message, or 0.
-    pub(crate) const fn lap(self) -> u8 {
-        if self.sample >= LAPS_FROM { self.sample } else { 0 }
+    pub(crate) const fn sample_number(self) -> u8 {
+        if self.sample >= FRAGMENT_SAMPLES_FROM { self.sample } else { 0 }
     }
 
     pub(crate) const fn body(self) -> [u64; 1] {

@@ -14,7 +14,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::route::{Path, PathSet, Refusal};
+use crate::policy::route::{Path, PathSet, Refusal};
 
 mod refuse;
 #[cfg(test)]

@@ -32,13 +32,13 @@ pub(crate) const BULK_BYTES_MAX: u32 = 256 << 10;
 /// Claim lines per direction: transfers that both sides copy at the same time.
 pub(crate) const CLAIMS: u32 = 8;
 /// Threads of one side that can be at regions of the other through the kernel at the same time.
-pub(crate) const VISITS: u32 = 32;
+pub(crate) const HAZARDS: u32 = 32;
 
 /// Pieces of a direction of which the producer can hear at the same time what copying them out took.
 pub(crate) const SAMPLES: usize = 4;
 
 /// Messages of a direction of which the producer can hear at the same time what they took.
-pub(crate) const LAPS: usize = 2;
+pub(crate) const FRAGMENT_SAMPLES: usize = 2;
 
 const PAGE: usize = 4096;
 const RING_BYTES: usize = RING_SLOTS_MAX as usize * DESCRIPTOR_BYTES;
@@ -53,11 +53,11 @@ const _: () = assert!(RINGS_AT + 2 * RING_BYTES <= BULK_AT);
 const _: () = assert!(RING_SLOTS_MIN as usize * DESCRIPTOR_BYTES == PAGE);
 const _: () = assert!(BULK_BYTES_MIN as usize == PAGE);
 const _: () = assert!(BULK_AT.is_multiple_of(PAGE) && SEGMENT_BYTES.is_multiple_of(PAGE));
-const VISITS_AT: usize = (3 + CLAIMS as usize) * LINE;
+const HAZARDS_AT: usize = (3 + CLAIMS as usize) * LINE;
 const WITHDRAWALS_AT: usize =
-    VISITS_AT + (VISITS as usize * size_of::<u64>()).next_multiple_of(LINE);
+    HAZARDS_AT + (HAZARDS as usize * size_of::<u64>()).next_multiple_of(LINE);
 const _: () = assert!(WITHDRAWALS_AT + LINE <= DIRECTION_CONTROL);
-const _: () = assert!((1 + SAMPLES + LAPS) * size_of::<u64>() <= LINE);
+const _: () = assert!((1 + SAMPLES + FRAGMENT_SAMPLES) * size_of::<u64>() <= LINE);
 
 /// Which way a lane carries messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,10 +117,10 @@ impl Direction {
     }
 
     /// Offset of the word by which a thread of the producer's says at which of the consumer's regions
-    /// it is; `index` is below [`VISITS`].
-    pub(crate) const fn visit_at(self, index: u32) -> usize {
-        assert!(index < VISITS);
-        self.cursor_at() + VISITS_AT + index as usize * size_of::<u64>()
+    /// it is; `index` is below [`HAZARDS`].
+    pub(crate) const fn hazard_at(self, index: u32) -> usize {
+        assert!(index < HAZARDS);
+        self.cursor_at() + HAZARDS_AT + index as usize * size_of::<u64>()
     }
 
     /// Offset of the word in which the consumer counts the regions that it has withdrawn.
@@ -136,8 +136,9 @@ impl Direction {
 
     /// Offset of the word in which the consumer says what the message took whose first piece has lap
     /// number `number`: the number in the upper byte, below it nanoseconds.
-    pub(crate) const fn lap_at(self, number: u8) -> usize {
-        self.withdrawals_at() + (1 + SAMPLES + number as usize % LAPS) * size_of::<u64>()
+    pub(crate) const fn fragment_sample_at(self, number: u8) -> usize {
+        self.withdrawals_at()
+            + (1 + SAMPLES + number as usize % FRAGMENT_SAMPLES) * size_of::<u64>()
     }
 
     /// Offset of the descriptor ring.
@@ -163,7 +164,7 @@ mod tests {
             parts.push((way.bell_at(), LINE));
             parts.push((way.space_bell_at(), LINE));
             parts.extend((0..CLAIMS).map(|i| (way.claim_at(i), LINE)));
-            parts.extend((0..VISITS).map(|i| (way.visit_at(i), size_of::<u64>())));
+            parts.extend((0..HAZARDS).map(|i| (way.hazard_at(i), size_of::<u64>())));
             parts.push((way.withdrawals_at(), LINE));
             parts.push((way.ring_at(), RING_BYTES));
             parts.push((way.bulk_at(), BULK_BYTES_MAX as usize));

@@ -1,5 +1,5 @@
 //! Where the parts of a message lie that its sender has given away in several: what the bulk bytes hold that an
-//! [`Rts`](super::waiting::Rts) names as its list.
+//! [`Rts`](super::rendezvous::Rts) names as its list.
 //!
 //! ```text
 //! 24 bytes a part, in the order of the message
@@ -10,7 +10,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::waiting::Shelf;
+use super::rendezvous::Exported;
 
 /// Parts of one message, at most: then the list is as long as the longest piece of a message.
 pub(crate) const PARTS_MAX: usize = 1024;
@@ -32,14 +32,14 @@ const _: () = assert!(size_of::<Entry>() == PART_BYTES);
 /// Where one part lies, in an arena of the process that wrote this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
-    pub shelf: Shelf,
+    pub exported: Exported,
     /// Bytes; never 0.
     pub len: u64,
 }
 
 /// Adds what says where a part lies.
 pub(crate) fn add(part: Listed, to: &mut Vec<u8>) {
-    let Listed { shelf: Shelf { extent, offset }, len } = part;
+    let Listed { exported: Exported { extent, offset }, len } = part;
     to.extend_from_slice(Entry { extent, offset, len }.as_bytes());
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn read(bytes: &[u8], len: u64) -> Option<Box<[Listed]>> {
         let end = offset.checked_add(len)?;
         left = left.checked_sub(len)?;
         let makes_sense = extent != 0 && len != 0 && end <= i64::MAX as u64;
-        makes_sense.then_some(Listed { shelf: Shelf { extent, offset }, len })
+        makes_sense.then_some(Listed { exported: Exported { extent, offset }, len })
     });
     let parts: Box<[Listed]> = parts.collect::<Option<_>>()?;
     (left == 0).then_some(parts)
@@ -75,7 +75,7 @@ mod tests {
     }
 
     fn listed(extent: u64, offset: u64, len: u64) -> Listed {
-        Listed { shelf: Shelf { extent, offset }, len }
+        Listed { exported: Exported { extent, offset }, len }
     }
 
     proptest! {

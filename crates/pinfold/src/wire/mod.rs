@@ -10,12 +10,12 @@ pub(crate) mod hello;
 pub(crate) mod layout;
 pub(crate) mod list;
 pub(crate) mod region;
+pub(crate) mod rendezvous;
+pub(crate) mod sample;
+pub(crate) mod served_rma;
 pub(crate) mod space;
 #[cfg(not(loom))]
 pub(crate) mod tcp;
-pub(crate) mod took;
-pub(crate) mod uses;
-pub(crate) mod waiting;
 
 /// Words of a body, and zeros behind them.
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What both sides say of a region: the question for it and the answer.
 
-use super::{descriptor::Body, waiting::Shelf};
+use super::{descriptor::Body, rendezvous::Exported};
 
 /// Asks the owner of a region for its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +57,9 @@ pub(crate) enum Opened {
 /// Where a region lies in memory that was handed over, and the word that says whether it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
-    pub memory: Shelf,
+    pub memory: Exported,
     pub len: u64,
-    pub flag: Shelf,
+    pub flag: Exported,
     /// What that word holds as long as the region stands; never 0.
     pub stamp: u64,
     pub writable: bool,
@@ -102,9 +102,9 @@ impl Opened {
             1 => Opened::Unknown,
             2 => Opened::Unshared,
             kind @ (3 | 4) => Opened::Here(Site {
-                memory: Shelf { extent: body[1], offset: body[2] },
+                memory: Exported { extent: body[1], offset: body[2] },
                 len: body[3],
-                flag: Shelf { extent: body[4], offset: body[5] },
+                flag: Exported { extent: body[4], offset: body[5] },
                 stamp: body[6],
                 writable: kind == 4,
             }),
@@ -143,8 +143,8 @@ mod tests {
                 prop_assert_eq!(Open::read(&padded(&open.body())), Some(open));
             }
             prop_assert_eq!(Open::read(&[a, b, c, a.max(3), 0, 0, 0]), None);
-            let memory = Shelf { extent: a, offset: b };
-            let flag = Shelf { extent: c, offset: u64::from(d) };
+            let memory = Exported { extent: a, offset: b };
+            let flag = Exported { extent: c, offset: u64::from(d) };
             let site = Site { memory, len: c, flag, stamp: b, writable: h };
             let spot = Spot { memory: b, len: c, flag: a, stamp: u64::from(e), writable: h };
             for opened in [

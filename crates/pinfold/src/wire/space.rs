@@ -1,7 +1,7 @@
 //! What a peer asks the agent of a process for, and what it is answered: the payloads of requests and
 //! answers, words in the order of this machine. Bytes of memory follow the words.
 
-use super::waiting::Shelf;
+use super::rendezvous::Exported;
 
 /// Which exposed memory, and who may ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub(crate) struct Exposure {
     /// Where the word is that says whether it stands, also in memory that was handed over before this is
     /// said, if it was; and what it holds then.
     pub flag: u64,
-    pub shelf: Option<Shelf>,
+    pub exported: Option<Exported>,
     pub stamp: u64,
     /// Why the kernel may not be used, by the number of a [`Refusal`](crate::Refusal) as the owner sees it;
     /// 0 if it may.
@@ -106,8 +106,8 @@ pub(crate) struct Behind {
     pub start: u64,
     pub len: u64,
     pub writable: bool,
-    pub memory: Shelf,
-    pub flag: Shelf,
+    pub memory: Exported,
+    pub flag: Exported,
 }
 
 /// An answer.
@@ -132,14 +132,16 @@ impl Answered {
     pub(crate) fn words(self) -> Vec<u64> {
         match self {
             Answered::Exposed(it) => {
-                let Exposure { start, len, writable, flag, shelf, stamp, cma } = it;
+                let Exposure { start, len, writable, flag, exported, stamp, cma } = it;
                 // No extent has the number 0.
-                let Shelf { extent, offset } = shelf.unwrap_or(Shelf { extent: 0, offset: 0 });
+                let Exported { extent, offset } =
+                    exported.unwrap_or(Exported { extent: 0, offset: 0 });
                 vec![1, start, len, writable.into(), flag, stamp, cma.into(), extent, offset]
             }
             Answered::Mapped(it) => {
                 let Behind { start, len, writable, memory, flag } = it;
-                let [memory, flag] = [memory, flag].map(|shelf| [shelf.extent, shelf.offset]);
+                let [memory, flag] =
+                    [memory, flag].map(|exported| [exported.extent, exported.offset]);
                 vec![2, start, len, writable.into(), memory[0], memory[1], flag[0], flag[1]]
             }
             Answered::Plain { start, len } => vec![3, start, len],
@@ -165,7 +167,8 @@ impl Answered {
                 len: words[2],
                 writable: writable(words[3])?,
                 flag: words[4],
-                shelf: (words[7] != 0).then_some(Shelf { extent: words[7], offset: words[8] }),
+                exported: (words[7] != 0)
+                    .then_some(Exported { extent: words[7], offset: words[8] }),
                 stamp: words[5],
                 cma: u16::try_from(words[6]).ok()?,
             }),
@@ -173,8 +176,8 @@ impl Answered {
                 start: words[1],
                 len: words[2],
                 writable: writable(words[3])?,
-                memory: Shelf { extent: words[4], offset: words[5] },
-                flag: Shelf { extent: words[6], offset: words[7] },
+                memory: Exported { extent: words[4], offset: words[5] },
+                flag: Exported { extent: words[6], offset: words[7] },
             }),
             3 => Answered::Plain { start: words[1], len: words[2] },
             4 => Answered::Done,
@@ -220,18 +223,18 @@ mod tests {
                 payload.extend(&bytes);
                 prop_assert_eq!(Ask::read(&payload), Some((ask, claim, &bytes[..])));
             }
-            let shelf = |n| Shelf { extent: n, offset: d };
+            let exported = |n| Exported { extent: n, offset: d };
             let answers = [
                 Answered::Exposed(Exposure {
                     start: a,
                     len: b,
                     writable: f,
                     flag: c,
-                    shelf: f.then_some(shelf(a.max(1))),
+                    exported: f.then_some(exported(a.max(1))),
                     stamp: d,
                     cma: e,
                 }),
-                Answered::Mapped(Behind { start: a, len: b, writable: f, memory: shelf(a), flag: shelf(b) }),
+                Answered::Mapped(Behind { start: a, len: b, writable: f, memory: exported(a), flag: exported(b) }),
                 Answered::Plain { start: a, len: d },
                 Answered::Done,
             ];

@@ -120,8 +120,8 @@ impl Facts {
             kernel: root.text("/proc/sys/kernel/osrelease"),
             processor: field(&cpuinfo, "model name").map(str::to_owned),
             memory_bytes: field(&meminfo, "MemTotal").and_then(kib),
-            hypervisor: pinfold_sys::cpu::hypervisor(),
-            features: pinfold_sys::cpu::features(),
+            hypervisor: pinfold_sys::cpu::identify::hypervisor(),
+            features: pinfold_sys::cpu::identify::features(),
             settings: Settings::read(root),
             sysctl_is_writable: fs::OpenOptions::new()
                 .write(true)

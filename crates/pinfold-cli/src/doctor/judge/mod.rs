@@ -31,7 +31,7 @@ use super::{
         FORMAT, Facility, Machine, Names, PathReport, Problem, Processors, Report, Severity, User,
         Verdict,
     },
-    trial::{Trials, meeting::Side},
+    trial::{Trials, connect::Side},
 };
 
 /// Everything there is to say.

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use super::super::{
+    child::{Denial, FORK},
+    report::{Facility, Limit, Problem, Reason, Remedy, Room, Severity, Status, Use},
+    trial::{Trials, connect::Failure},
+};
 use super::{
-    super::{
-        child::{Denial, FORK},
-        report::{Facility, Limit, Problem, Reason, Remedy, Room, Severity, Status, Use},
-        trial::{Trials, meeting::Failure},
-    },
     denial::{self, Call, Context},
     remedy::{self, Of},
 };

@@ -11,7 +11,7 @@ use crate::doctor::{
     text,
     trial::{
         calls::{Calls, Faults, Huge},
-        meeting::{Attempt, Failure, Meeting, Names as FoundNames},
+        connect::{Attempt, ConnectTrial, Failure, Names as FoundNames},
         reach::{Both, Reach},
     },
 };
@@ -66,7 +66,7 @@ fn well() -> (Trials, Facts) {
             send_zc: YES,
         },
         reach: Reach { sibling: Both { read: YES, write: YES }, others: None },
-        meeting: Meeting { plain: met(), elsewhere: None },
+        meeting: ConnectTrial { plain: met(), elsewhere: None },
         costs: None,
     };
     let mut facts = Facts { kernel: Some("6.18.1".into()), ..Facts::default() };
@@ -224,7 +224,7 @@ fn no_place_for_names() {
         (Some(libc::EACCES), Reason::Permissions),
         (None, Reason::Permissions),
     ] {
-        trials.meeting = Meeting {
+        trials.meeting = ConnectTrial {
             plain: no_names(failure(errno, "its mode 0777 lets others in; run: chmod 700 /x")),
             elsewhere: Some(("/dev/shm/pinfold-7".into(), met())),
         };
@@ -240,7 +240,7 @@ fn no_place_for_names() {
     }
     // Nor anywhere else.
     trials.meeting =
-        Meeting { plain: no_names(failure(Some(libc::EROFS), "read-only")), elsewhere: None };
+        ConnectTrial { plain: no_names(failure(Some(libc::EROFS), "read-only")), elsewhere: None };
     let report = report(&trials, &facts);
     assert_eq!((report.verdict.exit, report.paths["eager"].works), (3, false));
     assert!(report.verdict.text.contains("read-only"));

@@ -4,17 +4,19 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use pinfold::Arena;
 use pinfold_sys::{
-    barrier,
+    cpu::barrier,
     failed::Failed,
-    frames::Frames,
-    mapping::SharedMapping,
-    memfd::{self, SealError},
-    pin::{self, Pin, Registered},
-    poll::{Epoll, EventFd, Interest},
+    io::poll::{Epoll, EventFd, Interest},
+    mem::{
+        frames::Frames,
+        mapping::SharedMapping,
+        memfd::{self, SealError},
+        pin::{self, Pin, Registered},
+        userfault::{self, Mover, Pages, Watch},
+    },
     process,
-    stream::zerocopy::{self, ZeroCopy},
+    socket::stream::zerocopy::{self, ZeroCopy},
     trial,
-    userfault::{self, Mover, Pages, Watch},
 };
 use rustix::{
     fs::{SealFlags, fcntl_add_seals, fstat, ftruncate},

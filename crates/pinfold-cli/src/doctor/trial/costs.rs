@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use super::{
-    super::child::{self, Denial, Tried},
-    meeting::Meeting,
-};
+use super::super::child::{self, Denial, Tried};
+use super::connect::ConnectTrial;
 use crate::perf::brief::{self, Brief};
 
 /// How long the measurement takes.
@@ -16,7 +14,7 @@ pub(crate) const SIZES: [usize; 5] = [8, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Measures.
-pub(crate) fn measure(meeting: &Meeting) -> Tried<Brief> {
+pub(crate) fn measure(meeting: &ConnectTrial) -> Tried<Brief> {
     let place = meeting.elsewhere();
     let (here, there) = brief::ends().map_err(Denial::Untried)?;
     let mut here = Some(here);

@@ -2,18 +2,18 @@
 //!
 //! - [`calls`]: single facilities of the kernel; [`sockets`]: those of them that are sockets.
 //! - [`reach`]: other processes' memory.
-//! - [`meeting`]: two processes that connect and exchange messages through the library.
+//! - [`connect`]: two processes that connect and exchange messages through the library.
 //! - [`costs`]: how long that takes.
 
 pub(crate) mod calls;
+pub(crate) mod connect;
 pub(crate) mod costs;
-pub(crate) mod meeting;
 pub(crate) mod reach;
 mod sockets;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use self::{calls::Calls, meeting::Meeting, reach::Reach};
+use self::{calls::Calls, connect::ConnectTrial, reach::Reach};
 use super::child::{self, Denial, Tried};
 use crate::perf::brief::Brief;
 
@@ -34,7 +34,7 @@ pub(crate) struct Trials {
     pub(crate) rlimits: Tried<Vec<Rlimits>>,
     pub(crate) calls: Calls,
     pub(crate) reach: Reach,
-    pub(crate) meeting: Meeting,
+    pub(crate) meeting: ConnectTrial,
     /// `None` if that was not asked for, or nothing can be measured.
     pub(crate) costs: Option<Tried<Brief>>,
 }
@@ -44,7 +44,7 @@ pub(crate) fn all(measure: bool) -> Trials {
     // Those that a filter kills need not leave their memory on the disk.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let _ = setrlimit(Resource::Core, none);
-    let meeting = meeting::hold();
+    let meeting = connect::hold();
     let measure = measure && meeting.works();
     Trials {
         process: child::attempt("", || Ok(())),
@@ -52,7 +52,10 @@ pub(crate) fn all(measure: bool) -> Trials {
             pinfold_sys::trial::seccomp_mode().map_err(Denial::of("prctl"))
         }),
         dumpable: child::attempt("prctl", reach::is_dumpable),
-        cpus: child::attempt("sched_getaffinity", || Ok(pinfold_sys::affinity::current_cpus())),
+        cpus: child::attempt(
+            "sched_getaffinity",
+            || Ok(pinfold_sys::cpu::affinity::current_cpus()),
+        ),
         name: child::attempt("", || Ok(pinfold_sys::user::name_of(pinfold_sys::user::uid()))),
         rlimits: rlimits(),
         calls: Calls::make(),

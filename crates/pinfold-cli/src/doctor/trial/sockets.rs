@@ -9,7 +9,7 @@ use std::{
 
 use pinfold_sys::{
     process,
-    socket::{self, Socket},
+    socket::seqpacket::{self, Socket},
 };
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType,
@@ -25,7 +25,7 @@ type Kept = ManuallyDrop<Socket>;
 
 pub(super) fn peer_pidfd() -> Tried<()> {
     let (one, _two) = pair()?;
-    let peer = socket::peer_pidfd(&*one).map_err(Denial::of("getsockopt"))?;
+    let peer = seqpacket::peer_pidfd(&*one).map_err(Denial::of("getsockopt"))?;
     if process::pidfd_alive(&peer) { Ok(()) } else { wrong("a living process is taken for dead") }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn unix_sockets() -> Tried<()> {
     attempt("recvmsg", || {
         let (_one, two) = sent()?;
         let mut bytes = [0; 8];
-        let got = socket::recv(&*two, &mut bytes, 0).map_err(Denial::of("recvmsg"))?;
+        let got = seqpacket::recv(&*two, &mut bytes, 0).map_err(Denial::of("recvmsg"))?;
         match &bytes[..got.len] {
             b"ping" => Ok(()),
             _ => wrong("a message did not arrive as it was sent"),
@@ -67,14 +67,14 @@ fn meeting(steps: usize) -> Tried<Option<(Kept, Kept)>> {
     if steps < STEPS.len() {
         return Ok(None);
     }
-    match socket::accept(&*listener).map_err(Denial::of("accept4"))? {
+    match seqpacket::accept(&*listener).map_err(Denial::of("accept4"))? {
         Some(met) => Ok(Some((caller, Kept::new(met)))),
         None => wrong("who connected did not arrive"),
     }
 }
 
 fn unix(call: &'static str) -> Tried<Kept> {
-    socket::unconnected().map(Kept::new).map_err(Denial::of(call))
+    seqpacket::unconnected().map(Kept::new).map_err(Denial::of(call))
 }
 
 /// Two ends of a connection, as between two endpoints.
@@ -139,13 +139,13 @@ pub(super) fn connection() -> Tried<(OwnedFd, OwnedFd)> {
 /// Two ends, with a message on the way to the second.
 fn sent() -> Tried<(Kept, Kept)> {
     let (one, two) = pair()?;
-    socket::send(&*one, b"ping", &[]).map_err(Denial::of("sendmsg"))?;
+    seqpacket::send(&*one, b"ping", &[]).map_err(Denial::of("sendmsg"))?;
     Ok((one, two))
 }
 
 pub(super) fn peer_credentials() -> Tried<()> {
     let (one, _two) = pair()?;
-    let who = socket::peer_credentials(&*one).map_err(Denial::of("getsockopt"))?;
+    let who = seqpacket::peer_credentials(&*one).map_err(Denial::of("getsockopt"))?;
     if who.uid != pinfold_sys::user::uid() {
         return wrong("the kernel names another user at the other end of this user's socket");
     }
@@ -154,7 +154,7 @@ pub(super) fn peer_credentials() -> Tried<()> {
 
 pub(super) fn descriptors() -> Tried<()> {
     let (one, two) = pair()?;
-    socket::send(&*one, b"x", &[one.as_fd()]).map_err(Denial::of("sendmsg"))?;
+    seqpacket::send(&*one, b"x", &[one.as_fd()]).map_err(Denial::of("sendmsg"))?;
     // The library would not have this one.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -137,7 +137,8 @@ fn the_time_ends_a_run_before_the_samples_do() {
         let (first, second) = both_sides_until(0, &spec, None);
         second.unwrap();
         assert_eq!(first.unwrap().times.len(), 1, "{what:?}");
-        let soon = pinfold_sys::clock::ticks() + 20_000 * pinfold_sys::clock::ticks_per_us();
+        let soon =
+            pinfold_sys::cpu::clock::ticks() + 20_000 * pinfold_sys::cpu::clock::ticks_per_us();
         let (first, second) = both_sides_until(soon, &spec, None);
         second.unwrap();
         assert!(!first.unwrap().times.is_empty(), "{what:?}");

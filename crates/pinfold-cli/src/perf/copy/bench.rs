@@ -5,8 +5,8 @@
 
 use std::{collections::HashMap, fmt, hint::black_box};
 
-use pinfold::blockmem::{self, Algorithm, CacheState, Hints, Reader, Site};
-use pinfold_sys::{
+use pinfold::copy::{self, Algorithm, CacheState, Hints, Reader, Site};
+use pinfold_sys::cpu::{
     block::{self, flush},
     clock::{ticks_per_us, timed},
     partner::{Blocks, Partner},
@@ -90,7 +90,7 @@ pub(super) struct Bench {
 }
 
 /// A site is done with its first tries after so many turns at most: two of each candidate.
-const LEARNING_MAX: usize = 2 * blockmem::CANDIDATES_MAX + 1;
+const LEARNING_MAX: usize = 2 * copy::CANDIDATES_MAX + 1;
 
 impl Bench {
     /// For blocks of up to `size_max` bytes.
@@ -163,7 +163,7 @@ impl Bench {
     }
 
     /// Has the site of `cell` hear of copies until it has tried what it chooses among, and says how many copies were
-    /// checked. Copies below [`blockmem::LEARNT_MIN`] teach it nothing.
+    /// checked. Copies below [`copy::LEARNT_MIN`] teach it nothing.
     ///
     /// # Errors
     /// As [`turn`](Bench::turn).
@@ -210,7 +210,7 @@ impl Bench {
             let block = cell.block(apart, from.first.addr(), to.first.addr());
             let choice = site
                 .as_mut()
-                .and_then(|site| site.next(cell.size, || blockmem::plan().candidates(&block)));
+                .and_then(|site| site.next(cell.size, || copy::plan().candidates(&block)));
             let (copy_all, algorithm) =
                 choice.map_or(planned, |choice| (by_algorithm as CopyAll, choice.algorithm));
             // Where blocks are is what a cell is about; where the code is that copies them is not. So it is
@@ -372,7 +372,7 @@ fn planned(of: Hints) -> CopyAll {
                 let hints = Hints { reader, source, destination, hears_reader: false };
                 // SAFETY: as the caller promised.
                 each(pairs, len).for_each(|((from, to), len)| unsafe {
-                    blockmem::copy_as_planned(hints, from, to, len);
+                    copy::copy_as_planned(hints, from, to, len);
                 });
             }
             copy
@@ -403,7 +403,7 @@ fn planned(of: Hints) -> CopyAll {
 #[cfg(test)]
 mod tests {
     use clap::ValueEnum;
-    use pinfold::blockmem::table::Placement;
+    use pinfold::copy::table::Placement;
 
     use super::{
         super::cell::{Wish, grid},
@@ -411,7 +411,7 @@ mod tests {
     };
 
     fn bench(size_max: usize) -> Option<Bench> {
-        let cpu = pinfold_sys::affinity::current_cpus().last().copied();
+        let cpu = pinfold_sys::cpu::affinity::current_cpus().last().copied();
         match Bench::new(size_max, cpu.and_then(Partner::start)) {
             Ok(bench) => Some(bench),
             Err(why) => {

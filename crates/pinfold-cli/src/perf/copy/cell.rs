@@ -4,7 +4,7 @@
 use std::fmt;
 
 use clap::ValueEnum;
-use pinfold::blockmem::{Block, CacheState, Hints, Reader};
+use pinfold::copy::{Block, CacheState, Hints, Reader};
 use serde::Serialize;
 
 use crate::perf::{class::Class, units};

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use pinfold::blockmem::{self, Origin};
-use pinfold_sys::lots::Lots;
+use pinfold::copy::{self, Origin};
+use pinfold_sys::shuffle::Shuffle;
 
 use super::{
     bench::{Bench, Contestant},
@@ -47,7 +47,7 @@ pub(super) struct Measured {
 struct Runner<'a> {
     bench: &'a mut Bench,
     contestants: Vec<Contestant>,
-    lots: Lots,
+    rng: Shuffle,
     hops_ns: Vec<f64>,
 }
 
@@ -62,7 +62,7 @@ struct Runner<'a> {
 pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<Measured> {
     let start = Instant::now();
     let contestants = Contestant::all();
-    let mut runner = Runner { bench, contestants, lots: Lots::new(), hops_ns: Vec::new() };
+    let mut runner = Runner { bench, contestants, rng: Shuffle::new(), hops_ns: Vec::new() };
     let bar = progress::steps(cells.len() as u64);
     let all: f64 = cells.iter().map(weight).sum();
     let (mut rest, mut short) = (all, 0);
@@ -80,7 +80,7 @@ pub(super) fn measure(bench: &mut Bench, cells: &[Cell], pace: Pace) -> Result<M
         // The first of all brings in pages, and counts for nobody.
         runner.bench.turn(cell, None, Contestant::Libc)?;
         // What is learnt of short ones is nothing.
-        let learns = cell.size >= blockmem::LEARNT_MIN;
+        let learns = cell.size >= copy::LEARNT_MIN;
         if learns {
             let hop = runner.hop_ns(cell);
             it.verified += runner.bench.learn(cell, hop.map(|hop| Class::of(hop, hop)))?;
@@ -165,7 +165,7 @@ impl Runner<'_> {
     fn round(&mut self, of: &mut Samples, who: &[usize]) -> Result<Round> {
         let cell = of.cell;
         let mut order = who.to_vec();
-        self.lots.shuffle(&mut order);
+        self.rng.shuffle(&mut order);
         let mut ns = vec![f64::INFINITY; self.contestants.len()];
         self.bench.move_on();
         let before = self.hop_ns(&cell);
@@ -190,7 +190,7 @@ impl Runner<'_> {
     fn verdict(&mut self, samples: &Samples) -> Option<Verdict> {
         // The placement decides, and that is the same for all blocks of the cell.
         let [from, to] = self.bench.place(&samples.cell);
-        let plan = |apart| blockmem::plan().pick(&samples.cell.block(apart, from, to));
+        let plan = |apart| copy::plan().pick(&samples.cell.block(apart, from, to));
         Verdict::of(samples, &self.contestants, plan)
     }
 
@@ -261,7 +261,7 @@ fn median(hops_ns: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use pinfold::blockmem::tuned::Seen;
+    use pinfold::copy::tuned::Seen;
 
     use super::*;
 

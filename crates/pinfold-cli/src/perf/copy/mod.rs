@@ -20,8 +20,8 @@ mod text;
 use std::{process::ExitCode, time::Instant};
 
 pub(super) use args::CopyArgs;
-use pinfold::blockmem::{self, Machine};
-use pinfold_sys::{affinity, partner::Partner};
+use pinfold::copy::{self, Machine};
+use pinfold_sys::cpu::{affinity, partner::Partner};
 
 use self::{args::Output, bench::Bench, findings::Findings, record::Record};
 use super::{
@@ -49,7 +49,7 @@ fn act(args: &CopyArgs) -> Result<()> {
         html::check(file)?;
     }
     // Nobody measures how the plan comes about.
-    blockmem::plan();
+    copy::plan();
     let ran_on = cores.map_or([None; 2], |cores| cores.map(Some));
     let mut found = Findings {
         machine: machine::Machine::look(ran_on),
@@ -82,7 +82,7 @@ fn act(args: &CopyArgs) -> Result<()> {
         measured.hops_ns
     };
     found.distance = measure::distance(&hops_ns);
-    found.notes.extend(measure::unseen(&hops_ns, blockmem::plan().origin()));
+    found.notes.extend(measure::unseen(&hops_ns, copy::plan().origin()));
     found.took = start.elapsed();
     show(&found, &output)
 }

@@ -1,6 +1,6 @@
 //! The lines of `--json`, whose names are a promise to scripts.
 
-use pinfold::blockmem::{Algorithm, Origin, plan};
+use pinfold::copy::{Algorithm, Origin, plan};
 use serde::Serialize;
 
 use super::{

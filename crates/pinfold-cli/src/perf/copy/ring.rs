@@ -8,8 +8,11 @@ use std::{
     time::Instant,
 };
 
-use pinfold::blockmem::{Algorithm, Prefetch, Reader, Stores};
-use pinfold_sys::{affinity, clock, lots::Lots};
+use pinfold::copy::{Algorithm, Prefetch, Reader, Stores};
+use pinfold_sys::{
+    cpu::{affinity, clock},
+    shuffle::Shuffle,
+};
 
 use super::{
     measure::Pace,
@@ -225,7 +228,7 @@ impl Track {
         &mut self,
         (size, chunk): (usize, usize),
         rounds_wanted: usize,
-        lots: &mut Lots,
+        rng: &mut Shuffle,
     ) -> Result<Vec<Lap>> {
         let all = contestants();
         let mut copies = vec![Copies { into: Algorithm::LIBC, out_of: None }; all.len()];
@@ -235,7 +238,7 @@ impl Track {
         // The first round brings in pages and code, and counts for nobody.
         for round in 0..=rounds_wanted {
             let mut order: Vec<usize> = (0..all.len()).collect();
-            lots.shuffle(&mut order);
+            rng.shuffle(&mut order);
             let mut ns = vec![0.0; all.len()];
             let before = self.look()?;
             for at in order {
@@ -315,7 +318,7 @@ pub(super) fn measure(
         let end = End::new(first, [page, area], Side::First, one_core)?;
         let mut track = Track { end, orders, replies, hops_ns: Vec::new(), seed: 0 };
         let start = Instant::now();
-        let (mut laps, mut lots) = (Vec::new(), Lots::new());
+        let (mut laps, mut rng) = (Vec::new(), Shuffle::new());
         let races: Vec<(usize, usize)> =
             sizes.iter().flat_map(|&size| CHUNKS.map(|chunk| (size, chunk))).collect();
         let bar = progress::steps(races.len() as u64);
@@ -323,7 +326,7 @@ pub(super) fn measure(
             bar.set_message(format!("ring of {}", units::bytes(race.0)));
             let late = start.elapsed() > pace.time;
             let rounds = if late { pace.rounds_min } else { pace.rounds };
-            laps.extend(track.laps(race, rounds, &mut lots)?);
+            laps.extend(track.laps(race, rounds, &mut rng)?);
             bar.inc(1);
         }
         bar.finish_and_clear();

@@ -1,6 +1,6 @@
 //! What came out of a cell's rounds, and what is said about it. No I/O.
 
-use pinfold::blockmem::{Algorithm, Stores};
+use pinfold::copy::{Algorithm, Stores};
 
 use super::{
     bench::Contestant,

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 use pinfold::route::SentFrom;
-use pinfold_sys::datagram::{BYTES_MAX, PIECES_MAX};
+use pinfold_sys::socket::datagram::{BYTES_MAX, PIECES_MAX};
 
 use super::cell::{self, Cell};
 use crate::perf::{
@@ -178,7 +178,7 @@ impl ModesArgs {
             }
         }
         if let Some(core) = self.core
-            && !pinfold_sys::affinity::current_cpus().contains(&core)
+            && !pinfold_sys::cpu::affinity::current_cpus().contains(&core)
         {
             return Err(Fail::Usage(format!("--core: processor {core} is not to be had here")));
         }

@@ -4,8 +4,8 @@ use std::{ops::Range, time::Duration};
 
 use pinfold::route::{SendMemory, SendMode, SendPicker, SentFrom};
 use pinfold_sys::{
-    block, clock,
-    datagram::{Area, Sender},
+    cpu::{block, clock},
+    socket::datagram::{Area, Sender},
 };
 use rustix::time::{ClockId, clock_gettime};
 

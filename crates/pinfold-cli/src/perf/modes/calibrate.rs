@@ -1,7 +1,7 @@
 //! What each mode costs, by a few messages of each, before anything else is measured.
 
 use pinfold::route::{CostCurve, SendCost, SendMode, SendModes, SendPicker, SentFrom, SourceCost};
-use pinfold_sys::lots::Lots;
+use pinfold_sys::shuffle::Shuffle;
 
 use super::{
     bench::{Bench, median},
@@ -31,10 +31,10 @@ pub(super) fn calibrate(bench: &mut Bench, sources: &[SentFrom]) -> Result<SendM
     // By cell, by mode.
     let mut taken = vec![vec![Vec::new(); SendMode::ALL.len()]; cells.len()];
     let mut none = SendPicker::default();
-    let (mut lots, mut order) = (Lots::new(), [0, 1, 2, 3, 4]);
+    let (mut rng, mut order) = (Shuffle::new(), [0, 1, 2, 3, 4]);
     for _ in 0..TURNS {
         for (cell, taken) in cells.iter().zip(&mut taken) {
-            lots.shuffle(&mut order);
+            rng.shuffle(&mut order);
             for at in order {
                 let mode = SendMode::ALL[at];
                 if bench.lacks(mode, cell.pieces).is_none()

@@ -3,7 +3,7 @@
 use std::{fmt, ops::Range};
 
 use pinfold::route::{Outgoing, SendMemory, SendMode, SentFrom};
-use pinfold_sys::datagram::{BYTES_MAX, PIECES_MAX, Way};
+use pinfold_sys::socket::datagram::{BYTES_MAX, PIECES_MAX, Way};
 
 use crate::perf::units;
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use pinfold_sys::{
+use pinfold_sys::socket::{
     datagram,
     netns::{self, Link, NOBODY, Namespace, user, veth},
 };

@@ -5,8 +5,8 @@ use std::hint::black_box;
 
 use pinfold::route::{SendMode, SentFrom};
 use pinfold_sys::{
-    block,
-    pin::{Pin, Registered},
+    cpu::block,
+    mem::pin::{Pin, Registered},
 };
 
 use super::{

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use pinfold::route::{SendMode, SendPicker};
-use pinfold_sys::lots::Lots;
+use pinfold_sys::shuffle::Shuffle;
 
 use super::{
     args::Wish,
@@ -51,7 +51,7 @@ pub(super) fn measure(
     start: Instant,
 ) -> Result<(Vec<Row>, Vec<String>)> {
     let bar = progress::steps(wish.cells.len() as u64);
-    let (mut rows, mut lots, mut short, mut left_out) = (Vec::new(), Lots::new(), 0, 0);
+    let (mut rows, mut rng, mut short, mut left_out) = (Vec::new(), Shuffle::new(), 0, 0);
     for (at, cell) in wish.cells.iter().enumerate() {
         let left = wish.time.mul_f64(SHARE).saturating_sub(start.elapsed());
         // There is always time for one.
@@ -66,7 +66,7 @@ pub(super) fn measure(
         let mut rounds = 0;
         while rounds < wish.rounds && (rounds < ROUNDS_MIN || began.elapsed() < share) {
             let mut order: Vec<usize> = (0..all.len()).collect();
-            lots.shuffle(&mut order);
+            rng.shuffle(&mut order);
             for who in order {
                 all[who].take_turn(bench, cell, picker)?;
             }

@@ -23,7 +23,7 @@ use std::{process::ExitCode, time::Instant};
 
 pub(super) use args::ModesArgs;
 use pinfold::route::{SendPicker, SentFrom};
-use pinfold_sys::affinity;
+use pinfold_sys::cpu::affinity;
 
 use self::{args::Output, bench::Bench, findings::Findings, ground::Ground};
 use super::{

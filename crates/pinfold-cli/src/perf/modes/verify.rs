@@ -4,7 +4,7 @@
 use std::{net::UdpSocket, time::Duration};
 
 use pinfold::route::{SendMode, SentFrom};
-use pinfold_sys::datagram::Sender;
+use pinfold_sys::socket::datagram::Sender;
 
 use super::{
     cell::{self, AREA_BYTES, Cell},

@@ -33,7 +33,7 @@ pub(super) fn allow(pair: &Pair) {
 
 /// Reads a number that only the right process has out of the other side.
 fn try_it(pair: &mut Pair) -> Result<()> {
-    let secret = pinfold_sys::clock::now_ns().to_le_bytes();
+    let secret = pinfold_sys::cpu::clock::now_ns().to_le_bytes();
     pair.tell(&(secret.as_ptr() as u64, secret))?;
     let (address, expected): (u64, [u8; 8]) = pair.hear()?;
     let mut found = [0; 8];

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pinfold_sys::fabric::{Endpoint, Error};
+use pinfold_sys::socket::fabric::{Endpoint, Error};
 
 use super::Subject;
 use crate::perf::{

@@ -4,7 +4,7 @@
 //! writing it in between: what is timed is the giving, not what the receiver does with the bytes.
 //! After each run both look at all of what they are given, and check it.
 
-use pinfold::{Arena, ArenaBuf, Endpoint, Gift, Path, PeerId};
+use pinfold::{Arena, ArenaBuf, DonatedBuf, Endpoint, Path, PeerId};
 
 use super::{Bench, Subject, pinfold::connect};
 use crate::perf::{
@@ -43,7 +43,7 @@ impl Handoff {
     }
 
     /// What this side gives in this run.
-    fn gift(&mut self, spec: &Spec, side: Side) -> Result<Gift> {
+    fn donation(&mut self, spec: &Spec, side: Side) -> Result<DonatedBuf> {
         let fits = |memory: &ArenaBuf| memory.len() == spec.size;
         let mut memory = match self.memory.take().filter(fits) {
             Some(memory) => memory,
@@ -54,8 +54,8 @@ impl Handoff {
     }
 
     /// Checks what the other side gives, and gets back what this one gave.
-    fn check(&mut self, stage: &Stage, spec: &Spec, gift: Gift) -> Result<()> {
-        let handoff = self.endpoint.handoff(self.peer, TAG, gift);
+    fn check(&mut self, stage: &Stage, spec: &Spec, donation: DonatedBuf) -> Result<()> {
+        let handoff = self.endpoint.handoff(self.peer, TAG, donation);
         let view = self.endpoint.recv_view(self.peer, TAG)?;
         let seed = verify::seed(spec.first_number(stage.sync.side.other()));
         let mut part = vec![0; PART];
@@ -69,23 +69,23 @@ impl Handoff {
             })?;
         }
         drop(view);
-        let (receipt, gift) = handoff.wait();
+        let (receipt, donation) = handoff.wait();
         receipt?;
         // None where the other side still looks at it: then there is new memory for the next run.
-        self.memory = gift.into_arena_buf();
+        self.memory = donation.into_arena_buf();
         Ok(())
     }
 }
 
 impl Bench for Handoff {
     fn run(&mut self, stage: &mut Stage, spec: &Spec) -> Result<Outcome> {
-        let gift = self.gift(spec, stage.sync.side)?;
+        let donation = self.donation(spec, stage.sync.side)?;
         let mut giving =
-            Giving { endpoint: &self.endpoint, peer: self.peer, gift: &gift, path: None };
+            Giving { endpoint: &self.endpoint, peer: self.peer, donation: &donation, path: None };
         // The memory of the stage is not used.
         let small = Spec { size: 8, memory: Memory::Heap, ..spec.clone() };
         let outcome = bench::run(&mut giving, stage, &small)?;
-        self.check(stage, spec, gift)?;
+        self.check(stage, spec, donation)?;
         Ok(outcome)
     }
 }
@@ -94,24 +94,24 @@ impl Bench for Handoff {
 struct Giving<'a> {
     endpoint: &'a Endpoint,
     peer: PeerId,
-    gift: &'a Gift,
+    donation: &'a DonatedBuf,
     path: Option<Path>,
 }
 
 impl Subject for Giving<'_> {
     #[inline]
     fn send(&mut self, _message: &[u8]) -> Result<()> {
-        Ok(self.endpoint.give(self.peer, TAG, self.gift.clone())?)
+        Ok(self.endpoint.give(self.peer, TAG, self.donation.clone())?)
     }
 
     #[inline]
     fn recv(&mut self, _into: &mut [u8]) -> Result<()> {
         let view = self.endpoint.recv_view(self.peer, TAG)?;
         self.path = Some(view.receipt().path);
-        if view.len() == self.gift.len() {
+        if view.len() == self.donation.len() {
             return Ok(());
         }
-        Err(Fail::Said(format!("{} bytes were given, not {}", view.len(), self.gift.len())))
+        Err(Fail::Said(format!("{} bytes were given, not {}", view.len(), self.donation.len())))
     }
 
     fn exchange(&mut self, _: &Messages, _: &mut Messages, _: usize) -> Result<()> {

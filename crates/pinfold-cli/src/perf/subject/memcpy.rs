@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use pinfold_sys::clock;
+use pinfold_sys::cpu::clock;
 
 use super::Bench;
 use crate::perf::{

@@ -12,8 +12,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use pinfold::blockmem::Algorithm;
-use pinfold_sys::clock;
+use pinfold::copy::Algorithm;
+use pinfold_sys::cpu::clock;
 
 use self::learner::took;
 use super::{Subject, Waiting};

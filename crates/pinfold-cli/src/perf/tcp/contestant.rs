@@ -3,7 +3,7 @@
 use std::{fs::File, io::Read, net::IpAddr};
 
 use ::pinfold::Endpoint;
-use pinfold_sys::stream::ring::RingStream;
+use pinfold_sys::socket::stream::ring::RingStream;
 
 use super::cell::Contestant;
 use crate::perf::{

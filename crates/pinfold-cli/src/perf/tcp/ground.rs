@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use pinfold_sys::netns::{self, Link, Namespace, user, veth};
+use pinfold_sys::socket::netns::{self, Link, Namespace, user, veth};
 
 use crate::perf::{
     fail::{Fail, Result},

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use pinfold_sys::lots::Lots;
+use pinfold_sys::shuffle::Shuffle;
 
 use super::{
     answer::Order,
@@ -114,7 +114,7 @@ impl Runner<'_> {
         }
         let turns = self.cells.len() * Contestant::ALL.len();
         let bar = progress::steps(u64::from(wish.rounds) * turns as u64);
-        let (mut lots, mut rounds) = (Lots::new(), 0);
+        let (mut rng, mut rounds) = (Shuffle::new(), 0);
         while rounds < wish.rounds {
             let left = wish.time.saturating_sub(start.elapsed());
             let share = left / (wish.rounds - rounds) / turns as u32;
@@ -126,7 +126,7 @@ impl Runner<'_> {
             let share = share.clamp(TURN_MIN, TURN_MAX);
             for at in 0..self.cells.len() {
                 let mut order: Vec<usize> = (0..self.cells[at].1.len()).collect();
-                lots.shuffle(&mut order);
+                rng.shuffle(&mut order);
                 for who in order {
                     if rounds > 0 && start.elapsed() >= wish.time {
                         break;

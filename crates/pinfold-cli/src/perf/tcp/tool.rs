@@ -119,7 +119,7 @@ fn wait(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
         if start.elapsed() > patience {
             return false;
         }
-        pinfold_sys::clock::pause(Duration::from_millis(1));
+        pinfold_sys::cpu::clock::pause(Duration::from_millis(1));
     }
     true
 }

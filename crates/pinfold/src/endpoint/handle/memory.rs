@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     Error, PeerId, Result,
     endpoint::{
-        Endpoint, Gift, Handoff, HandoffVectored, NotGiven, Region, RegionKey, RemoteRegion,
+        DonatedBuf, Endpoint, Handoff, HandoffVectored, NotGiven, Region, RegionKey, RemoteRegion,
         Rights, Source, TagMatch, View, ViewRequest, give, handoff,
     },
 };
@@ -19,12 +19,13 @@ impl Endpoint {
     /// When this endpoint closes, disconnects or dies, receivers keep what they have been given, also what they have
     /// not asked for yet: it can be received, and views of it read, as long as they want. The memory goes back to its
     /// arena when they are done with it or have ended, and is not used otherwise before; a handle to its end gives the
-    /// caller a [`Gift`] that is no buffer yet ([`Gift::into_arena_buf`]). Beyond 1 GiB in a process that is left so,
-    /// and where a peer is cut off, views become void ([`Error::Withdrawn`]), and the memory goes back at once. To
-    /// another host a copy goes, for which closing waits a second at most; [`Endpoint::drain`] waits longer, and says
-    /// what is left.
-    pub fn handoff(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Handoff {
-        Handoff::post(self.shared(), peer, tag, gift.into())
+    /// caller a [`DonatedBuf`] that is no buffer yet ([`DonatedBuf::into_arena_buf`]). Beyond 1 GiB
+    /// in a process that is left so, and where a peer is cut off, views become void
+    /// ([`Error::Withdrawn`]), and the memory goes back at once. To another host a copy goes, for
+    /// which closing waits a second at most; [`Endpoint::drain`] waits longer, and says what is
+    /// left.
+    pub fn handoff(&self, peer: PeerId, tag: u64, donation: impl Into<DonatedBuf>) -> Handoff {
+        Handoff::post(self.shared(), peer, tag, donation.into())
     }
 
     /// As [`Endpoint::handoff`], without a handle to its end: the cheapest way to give. Waits while the peer has as
@@ -33,8 +34,8 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::send`], as far as they show at once; the memory is then free again.
     #[inline]
-    pub fn give(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Result<()> {
-        give::give(self.shared(), peer, tag, gift.into())
+    pub fn give(&self, peer: PeerId, tag: u64, donation: impl Into<DonatedBuf>) -> Result<()> {
+        give::give(self.shared(), peer, tag, donation.into())
     }
 
     /// As [`Endpoint::give`], but never waits.
@@ -42,8 +43,13 @@ impl Endpoint {
     /// # Errors
     /// [`NotGiven`], with the memory: [`Error::LimitReached`] if the peer has as much as it may have, and as
     /// [`Endpoint::give`].
-    pub fn try_give(&self, peer: PeerId, tag: u64, gift: impl Into<Gift>) -> Result<(), NotGiven> {
-        give::give_until(self.shared(), peer, tag, gift.into(), Some(Duration::ZERO))
+    pub fn try_give(
+        &self,
+        peer: PeerId,
+        tag: u64,
+        donation: impl Into<DonatedBuf>,
+    ) -> Result<(), NotGiven> {
+        give::give_until(self.shared(), peer, tag, donation.into(), Some(Duration::ZERO))
     }
 
     /// As [`Endpoint::give`], but waits at most `patience`.
@@ -54,10 +60,10 @@ impl Endpoint {
         &self,
         peer: PeerId,
         tag: u64,
-        gift: impl Into<Gift>,
+        donation: impl Into<DonatedBuf>,
         patience: Duration,
     ) -> Result<(), NotGiven> {
-        give::give_until(self.shared(), peer, tag, gift.into(), Some(patience))
+        give::give_until(self.shared(), peer, tag, donation.into(), Some(patience))
     }
 
     /// As [`Endpoint::give`], of which the newest counts, as a picture of a camera. Never waits: while the peer has two
@@ -65,7 +71,8 @@ impl Endpoint {
     /// ([`Builder::frames_in_flight`](crate::Builder::frames_in_flight)), or all that it
     /// [may have](crate::Builder::given_bytes_max), the newest one waits here, and goes as soon as one is back. One
     /// that waited until then is not sent any more: it is returned, to be filled anew
-    /// ([`Gift::into_arena_buf`]), and counted ([`Counters::replaced`](crate::Counters::replaced)).
+    /// ([`DonatedBuf::into_arena_buf`]), and counted
+    /// ([`Counters::replaced`](crate::Counters::replaced)).
     ///
     /// So the peer gets those that it gets in order, and the last one in any case. What it has been given already is
     /// not touched. One that waits is passed by other messages, also those with the same tag that are sent
@@ -77,9 +84,9 @@ impl Endpoint {
         &self,
         peer: PeerId,
         tag: u64,
-        gift: impl Into<Gift>,
-    ) -> Result<Option<Gift>> {
-        self.shared().enter()?.give_latest(peer, tag, gift.into())
+        donation: impl Into<DonatedBuf>,
+    ) -> Result<Option<DonatedBuf>> {
+        self.shared().enter()?.give_latest(peer, tag, donation.into())
     }
 
     /// As [`Endpoint::handoff`], of memory in several parts, as one message: a view of it is in a row. Where that
@@ -89,28 +96,28 @@ impl Endpoint {
     ///
     /// A short message, one in more than 1,024 parts, and one that the pair cannot share, is copied as by
     /// [`Endpoint::send_vectored`]. An empty part is none.
-    pub fn handoff_vectored<G: Into<Gift>>(
+    pub fn handoff_vectored<G: Into<DonatedBuf>>(
         &self,
         peer: PeerId,
         tag: u64,
-        gifts: impl IntoIterator<Item = G>,
+        donations: impl IntoIterator<Item = G>,
     ) -> HandoffVectored {
-        let gifts = gifts.into_iter().map(G::into).collect();
-        HandoffVectored::post(self.shared(), peer, tag, gifts)
+        let donations = donations.into_iter().map(G::into).collect();
+        HandoffVectored::post(self.shared(), peer, tag, donations)
     }
 
     /// As [`Endpoint::handoff_vectored`], without a handle to its end.
     ///
     /// # Errors
     /// As [`Endpoint::give`].
-    pub fn give_vectored<G: Into<Gift>>(
+    pub fn give_vectored<G: Into<DonatedBuf>>(
         &self,
         peer: PeerId,
         tag: u64,
-        gifts: impl IntoIterator<Item = G>,
+        donations: impl IntoIterator<Item = G>,
     ) -> Result<()> {
-        let gifts = gifts.into_iter().map(G::into).collect();
-        give::give_vectored(self.shared(), peer, tag, gifts)
+        let donations = donations.into_iter().map(G::into).collect();
+        give::give_vectored(self.shared(), peer, tag, donations)
     }
 
     /// Waits for a matching message, which may stay where it is: if its sender gave its memory
@@ -174,7 +181,7 @@ impl Endpoint {
     /// peers that keep to the rules, as long as a copy of 1 MiB takes. In a forked child: 0.
     pub fn region_bytes_kept(&self) -> u64 {
         let Ok(mut engine) = self.shared().enter() else { return 0 };
-        engine.core.regions.parked.look();
-        engine.core.regions.parked.bytes()
+        engine.core.regions.deferred_free.look();
+        engine.core.regions.deferred_free.bytes()
     }
 }

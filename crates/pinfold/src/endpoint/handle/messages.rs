@@ -9,7 +9,7 @@ use crate::{
     Error, Path, PeerId, Receipt, Result,
     endpoint::{
         Endpoint, Envelope, Message, MessageRequest, OwnedBuf, OwnedBufMut, Received, RecvRequest,
-        Scope, SendRequest, Source, TagMatch, borrowed, scope, timed,
+        Scope, SendRequest, Source, TagMatch, blocking, scope, send_timeout,
     },
 };
 
@@ -22,7 +22,7 @@ impl Endpoint {
     /// [`Error::Transfer`], [`Error::Closed`], [`Error::Forked`].
     #[inline]
     pub fn send(&self, peer: PeerId, tag: u64, data: &[u8]) -> Result<Receipt> {
-        borrowed::send(self.shared(), peer, tag, data)
+        blocking::send(self.shared(), peer, tag, data)
     }
 
     /// As [`Endpoint::send`], waiting at most `patience` for the receiver to take the message, and then a moment (0.1 s)
@@ -43,7 +43,7 @@ impl Endpoint {
         data: &[u8],
         patience: Duration,
     ) -> Result<Receipt> {
-        timed::send(self.shared(), peer, tag, data, patience)
+        send_timeout::send(self.shared(), peer, tag, data, patience)
     }
 
     /// As [`Endpoint::send`], by `path` and no other.
@@ -51,7 +51,7 @@ impl Endpoint {
     /// # Errors
     /// [`Error::PathRefused`] if the pair cannot take it, and as [`Endpoint::send`].
     pub fn send_by(&self, path: Path, peer: PeerId, tag: u64, data: &[u8]) -> Result<Receipt> {
-        borrowed::send_by(self.shared(), path, peer, tag, data)
+        blocking::send_by(self.shared(), path, peer, tag, data)
     }
 
     /// As [`Endpoint::send`], of memory in several parts, as one message.
@@ -59,7 +59,7 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::send`].
     pub fn send_vectored(&self, peer: PeerId, tag: u64, parts: &[IoSlice<'_>]) -> Result<Receipt> {
-        borrowed::send_vectored(self.shared(), peer, tag, parts)
+        blocking::send_vectored(self.shared(), peer, tag, parts)
     }
 
     /// Waits for a matching message and receives it into `buf`.
@@ -79,7 +79,7 @@ impl Endpoint {
         tag: impl Into<TagMatch>,
         buf: &mut [u8],
     ) -> Result<Received> {
-        borrowed::recv_into(self.shared(), from.into(), tag.into(), buf)
+        blocking::recv_into(self.shared(), from.into(), tag.into(), buf)
     }
 
     /// As [`Endpoint::recv_into`], into memory in several parts.
@@ -92,7 +92,7 @@ impl Endpoint {
         tag: impl Into<TagMatch>,
         parts: &mut [IoSliceMut<'_>],
     ) -> Result<Received> {
-        borrowed::recv_vectored(self.shared(), from.into(), tag.into(), parts)
+        blocking::recv_vectored(self.shared(), from.into(), tag.into(), parts)
     }
 
     /// Waits for a matching message, whatever its length; for whom, see [`Endpoint::recv_into`].
@@ -101,7 +101,7 @@ impl Endpoint {
     /// As [`Endpoint::recv_into`], but for `Truncated`; [`Error::LimitReached`] if there is no
     /// memory for it.
     pub fn recv(&self, from: impl Into<Source>, tag: impl Into<TagMatch>) -> Result<Message> {
-        let arrived = borrowed::recv(self.shared(), from.into(), tag.into(), None)?;
+        let arrived = blocking::recv(self.shared(), from.into(), tag.into(), None)?;
         arrived.map(Message::new).ok_or(Error::Closed)
     }
 
@@ -117,7 +117,7 @@ impl Endpoint {
         patience: Duration,
     ) -> Result<Message> {
         let end = Instant::now().checked_add(patience);
-        let arrived = borrowed::recv(self.shared(), from.into(), tag.into(), end)?;
+        let arrived = blocking::recv(self.shared(), from.into(), tag.into(), end)?;
         arrived.map(Message::new).ok_or(Error::Timeout(patience))
     }
 

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use crate::{
     Error, Gone, PeerId, Result,
-    endpoint::{Endpoint, PeerInfo, engine::Engine},
-    link::{
+    endpoint::{Endpoint, PeerInfo},
+    transport::{
         local::Address,
         tcp::{self, dial::Patience},
     },
+    worker::Engine,
 };
 
 /// Between two looks for a name that is not there yet.
@@ -43,7 +44,7 @@ impl Endpoint {
     /// given if that stands for several, at all of which it listens.
     pub fn listens_at(&self) -> Option<String> {
         let engine = self.shared().enter().ok()?;
-        engine.links.listens_afar().map(|at| format!("tcp:{at}"))
+        engine.connections.listens_tcp().map(|at| format!("tcp:{at}"))
     }
 
     /// Whether `address` is one that can be called, by its form alone.
@@ -79,7 +80,7 @@ impl Endpoint {
             match called {
                 Called::Host(address) => engine.call(address, connect),
                 Called::Wire(address) => {
-                    engine.call_afar(address, Patience { connect, greet: None, again: false })
+                    engine.connect_tcp(address, Patience { connect, greet: None, again: false })
                 }
             }
         })?;
@@ -96,7 +97,7 @@ impl Endpoint {
     /// Waits for what becomes of that.
     fn connected(&self, call: u64) -> Result<PeerId> {
         self.shared()
-            .wait_for(None, |engine| match engine.links.take_connected(call) {
+            .wait_for(None, |engine| match engine.connections.take_connected(call) {
                 None => engine.check().err().map(Err),
                 connected => connected,
             })?
@@ -121,7 +122,7 @@ impl Endpoint {
             Called::Wire(address) => {
                 let call = self.begin(|engine| {
                     let greet = Some(engine.config.connect_timeout);
-                    engine.call_afar(address, Patience { connect: patience, greet, again: true })
+                    engine.connect_tcp(address, Patience { connect: patience, greet, again: true })
                 })?;
                 self.connected(call)
             }
@@ -153,7 +154,7 @@ impl Endpoint {
                 return Err(error);
             }
             self.shared().enter()?.progress();
-            pinfold_sys::clock::pause(NAME_AGAIN);
+            pinfold_sys::cpu::clock::pause(NAME_AGAIN);
         }
     }
 
@@ -180,9 +181,9 @@ impl Endpoint {
     fn accept_until(&self, end: Option<Instant>) -> Result<Option<Result<PeerId>>> {
         self.shared().wait_for(end, |engine| match engine.check() {
             Err(error) => Some(Err(error)),
-            Ok(()) if engine.links.listens() => {
+            Ok(()) if engine.connections.listens() => {
                 let newcomer = engine.newcomers.pop_front().map(Ok);
-                newcomer.or_else(|| engine.links.take_lost().map(Err))
+                newcomer.or_else(|| engine.connections.take_lost().map(Err))
             }
             Ok(()) => Some(Err(Error::NotListening)),
         })
@@ -209,7 +210,7 @@ impl Endpoint {
     pub fn disconnect(&self, peer: PeerId) {
         let end = Instant::now() + HAND_ON;
         let _ = self.shared().wait_for(Some(end), |engine| {
-            let quiet = engine.peers.get(peer).is_none_or(|peer| peer.line.is_quiet());
+            let quiet = engine.peers.get(peer).is_none_or(|peer| peer.transport.is_quiet());
             (quiet && !engine.has_unsent(Some(peer))).then_some(())
         });
         if let Ok(mut engine) = self.shared().enter() {

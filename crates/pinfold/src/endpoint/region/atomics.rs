@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use super::RemoteRegion;
 use crate::{
     Result,
-    wire::uses::{self, Change as Asked},
+    wire::served_rma::{self, Change as Asked},
 };
 
 /// A word for atomic operations: `u32`, `u64`, `i32` or `i64`.
@@ -76,7 +76,7 @@ macro_rules! words {
                 }
             }
 
-            const KIND: usize = uses::Word::$kind as usize;
+            const KIND: usize = served_rma::Word::$kind as usize;
 
             fn asked(change: Change<$word>) -> (u8, u64, u64) {
                 let bits = |word: $word| u64::from(word as $bits);
@@ -113,7 +113,7 @@ words! {
 ///
 /// # Safety
 /// `at` is valid for reads and writes of a word of that kind, aligned, and reached atomically only.
-pub(in crate::endpoint) unsafe fn by_number(at: *mut u8, asked: Asked) -> u64 {
+pub(crate) unsafe fn by_number(at: *mut u8, asked: Asked) -> u64 {
     /// # Safety
     /// As for [`by_number`].
     unsafe fn by<W: Word + Copy>(at: *mut u8, asked: Asked) -> W {
@@ -134,10 +134,10 @@ pub(in crate::endpoint) unsafe fn by_number(at: *mut u8, asked: Asked) -> u64 {
     // SAFETY: by contract.
     unsafe {
         match asked.word {
-            uses::Word::U32 => by::<u32>(at, asked).into(),
-            uses::Word::U64 => by::<u64>(at, asked),
-            uses::Word::I32 => (by::<i32>(at, asked) as u32).into(),
-            uses::Word::I64 => by::<i64>(at, asked) as u64,
+            served_rma::Word::U32 => by::<u32>(at, asked).into(),
+            served_rma::Word::U64 => by::<u64>(at, asked),
+            served_rma::Word::I32 => (by::<i32>(at, asked) as u32).into(),
+            served_rma::Word::I64 => by::<i64>(at, asked) as u64,
         }
     }
 }
@@ -147,7 +147,7 @@ impl RemoteRegion {
     fn change<W: AtomicWord>(&self, offset: u64, change: Change<W>) -> Result<W> {
         if let Some(served) = self.served() {
             let (does, with, other) = W::asked(change);
-            let asked = Asked { does, word: uses::Word::ALL[W::KIND], with, other };
+            let asked = Asked { does, word: served_rma::Word::ALL[W::KIND], with, other };
             let was = W::of_bits(served.change(offset, asked)?);
             self.tallies().changed();
             return Ok(was);

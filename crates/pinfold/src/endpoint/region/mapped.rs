@@ -16,20 +16,17 @@ use std::{
 
 use crate::{
     Error, Path, PeerId, Receipt, Result,
-    arena::Cells,
-    blockmem::Largest,
-    endpoint::{
-        aside::Purpose,
-        engine::{maps::Held, regions::Lent},
-        shared::Shared,
-    },
+    copy::Largest,
     error::inside,
     failpoint::{self, Point},
-    link::shm::standing,
-    route::Why,
+    memory::{arena::Cells, imported_extents::Held},
+    policy::route::Why,
+    protocol::rma::regions::Lent,
+    transport::shm::validity,
+    worker::{shared::Shared, unlocked_copy::Purpose},
 };
 
-pub(in crate::endpoint) struct Mapped {
+pub(crate) struct Mapped {
     pub lent: Lent,
     pub stamp: u64,
     pub peer: PeerId,
@@ -40,13 +37,13 @@ pub(in crate::endpoint) struct Mapped {
 
 /// Of what was done by this processor, in one copy.
 #[inline(always)]
-pub(in crate::endpoint) fn receipt(len: usize, by: Largest) -> Receipt {
+pub(crate) fn receipt(len: usize, by: Largest) -> Receipt {
     Receipt::copied(Path::Mapped, len as u64, Why::NOT_ASKED, by)
 }
 
 impl Mapped {
     #[inline(always)]
-    pub(in crate::endpoint) fn write(&self, offset: u64, data: &[u8]) -> Result<Largest> {
+    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<Largest> {
         let at = self.writable(offset, data.len())?;
         let by = self.put(at, data);
         self.confirm()?;
@@ -54,7 +51,7 @@ impl Mapped {
     }
 
     #[inline(always)]
-    pub(in crate::endpoint) fn read(&self, offset: u64, into: &mut [u8]) -> Result<Largest> {
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<Largest> {
         let at = self.readable(offset, into.len())?;
         let by = self.get(at, into);
         // What was read before the look.
@@ -64,10 +61,7 @@ impl Mapped {
     }
 
     /// Returns how many bytes, and how the largest part of them was copied.
-    pub(in crate::endpoint) fn write_vectored(
-        &self,
-        parts: &[(u64, &[u8])],
-    ) -> Result<(usize, Largest)> {
+    pub(crate) fn write_vectored(&self, parts: &[(u64, &[u8])]) -> Result<(usize, Largest)> {
         let (mut bytes, mut by) = (0, Largest::NONE);
         for (offset, data) in parts {
             self.writable(*offset, data.len())?;
@@ -82,10 +76,7 @@ impl Mapped {
     }
 
     /// Returns how many bytes, and how the largest part of them was copied.
-    pub(in crate::endpoint) fn read_vectored(
-        &self,
-        parts: &mut [(u64, &mut [u8])],
-    ) -> Result<(usize, Largest)> {
+    pub(crate) fn read_vectored(&self, parts: &mut [(u64, &mut [u8])]) -> Result<(usize, Largest)> {
         let (mut bytes, mut by) = (0, Largest::NONE);
         for (offset, into) in parts.iter() {
             self.readable(*offset, into.len())?;
@@ -100,7 +91,7 @@ impl Mapped {
         Ok((bytes, by))
     }
 
-    pub(in crate::endpoint) fn flush(&self) -> Result<()> {
+    pub(crate) fn flush(&self) -> Result<()> {
         if self.shared.is_forked() {
             return Err(Error::Forked);
         }
@@ -146,13 +137,13 @@ impl Mapped {
     }
 
     /// Where `len` bytes at `offset` are, for a copy by others.
-    pub(in crate::endpoint) fn to_write(&self, offset: u64, len: usize) -> Result<*mut u8> {
+    pub(crate) fn to_write(&self, offset: u64, len: usize) -> Result<*mut u8> {
         let at = self.writable(offset, len)?;
         self.memory().mapping.get_mut(at, len as u64).ok_or(Error::ReadOnly)
     }
 
     /// The same, to be read.
-    pub(in crate::endpoint) fn to_read(&self, offset: u64, len: usize) -> Result<*const u8> {
+    pub(crate) fn to_read(&self, offset: u64, len: usize) -> Result<*const u8> {
         let at = self.readable(offset, len)?;
         self.memory().mapping.get(at, len as u64).ok_or(Error::Withdrawn)
     }
@@ -169,7 +160,7 @@ impl Mapped {
             // SAFETY: writable for so many bytes; no thread of this process reaches them but in
             // the same way, as raw bytes of another process.
             let by =
-                unsafe { self.shared.copy_aside(Purpose::WRITE, data.as_ptr(), to, data.len()) };
+                unsafe { self.shared.copy_unlocked(Purpose::WRITE, data.as_ptr(), to, data.len()) };
             return by;
         }
         Largest::NONE
@@ -186,7 +177,7 @@ impl Mapped {
         } else if let Some(from) = mapping.get(at, into.len() as u64) {
             // SAFETY: as in `put`.
             let by = unsafe {
-                self.shared.copy_aside(Purpose::READ, from, into.as_mut_ptr(), into.len())
+                self.shared.copy_unlocked(Purpose::READ, from, into.as_mut_ptr(), into.len())
             };
             return by;
         }
@@ -195,7 +186,7 @@ impl Mapped {
 
     /// The word at `offset` of the region, for atomic operations of `size` bytes.
     #[inline]
-    pub(in crate::endpoint) fn word(&self, offset: u64, size: usize) -> Result<*mut u8> {
+    pub(crate) fn word(&self, offset: u64, size: usize) -> Result<*mut u8> {
         if !offset.is_multiple_of(size as u64) {
             return Err(Error::Misaligned { offset, size: size as u64 });
         }
@@ -205,14 +196,14 @@ impl Mapped {
 
     /// Whether the region still stood after what was done before.
     #[inline]
-    pub(in crate::endpoint) fn confirm(&self) -> Result<()> {
+    pub(crate) fn confirm(&self) -> Result<()> {
         failpoint::hit(Point::InOperation);
         // SAFETY: as in `memory`.
         let flag = unsafe { self.lent.flag.held() };
         let stands = flag.mapping.get(self.lent.flag.offset, 8).is_some_and(|at| {
             // SAFETY: eight bytes of the mapping, at a multiple of 8, reached atomically.
             let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(at.cast_mut().cast()) };
-            standing::stands(word, self.stamp, self.lent.fence)
+            validity::stands(word, self.stamp, self.lent.fence)
         });
         let held = self.memory();
         if held.orphaned.load(Ordering::Relaxed) || held.tie.is_over() {

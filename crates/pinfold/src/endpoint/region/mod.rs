@@ -3,8 +3,8 @@
 //!
 //! - `owner`: [`Region`], the memory and the right to let others use it.
 //! - `remote`: [`RemoteRegion`], what a peer has of it. `mapped`: reads and writes where it is mapped,
-//!   `atomics`: the rest; `by_kernel`: reads and writes where it is not; `served`: all of it where the owner is on
-//!   another host; `request`: reads and writes by a copy engine.
+//!   `atomics`: the rest; `cma`: reads and writes where it is not; `served`: all of it where the
+//!   owner is on another host; `request`: reads and writes by a copy engine.
 //!
 //! A region's memory is a file of its own, which only those peers are handed that show its key. So
 //! the kernel keeps all others out, keeps those in bounds that have it, and keeps them from
@@ -15,8 +15,8 @@
 //! keeps out nobody: what may write some of a process's memory may write all of it. Bounds and rights
 //! are then the peer's own business, and hold for one that keeps to the rules.
 //!
-//! A peer on another host asks the owner's endpoint for each operation (`engine/uses.rs`), which needs the owner
-//! to make progress. The owner checks key, rights and bounds each time.
+//! A peer on another host asks the owner's endpoint for each operation (`protocol/rma/served.rs`),
+//! which needs the owner to make progress. The owner checks key, rights and bounds each time.
 //!
 //! # Revocation
 //!
@@ -28,18 +28,18 @@
 //!
 //! What the kernel does for a peer that is late, it does at an address. So a peer says in memory that
 //! both share at which region it is, and the owner keeps the old addresses until it is there no more
-//! (`engine/parked.rs`, `link/shm/visit.rs`).
+//! (`protocol/rma/deferred_free.rs`, `transport/shm/hazard.rs`).
 
-pub(super) mod atomics;
-pub(super) mod by_kernel;
-pub(super) mod mapped;
+pub(crate) mod atomics;
+pub(crate) mod cma;
+pub(crate) mod mapped;
 mod owner;
 mod remote;
 mod request;
 mod served;
 
 pub use self::{atomics::AtomicWord, owner::Region, remote::RemoteRegion, request::RegionRequest};
-pub use crate::translate::Rights;
+pub use crate::memory::translate::Rights;
 use crate::{Error, Result};
 
 /// Lets a peer of the owner's endpoint use a region: sent to it in a message, say. It holds 128

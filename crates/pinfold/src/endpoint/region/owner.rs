@@ -11,11 +11,11 @@ use std::{
 use super::{RegionKey, Rights};
 use crate::{
     Error, Result, SharedArena, SharedBuf,
-    arena::ArenaBuilder,
-    endpoint::shared::Shared,
     error::inside,
     failpoint::{self, Point},
-    link::shm::standing,
+    memory::arena::ArenaBuilder,
+    transport::shm::validity,
+    worker::shared::Shared,
 };
 
 /// Memory that peers can use by one-sided operations ([`RemoteRegion`](super::RemoteRegion)) if they
@@ -177,7 +177,7 @@ impl Region {
         drop(engine);
         failpoint::hit(Point::BeforeFlag);
         if let Some(word) = exposed.flag.word64(0) {
-            standing::take_down(word);
+            validity::take_down(word);
         }
         failpoint::hit(Point::AfterFlag);
         // Another region may have the flag next, with another number.

@@ -10,18 +10,16 @@ use std::{
 
 use super::{
     RegionKey, Rights,
-    by_kernel::ByKernel,
+    cma::CmaRegion,
     mapped::{self, Mapped},
     served::Served,
 };
 use crate::{
     Error, Path, PeerId, Receipt, Refusal, Result,
-    blockmem::{Algorithm, BULK, Largest},
-    endpoint::{
-        engine::{op::Done, regions::Way},
-        shared::Shared,
-    },
+    copy::{Algorithm, BULK, Largest},
+    protocol::rma::regions::Way,
     status::Tallies,
+    worker::{op::Done, shared::Shared},
 };
 
 /// A region of a peer. A handle: clones are the same region, and can be used from many threads. Its
@@ -52,11 +50,11 @@ struct Inner {
 
 enum Access {
     Mapped(Mapped),
-    ByKernel(ByKernel),
+    CmaRegion(CmaRegion),
     Served(Served),
 }
 
-use Access::{ByKernel as Kernel, Mapped as Here, Served as There};
+use Access::{CmaRegion as Kernel, Mapped as Here, Served as There};
 
 impl Inner {
     /// Counts a write through the mapping. The receipt is made last: one that is moved about is read
@@ -96,7 +94,7 @@ impl RemoteRegion {
         let access = match way {
             Way::Mapped { lent, stamp } => Here(Mapped { lent, stamp, peer, shared, own }),
             Way::Owner(asking) => There(Served::new(asking, key, peer, shared)),
-            Way::Kernel(reached) => Kernel(ByKernel::new(reached, key.id, peer, shared)),
+            Way::Kernel(reached) => Kernel(CmaRegion::new(reached, key.id, peer, shared)),
         };
         Ok(RemoteRegion(Arc::new(Inner { access, tallies })))
     }
@@ -251,7 +249,7 @@ impl RemoteRegion {
         algorithm: Algorithm,
     ) -> Receipt {
         if let (Here(mapped), true) = (&self.0.access, bytes >= BULK) {
-            mapped.shared.aside.count(algorithm, bytes);
+            mapped.shared.unlocked.count(algorithm, bytes);
         }
         let by = Largest::of(algorithm, bytes);
         if writes { self.0.wrote(bytes, by) } else { self.0.read(bytes, by) }

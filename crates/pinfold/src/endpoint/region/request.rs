@@ -18,7 +18,7 @@ use std::{
 use super::{mapped::Mapped, remote::RemoteRegion};
 use crate::{
     Error, Receipt, Result,
-    blockmem::{
+    copy::{
         Algorithm,
         engine::{Cancelled, CopyEngine, Ticket, Work},
     },

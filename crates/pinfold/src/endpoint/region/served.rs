@@ -9,23 +9,21 @@ use std::{collections::VecDeque, sync::Arc};
 use super::RegionKey;
 use crate::{
     Error, Path, PeerId, Receipt, Refusal, Result,
-    endpoint::{
-        borrowed::Borrowed,
-        engine::{op::Done, regions::Asking, uses::Using},
-        scatter::Scatter,
-        shared::Shared,
-    },
+    endpoint::blocking::BlockingOp,
     error::inside,
+    memory::scatter::Scatter,
+    protocol::rma::{regions::Asking, served::ServedRequest},
     wire::{
+        served_rma::{BRIEF_MAX, BYTES_MAX, Change, Use, What},
         space::Claim,
-        uses::{BRIEF_MAX, BYTES_MAX, Change, Use, What},
     },
+    worker::{op::Done, shared::Shared},
 };
 
 /// Parts of one call that are under way.
 const AHEAD: usize = 8;
 
-pub(in crate::endpoint) struct Served {
+pub(crate) struct Served {
     asking: Asking,
     claim: Claim,
     pub peer: PeerId,
@@ -135,18 +133,18 @@ impl Served {
         Ok(())
     }
 
-    fn begin(&self, offset: u64, what: What, memory: Scatter) -> Result<Borrowed<'_>> {
+    fn begin(&self, offset: u64, what: What, memory: Scatter) -> Result<BlockingOp<'_>> {
         let asked = Use { claim: self.claim, offset, what };
-        let using = Using { peer: self.peer, asked, size: self.len() };
-        let key = self.shared.enter()?.post_use(using, memory).map_err(withdrawn)?;
-        Ok(Borrowed::new(&self.shared, key))
+        let using = ServedRequest { peer: self.peer, asked, size: self.len() };
+        let key = self.shared.enter()?.post_served(using, memory).map_err(withdrawn)?;
+        Ok(BlockingOp::new(&self.shared, key))
     }
 
     /// The receipt of all parts.
     fn all(
         &self,
         mut all: Option<Receipt>,
-        mut under_way: VecDeque<Borrowed<'_>>,
+        mut under_way: VecDeque<BlockingOp<'_>>,
     ) -> Result<Receipt> {
         while !under_way.is_empty() {
             took(&mut all, &mut under_way)?;
@@ -160,7 +158,7 @@ impl Served {
 }
 
 /// Waits for the first of some operations. If it fails, the others are waited for when they are dropped.
-fn took(all: &mut Option<Receipt>, under_way: &mut VecDeque<Borrowed<'_>>) -> Result<()> {
+fn took(all: &mut Option<Receipt>, under_way: &mut VecDeque<BlockingOp<'_>>) -> Result<()> {
     let Some(operation) = under_way.pop_front() else { return Ok(()) };
     let Done::Sent(receipt) = operation.wait().map_err(withdrawn)? else {
         return Err(Error::Withdrawn);

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use pinfold_sys::careful;
+use pinfold_sys::mem::fault_safe_copy;
 
 use super::crew::Crew;
 use crate::{
@@ -90,11 +90,11 @@ impl What<'_> {
             What::Read(len) => {
                 let mut answer = done;
                 answer.resize(ANSWER_HEAD + len, 0);
-                let read = careful::read_own(address, &mut answer[ANSWER_HEAD..]);
+                let read = fault_safe_copy::read_own(address, &mut answer[ANSWER_HEAD..]);
                 (answer, read)
             }
             // SAFETY: as the caller promised.
-            What::Write(bytes) => (done, unsafe { careful::write_own(address, bytes) }),
+            What::Write(bytes) => (done, unsafe { fault_safe_copy::write_own(address, bytes) }),
         };
         match copied {
             Ok(copied) if copied == self.len() => answer,
@@ -112,7 +112,7 @@ fn copy(crew: &Crew, active: &Active<'_>, claim: &Claim, address: u64, what: Wha
         Ok(serving) => serving,
         Err(why) => return say(active, bytes_of(&Answered::Refused(why).words())),
     };
-    if careful::is_resident(address, what.len() as u64) {
+    if fault_safe_copy::is_resident(address, what.len() as u64) {
         failpoint::hit(Point::BeforeServed);
         // SAFETY: exposed, as was found; it stays so while `serving` lives.
         let answer = unsafe { what.copy(address) };

@@ -10,12 +10,10 @@ use std::sync::{
 };
 
 use crate::{
-    PeerId,
-    endpoint::{engine::maps::Loan, shared::Shared},
-    wire::waiting::Shelf,
+    PeerId, memory::imported_extents::Loan, wire::rendezvous::Exported, worker::shared::Shared,
 };
 
-pub(in crate::endpoint) struct Flag {
+pub(crate) struct Flag {
     loan: Loan,
     /// What it holds as long as the memory is exposed.
     stamp: u64,
@@ -27,17 +25,17 @@ impl Flag {
     pub(super) fn new(
         shared: &Arc<Shared>,
         peer: PeerId,
-        shelf: Shelf,
+        exported: Exported,
         stamp: u64,
     ) -> Option<Flag> {
         let mut engine = shared.enter().ok()?;
-        let loan = engine.lend_flag(peer, shelf)?;
+        let loan = engine.lend_flag(peer, exported)?;
         drop(engine);
         Some(Flag { loan, stamp, shared: Arc::clone(shared) })
     }
 
     /// Whether the memory was still exposed after all that this thread has done to it.
-    pub(in crate::endpoint) fn stands(&self) -> bool {
+    pub(crate) fn stands(&self) -> bool {
         // The other half is the owner's barrier, when the exposure ends.
         fence(Ordering::SeqCst);
         // SAFETY: given back on drop only, and the engine is kept.
@@ -53,7 +51,7 @@ impl Flag {
 impl Drop for Flag {
     fn drop(&mut self) {
         if let Ok(mut engine) = self.shared.enter() {
-            engine.core.maps.give_back(&self.loan);
+            engine.core.imported.give_back(&self.loan);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-use crate::translate::{
+use crate::memory::translate::{
     Rights, SpaceId,
     tlb::{Geometry, GeometryError, Lookup, Tlb},
 };

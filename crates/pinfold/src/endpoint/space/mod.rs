@@ -24,7 +24,7 @@
 //! Ways 2 and 3 keep nothing. What is mapped stays what it was: the owner keeps an extent of an arena from
 //! when it was handed over until the exposure ends, so its addresses cannot come to mean anything else. The
 //! end is seen by all: who is at the memory, by whichever way, says so before it looks whether the exposure
-//! stands ([`visit`](crate::link::shm::visit)), and the owner waits for those.
+//! stands ([`hazard`](crate::transport::shm::hazard)), and the owner waits for those.
 
 mod agent;
 mod crew;
@@ -34,5 +34,5 @@ mod owner;
 mod remote;
 mod served;
 
-pub(super) use self::flag::Flag;
+pub(crate) use self::flag::Flag;
 pub use self::{owner::Exposed, remote::RemoteSpace};

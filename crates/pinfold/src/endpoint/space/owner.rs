@@ -14,12 +14,10 @@ use std::{
 use super::agent;
 use crate::{
     Endpoint, Error, Result, SharedBuf,
-    endpoint::{
-        region::{RegionKey, Rights},
-        shared::Shared,
-    },
+    endpoint::region::{RegionKey, Rights},
     failpoint::{self, Point},
-    link::shm::standing,
+    transport::shm::validity,
+    worker::shared::Shared,
 };
 
 /// How long the end of an exposure waits for those who are at the memory. A peer that keeps to the rules
@@ -127,7 +125,7 @@ impl Exposed {
         drop(engine);
         failpoint::hit(Point::BeforeEnd);
         if let Some(word) = self.flag.word64(0) {
-            standing::take_down(word);
+            validity::take_down(word);
         }
         failpoint::hit(Point::InEnd);
         let Some(mut entry) = entry else { return Ok(()) };
@@ -144,7 +142,7 @@ impl Exposed {
                     std::mem::forget(entry);
                     return Err(Error::StillVisited { visitors, patience: PATIENCE });
                 }
-                _ => pinfold_sys::clock::pause(LOOK),
+                _ => pinfold_sys::cpu::clock::pause(LOOK),
             }
         }
     }

@@ -15,25 +15,25 @@ use super::{
 };
 use crate::{
     Endpoint, Error, Path, PeerId, Receipt, Refusal, RegionKey, Result, Rights,
-    blockmem::Largest,
+    copy::Largest,
     endpoint::{
-        engine::{
-            reach::{Reach, Way, is_denial},
-            regions::Reached,
-        },
         region::{
-            by_kernel::ByKernel,
+            cma::CmaRegion,
             mapped::{self, Mapped},
         },
         reply::Reply,
-        shared::Shared,
     },
     failpoint::{self, Point},
+    protocol::rma::{
+        cma::{CmaAccess, Way, is_denial},
+        regions::Reached,
+    },
     status::Tallies,
     wire::{
         region::Spot,
         space::{Answered, Ask, Claim, Exposure, Refused},
     },
+    worker::shared::Shared,
 };
 
 /// Memory of a peer that it has [exposed](Endpoint::expose), by its addresses there. A handle: clones are
@@ -54,7 +54,7 @@ struct Inner {
     peer: PeerId,
     claim: Claim,
     exposure: Exposure,
-    reach: Arc<Reach>,
+    cma_access: Arc<CmaAccess>,
     otherwise: Otherwise,
     /// Who does in place of the kernel, once that has denied it.
     instead: OnceLock<Served>,
@@ -75,7 +75,7 @@ struct Knowledge {
 
 /// How memory is reached that is not mapped.
 enum Otherwise {
-    ByKernel(ByKernel),
+    CmaRegion(CmaRegion),
     Served(Served),
 }
 
@@ -110,7 +110,7 @@ impl RemoteSpace {
             }
             _ => return Err(Error::BadKey),
         };
-        let Exposure { start, len, writable, flag, shelf, stamp, cma } = exposure;
+        let Exposure { start, len, writable, flag, exported, stamp, cma } = exposure;
         let fits =
             |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= i64::MAX as u64);
         if !fits(start, len) || !fits(flag, 8) || stamp == 0 {
@@ -120,22 +120,22 @@ impl RemoteSpace {
         let strict = engine.core.strict;
         let (found, core) = engine.peer_mut(peer)?;
         let own = found.info.pid == std::process::id();
-        let reach = Arc::clone(&found.reach);
+        let cma_access = Arc::clone(&found.cma_access);
         let why_not_mapped = found.permissions.refusal(Path::Mapped);
         let tallies = core.status.tallies(peer).ok_or(Error::UnknownPeer { peer })?;
         drop(engine);
         let denied = match Refusal::from_code(cma) {
             Some(why) if cma != 0 => Err(why.mirrored()),
-            _ => reach.there(writable),
+            _ => cma_access.there(writable),
         };
         let otherwise = match denied {
             Ok(()) => {
                 let spot = Spot { memory: start, len, flag, stamp, writable };
                 let why_not_mapped = why_not_mapped.unwrap_or(Refusal::NotShareable);
-                let reached = Reached { spot, reach: Arc::clone(&reach), why_not_mapped };
-                let flag = shelf.and_then(|shelf| Flag::new(shared, peer, shelf, stamp));
-                let kernel = ByKernel::new(reached, key.id, peer, Arc::clone(shared));
-                Otherwise::ByKernel(kernel.with_flag(flag))
+                let reached = Reached { spot, cma_access: Arc::clone(&cma_access), why_not_mapped };
+                let flag = exported.and_then(|exported| Flag::new(shared, peer, exported, stamp));
+                let kernel = CmaRegion::new(reached, key.id, peer, Arc::clone(shared));
+                Otherwise::CmaRegion(kernel.with_flag(flag))
             }
             Err(why) => {
                 let by_choice = [Refusal::SwitchedOff, Refusal::SwitchedOffByPeer].contains(&why);
@@ -152,7 +152,7 @@ impl RemoteSpace {
             peer,
             claim,
             exposure,
-            reach,
+            cma_access,
             otherwise,
             instead: OnceLock::new(),
             why_not_mapped,
@@ -182,7 +182,7 @@ impl RemoteSpace {
     /// other where the kernel comes to deny that.
     pub fn path(&self) -> Path {
         match self.0.otherwise {
-            Otherwise::ByKernel(_) if self.0.instead.get().is_none() => Path::Cma,
+            Otherwise::CmaRegion(_) if self.0.instead.get().is_none() => Path::Cma,
             _ => Path::Eager,
         }
     }
@@ -322,24 +322,24 @@ impl Inner {
         copy: impl FnOnce(&Mapped) -> Result<Largest>,
     ) -> Result<Receipt> {
         // From here on the owner waits for this, or is seen to have ended it.
-        let visit = self.reach.visit(self.claim.id)?;
+        let hazard = self.cma_access.hazard(self.claim.id)?;
         failpoint::hit(Point::InSpace);
         piece.memory.confirm()?;
         let by = copy(&piece.memory)?;
-        drop(visit);
+        drop(hazard);
         Ok(mapped::receipt(len as usize, by))
     }
 
     fn write_plain(&self, address: u64, data: &[u8]) -> Result<Receipt> {
         let agent = match &self.otherwise {
-            Otherwise::ByKernel(kernel) if self.instead.get().is_none() => {
+            Otherwise::CmaRegion(kernel) if self.instead.get().is_none() => {
                 match kernel.write(&[(address - self.exposure.start, data)]) {
                     Ok(receipt) => return Ok(receipt),
                     Err(error) => self.denied(error, address, data.len())?,
                 }
             }
             Otherwise::Served(agent) => agent,
-            Otherwise::ByKernel(_) => self.instead.get().ok_or(Error::Closed)?,
+            Otherwise::CmaRegion(_) => self.instead.get().ok_or(Error::Closed)?,
         };
         agent.write(address, data).map(|it| self.explain(it))
     }
@@ -371,14 +371,14 @@ impl Inner {
     fn read_plain(&self, address: u64, into: &mut [u8]) -> Result<Receipt> {
         let len = into.len();
         let agent = match &self.otherwise {
-            Otherwise::ByKernel(kernel) if self.instead.get().is_none() => {
+            Otherwise::CmaRegion(kernel) if self.instead.get().is_none() => {
                 match kernel.read(&mut [(address - self.exposure.start, &mut *into)]) {
                     Ok(receipt) => return Ok(receipt),
                     Err(error) => self.denied(error, address, len)?,
                 }
             }
             Otherwise::Served(agent) => agent,
-            Otherwise::ByKernel(_) => self.instead.get().ok_or(Error::Closed)?,
+            Otherwise::CmaRegion(_) => self.instead.get().ok_or(Error::Closed)?,
         };
         agent.read(address, into).map(|it| self.explain(it))
     }

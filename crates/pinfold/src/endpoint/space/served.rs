@@ -5,9 +5,10 @@ use std::{collections::VecDeque, sync::Arc};
 use super::agent::PART_MAX;
 use crate::{
     Error, Path, PeerId, Receipt, Refusal, Result,
-    endpoint::{payload::Owned, reply::Reply, shared::Shared},
+    endpoint::{payload::Owned, reply::Reply},
     error::NotHandled,
     wire::space::{ANSWER_HEAD, Answered, Ask, Claim, Refused, bytes_of},
+    worker::shared::Shared,
 };
 
 /// Questions that are out at a time for one read or write.

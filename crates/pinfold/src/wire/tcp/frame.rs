@@ -22,8 +22,8 @@ use super::super::{
     descriptor::{Body, Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
     layout::BULK_BYTES_MAX,
     region::{By, Open, Opened},
-    uses::{Use, Used},
-    waiting::{Cts, Fin, Place, Rts},
+    rendezvous::{Cts, Fin, Place, Rts},
+    served_rma::{Use, Used},
 };
 
 /// Bytes that each frame begins with.
@@ -218,8 +218,9 @@ pub(crate) fn arrived(header: Header, words: &Body) -> Option<(Body, Follows)> {
             let place = Place { at: 0, parts: 0 };
             let [tag, len, unasked, ..] = *words;
             let (stream, unasked, given) = (true, unasked != 0, false);
-            let (shelf, list) = (None, None);
-            body = Rts { tag, len, place, stream, unasked, given, shelf, list, number: 0 }.body();
+            let (exported, list) = (None, None);
+            body =
+                Rts { tag, len, place, stream, unasked, given, exported, list, number: 0 }.body();
             Follows::Nothing
         }
         Kind::Cts => {
@@ -309,7 +310,7 @@ mod tests {
                 }
                 if header.kind() == Some(Kind::Rts) {
                     let rts = Rts::read(&there);
-                    prop_assert!(rts.stream && !rts.given && rts.shelf.is_none() && rts.list.is_none());
+                    prop_assert!(rts.stream && !rts.given && rts.exported.is_none() && rts.list.is_none());
                     prop_assert_eq!((rts.place.at, rts.place.parts, rts.number), (0, 0, 0));
                 }
                 if header.kind() == Some(Kind::Cts) {
@@ -369,9 +370,9 @@ mod tests {
         let short = Eager { tag: 1, len: 50, piece }.body();
         assert_eq!(over(Kind::Eager, padded(&short)), None);
         let place = Place { at: 0xdead_0000, parts: 3 };
-        let (shelf, list) = (None, None);
+        let (exported, list) = (None, None);
         let (stream, unasked, given) = (true, true, false);
-        let rts = Rts { tag: 5, len: 6, place, stream, unasked, given, shelf, list, number: 9 };
+        let rts = Rts { tag: 5, len: 6, place, stream, unasked, given, exported, list, number: 9 };
         let nowhere = Place { at: 0, parts: 0 };
         let there = Rts { place: nowhere, number: 0, ..rts };
         assert_eq!(over(Kind::Rts, rts.body()), Some(there.body()));

@@ -6,7 +6,7 @@ use zerocopy::{
 };
 
 use super::super::hello::{self, LABEL_MAX, Limits, Malformed};
-use crate::route::PathSet;
+use crate::policy::route::PathSet;
 
 type Decoded<T> = Result<T, Malformed>;
 

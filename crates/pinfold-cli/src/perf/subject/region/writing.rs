@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pinfold_sys::clock;
+use pinfold_sys::cpu::clock;
 
 use super::{Region, WORD, last_word};
 use crate::perf::{

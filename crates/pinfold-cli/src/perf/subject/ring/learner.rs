@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pinfold::blockmem::{Algorithm, CacheState, Done, Handler, Hints, InForce, Reader, Site};
+use pinfold::copy::{Algorithm, CacheState, Done, Handler, Hints, InForce, Reader, Site};
 
 use crate::perf::shared::Shared;
 

@@ -1,0 +1,5 @@
+//! Waiting for descriptors, and rings of the kernel.
+
+pub mod alarm;
+pub mod poll;
+pub mod send_ring;

@@ -1,0 +1,105 @@
+//! How a connection is kept from sending more than the network takes: `TCP_CONGESTION` of `tcp(7)`, and what the
+//! kernel says of how that goes.
+
+use std::{io, os::fd::AsFd, time::Duration};
+
+use rustix::net::sockopt;
+
+use super::info::{Info, info};
+
+/// The oldest way there is, which sends at no pace of its own. Every kernel has it, and every process may choose it.
+pub const RENO: &str = "reno";
+
+/// The way in force: `reno`, `cubic`, `bbr`, ...
+///
+/// # Errors
+/// What `getsockopt(2)` says.
+pub fn way(socket: impl AsFd) -> io::Result<String> {
+    Ok(sockopt::tcp_congestion(socket)?)
+}
+
+/// Chooses another. What is on its way stays so.
+///
+/// # Errors
+/// `EPERM` if only some processes may choose it, `ENOENT` if this kernel has not got it.
+pub fn choose(socket: impl AsFd, way: &str) -> io::Result<()> {
+    Ok(sockopt::set_tcp_congestion(socket, way)?)
+}
+
+/// How sending goes, since the connection began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The shortest way there and back in the last minutes, in whole microseconds.
+    pub shortest_trip: Duration,
+    /// Packets with something in them that were sent, modulo 2^32.
+    pub packets: u32,
+    /// Of these, sent once more, likewise.
+    pub again: u32,
+    /// Of these, in vain: the other end had got them already, and said so. Likewise.
+    pub in_vain: u32,
+}
+
+/// Looks how it goes. One system call. `None`: the kernel does not say (before Linux 4.19).
+///
+/// # Errors
+/// What `getsockopt(2)` says of `TCP_INFO`.
+pub fn progress(socket: impl AsFd) -> io::Result<Option<Progress>> {
+    let (info, len) = info(socket)?;
+    if len < size_of::<Info>() {
+        return Ok(None);
+    }
+    Ok(Some(Progress {
+        shortest_trip: Duration::from_micros(info.min_rtt.into()),
+        packets: info.data_segs_out,
+        again: info.total_retrans,
+        in_vain: info.dsack_dups,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::socket::stream::{
+        self,
+        tests::{pair, part_of, take},
+    };
+
+    #[test]
+    fn every_process_may_choose_reno_and_the_old_way_again() {
+        let (one, two) = pair();
+        let own = way(&one).unwrap();
+        choose(&one, RENO).unwrap();
+        assert_eq!(way(&one).unwrap(), RENO);
+        assert_eq!(way(&two).unwrap(), own);
+        choose(&one, &own).unwrap();
+        assert_eq!(way(&one).unwrap(), own);
+        let unknown = choose(&one, "pinfold").unwrap_err();
+        assert!(unknown.raw_os_error().is_some(), "{unknown}");
+    }
+
+    #[test]
+    fn what_is_sent_is_counted() {
+        let (one, two) = pair();
+        let Some(before) = progress(&one).unwrap() else {
+            eprintln!("SKIPPED: Linux before 4.19 does not count what is sent again");
+            return;
+        };
+        let trip = before.shortest_trip;
+        assert!(trip > Duration::ZERO && trip < Duration::from_secs(20), "{trip:?}");
+        let bytes = vec![7; 100_000];
+        // SAFETY: it is this vector.
+        let sent = unsafe { stream::send(&one, &[part_of(&bytes)], false) }.unwrap();
+        assert!(sent > 0);
+        let end = Instant::now() + Duration::from_secs(20);
+        let mut into = Vec::new();
+        while into.len() < sent {
+            assert!(Instant::now() < end);
+            take(&two, &mut into);
+        }
+        let after = progress(&one).unwrap().unwrap();
+        assert!(after.packets > before.packets && after.packets <= sent as u32, "{after:?}");
+        assert!(after.again <= after.packets && after.in_vain <= after.again, "{after:?}");
+    }
+}

@@ -1,0 +1,45 @@
+//! Copying and zeroing blocks of memory, each by the algorithm that suits where its source and
+//! destination are cached, its size, and who reads next.
+//!
+//! After Calhoun, *Characterization of Block Memory Operations*: no one algorithm is best.
+//!
+//! - [`copy`], [`zero`], [`move_within`]: for slices; [`copy_pieces`]: many at once.
+//! - [`Handler`]: where bulk copies go through; asks a [`Site`], which learns what its copies take, and
+//!   else the plan. [`Sites`]: the callers of late.
+//! - [`plan()`]: the plan of this process; [`Plan::pick`] says which algorithm for which [`Block`].
+//! - [`table`]: what it looks into; [`tuned`]: kept for this [`Machine`]; [`tune()`]: measured.
+//! - [`probe()`]: whether a block is cached, where the processor's clock can tell.
+//! - [`engine`]: copies that go on while their callers do something else.
+
+pub mod class;
+mod copier;
+pub mod engine;
+mod facts;
+mod handler;
+mod in_force;
+mod largest;
+mod machine;
+mod plan;
+mod planned;
+mod probe;
+mod sites;
+pub mod table;
+mod tune;
+pub mod tuned;
+
+pub(crate) use copier::{BULK, Copier};
+pub use facts::{CacheState, Reader};
+pub(crate) use handler::copy_for;
+pub use handler::{
+    BlockError, Choose, Count, Counts, Done, Fixed, Handler, Hints, InForce, Piece, PiecesDone,
+    SHORT, SIZES, Tally, copy, copy_pieces, counts, move_within, size_class, zero,
+};
+pub use in_force::{TooLate, insist, plan};
+pub(crate) use largest::Largest;
+pub use machine::{Machine, Maker};
+pub use pinfold_sys::cpu::block::{Algorithm, Isa, Prefetch, Stores};
+pub use plan::{Block, Origin, Plan};
+pub use planned::copy_as_planned;
+pub use probe::{CannotTell, Probe, probe};
+pub use sites::{CANDIDATES_MAX, Caller, Choice, LEARNT_MIN, Site, SiteCount, Sites};
+pub use tune::{CannotTune, Found, tune};

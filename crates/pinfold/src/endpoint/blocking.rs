@@ -1,0 +1,254 @@
+#![allow(unsafe_code)]
+//! Blocking operations on borrowed memory.
+//!
+//! **Invariant.** The memory is borrowed for the whole call, and the call returns or unwinds only
+//! after the operation has ended.
+
+use std::{
+    io::{IoSlice, IoSliceMut},
+    sync::Arc,
+    time::Instant,
+};
+
+use super::message::Received;
+use crate::{
+    Error, Path, PeerId, Receipt, Result,
+    copy::Largest,
+    memory::scatter::{Part, Scatter},
+    policy::route::Why,
+    protocol::active::send::Short,
+    wire::{
+        active::{Label, Verb},
+        descriptor::INLINE_MAX,
+    },
+    worker::{
+        fast_path::Sent,
+        matching::{Source, TagMatch},
+        op::{Arrived, Done, Keeps, OpKey},
+        post,
+        shared::Shared,
+    },
+};
+
+/// An operation whose memory is borrowed by the current call.
+pub(crate) struct BlockingOp<'a> {
+    shared: &'a Arc<Shared>,
+    key: Option<OpKey>,
+}
+
+impl<'a> BlockingOp<'a> {
+    /// The memory of the operation is borrowed for as long as this lives.
+    pub(crate) fn new(shared: &'a Arc<Shared>, key: OpKey) -> BlockingOp<'a> {
+        BlockingOp { shared, key: Some(key) }
+    }
+
+    pub(crate) fn wait(mut self) -> Result<Done> {
+        self.wait_until(None).unwrap_or(Err(Error::Closed))
+    }
+
+    /// The same until `deadline`. `None`: that passed first, and the operation goes on.
+    pub(crate) fn wait_until(&mut self, deadline: Option<Instant>) -> Option<Result<Done>> {
+        let Some(key) = self.key else { return Some(Err(Error::Closed)) };
+        let done = self.shared.wait_done(key, deadline)?;
+        self.key = None;
+        Some(done)
+    }
+
+    /// The operation goes on without the borrowed memory.
+    pub(crate) fn forget(mut self) {
+        self.key = None;
+    }
+}
+
+impl Drop for BlockingOp<'_> {
+    fn drop(&mut self) {
+        // Only if the wait unwound: the memory is still in use.
+        if let Some(key) = self.key {
+            if let Ok(mut engine) = self.shared.enter() {
+                engine.relinquish(key);
+            }
+            let _ = self.shared.wait_done(key, None);
+        }
+    }
+}
+
+#[inline]
+pub(crate) fn send(shared: &Arc<Shared>, peer: PeerId, tag: u64, data: &[u8]) -> Result<Receipt> {
+    // SAFETY: borrowed until the operation has ended, below.
+    let memory = unsafe { Part::new(data.as_ptr().cast_mut(), data.len()) };
+    if data.len() <= INLINE_MAX
+        && let Some(mut engine) = shared.fast_path()
+        && engine.send_at_once(peer, tag, memory)
+    {
+        drop(engine);
+        return Ok(Receipt::copied(Path::Inline, data.len() as u64, Why::NOT_ASKED, Largest::NONE));
+    }
+    send_part(shared, peer, tag, memory)
+}
+
+/// Sends `data` to a handler of the peer.
+#[inline]
+pub(crate) fn call(shared: &Arc<Shared>, peer: PeerId, id: u32, data: &[u8]) -> Result<Receipt> {
+    let label = Label { verb: Verb::Call, id, token: 0 };
+    if let Some(short) = Short::of(data) {
+        let gone = match shared.fast_path() {
+            Some(mut engine) => engine.call_at_once(peer, label, short),
+            None => shared.enter()?.call_at_once(peer, label, short),
+        };
+        if gone {
+            return Ok(Receipt::copied(
+                Path::Inline,
+                data.len() as u64,
+                Why::NOT_ASKED,
+                Largest::NONE,
+            ));
+        }
+    }
+    // SAFETY: borrowed until the operation has ended, below.
+    let memory = unsafe { Scatter::one(data.as_ptr().cast_mut(), data.len()) };
+    let key = shared.enter()?.post_active(peer, label, memory)?;
+    post::sent(BlockingOp::new(shared, key).wait())
+}
+
+#[inline(never)]
+fn send_part(shared: &Arc<Shared>, peer: PeerId, tag: u64, memory: Part) -> Result<Receipt> {
+    let mut chosen = None;
+    if let Some(receipt) = send_now(shared, peer, tag, memory, &mut chosen) {
+        return Ok(receipt);
+    }
+    send_scatter(shared, peer, tag, memory.into(), None, chosen)
+}
+
+/// Sends what needs no operation: a short message that nothing stands before. `None`: it has to be
+/// posted; with what the cost model chose, if it was asked.
+#[inline]
+pub(crate) fn send_now(
+    shared: &Arc<Shared>,
+    peer: PeerId,
+    tag: u64,
+    memory: Part,
+    chosen: &mut Option<Receipt>,
+) -> Option<Receipt> {
+    let sent = match shared.fast_path() {
+        Some(mut engine) => engine.send_fast(peer, tag, memory, chosen),
+        // Another thread than the owner's.
+        None => shared.enter().ok()?.send_fast(peer, tag, memory, chosen),
+    };
+    sent.map(|Sent { path, why, by }| Receipt::copied(path, memory.len(), why, by))
+}
+
+/// Sends `data` by `path` and no other.
+pub(crate) fn send_by(
+    shared: &Arc<Shared>,
+    path: Path,
+    peer: PeerId,
+    tag: u64,
+    data: &[u8],
+) -> Result<Receipt> {
+    // SAFETY: borrowed until the operation has ended, below.
+    let memory = unsafe { Scatter::one(data.as_ptr().cast_mut(), data.len()) };
+    send_scatter(shared, peer, tag, memory, Some(path), None)
+}
+
+pub(crate) fn send_vectored(
+    shared: &Arc<Shared>,
+    peer: PeerId,
+    tag: u64,
+    parts: &[IoSlice<'_>],
+) -> Result<Receipt> {
+    let parts = parts.iter().map(|part| (part.as_ptr().cast_mut(), part.len()));
+    // SAFETY: borrowed until the operation has ended, below.
+    let memory = unsafe { Scatter::many(parts) };
+    send_scatter(shared, peer, tag, memory, None, None)
+}
+
+#[inline(never)]
+fn send_scatter(
+    shared: &Arc<Shared>,
+    peer: PeerId,
+    tag: u64,
+    memory: Scatter,
+    required: Option<Path>,
+    chosen: Option<Receipt>,
+) -> Result<Receipt> {
+    let key = {
+        let mut engine = shared.enter()?;
+        let key = engine.post_send(peer, tag, memory, required, chosen)?;
+        if let Some(done) = engine.take_done(key) {
+            return post::sent(done);
+        }
+        key
+    };
+    post::sent(BlockingOp::new(shared, key).wait())
+}
+
+#[inline]
+pub(crate) fn recv_into(
+    shared: &Arc<Shared>,
+    from: Source,
+    tag: TagMatch,
+    buf: &mut [u8],
+) -> Result<Received> {
+    // SAFETY: borrowed until the operation has ended, in `recv_scatter`.
+    let memory = unsafe { Part::new(buf.as_mut_ptr(), buf.len()) };
+    if let Some(mut engine) = shared.fast_path()
+        && let Some(took) = engine.recv_fast(from, tag, memory)
+    {
+        return took.received();
+    }
+    recv_scatter(shared, from, tag, memory.into())
+}
+
+pub(crate) fn recv_vectored(
+    shared: &Arc<Shared>,
+    from: Source,
+    tag: TagMatch,
+    parts: &mut [IoSliceMut<'_>],
+) -> Result<Received> {
+    let parts = parts.iter_mut().map(|part| (part.as_mut_ptr(), part.len()));
+    // SAFETY: as in `recv_into`.
+    let memory = unsafe { Scatter::many(parts) };
+    recv_scatter(shared, from, tag, memory)
+}
+
+#[inline(never)]
+fn recv_scatter(
+    shared: &Arc<Shared>,
+    from: Source,
+    tag: TagMatch,
+    memory: Scatter,
+) -> Result<Received> {
+    let key = {
+        let mut engine = shared.enter()?;
+        engine.turn();
+        if let Some(part) = memory.part()
+            && let Some(took) = engine.recv_fast(from, tag, part)
+        {
+            return took.received();
+        }
+        engine.post_recv(from, tag, Some(memory))?
+    };
+    let done = BlockingOp::new(shared, key).wait();
+    post::arrived(done).map(|arrived| Received::from(&arrived))
+}
+
+pub(crate) fn recv(
+    shared: &Arc<Shared>,
+    from: Source,
+    tag: TagMatch,
+    deadline: Option<Instant>,
+) -> Result<Option<Arrived>> {
+    let key = shared.enter()?.post_recv(from, tag, None)?;
+    match shared.wait_done(key, deadline) {
+        Some(done) => post::arrived(done).map(Some),
+        // Out of time, if not at the last moment.
+        None => {
+            let mut engine = shared.enter()?;
+            if let Some(done) = engine.take_done(key) {
+                return post::arrived(done).map(Some);
+            }
+            engine.abandon(key, Keeps::Buffer(Box::new(())));
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! One memfd of an arena, mapped whole by its owner.
+
+use std::{
+    io,
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+use pinfold_sys::{
+    failed::Failed,
+    fork::ForkMark,
+    mem::{mapping::SharedMapping, memfd},
+};
+
+use super::committed::{BLOCK_BYTES, CHUNK_BYTES, Piece};
+
+/// What `/proc/PID/maps` calls it.
+const NAME: &str = "pinfold-arena";
+
+/// The descriptor has never left this process, so holes can be punched.
+const OPEN: u8 = 0;
+/// The kernel refuses new writers.
+const SEALED_FOR_READERS: u8 = 1;
+/// The size is sealed, but writers are not refused: peers may write, or the kernel has no such seal.
+const SEALED: u8 = 2;
+
+/// A sparse file in memory, of fixed size, and this process's mapping of it.
+pub(crate) struct Extent {
+    /// Unique in this process.
+    pub id: u64,
+    pub len: usize,
+    pub peers_may_write: bool,
+    /// There until the extent is dropped.
+    mapping: Option<SharedMapping>,
+    file: OwnedFd,
+    sealed: AtomicU8,
+    mark: Arc<ForkMark>,
+}
+
+impl Extent {
+    /// Makes an extent of `len` bytes at a multiple of `align` in this address space. No page of
+    /// it takes memory yet.
+    ///
+    /// # Errors
+    /// The call that failed, and what it said.
+    pub(crate) fn new(
+        len: usize,
+        align: usize,
+        peers_may_write: bool,
+        mark: &Arc<ForkMark>,
+    ) -> Result<Extent, Failed> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let file = memfd::create_fixed(NAME, len)?;
+        let align = align.max(BLOCK_BYTES);
+        let mapping =
+            SharedMapping::map_aligned(file.as_fd(), len, align).map_err(Failed::of("mmap"))?;
+        Ok(Extent {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            len,
+            peers_may_write,
+            mapping: Some(mapping),
+            file,
+            sealed: AtomicU8::new(OPEN),
+            mark: Arc::clone(mark),
+        })
+    }
+
+    /// Its first byte.
+    #[inline]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.mapping.as_ref().map_or(ptr::null_mut(), SharedMapping::as_ptr)
+    }
+
+    /// Whether this process was forked from the one that made it.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.mark.is_child()
+    }
+
+    /// Has the system set memory aside for some chunks. Whether they are huge pages now.
+    ///
+    /// # Errors
+    /// What the kernel said; part of the chunks may have memory all the same.
+    pub(crate) fn commit(&self, piece: &Piece) -> io::Result<bool> {
+        let Some(mapping) = &self.mapping else { return Ok(false) };
+        let range = self.bytes(&piece.chunks);
+        let mut huge = false;
+        if piece.huge {
+            // A huge page grows out of any page, and is cleared far faster than 512 small ones.
+            for block in range.clone().step_by(BLOCK_BYTES) {
+                mapping.populate_file(self.file.as_fd(), block..block + 1)?;
+            }
+            huge = mapping.collapse(range.clone()).is_ok();
+        }
+        mapping.populate_file(self.file.as_fd(), range)?;
+        Ok(huge)
+    }
+
+    /// Whether memory can be returned while the extent lives: the seal against writers also is one
+    /// against holes.
+    pub(crate) fn can_release(&self) -> bool {
+        self.sealed.load(Ordering::Relaxed) != SEALED_FOR_READERS
+    }
+
+    /// Gives the memory of some chunks back to the system.
+    ///
+    /// # Errors
+    /// What the kernel said: `EPERM` if the extent was sealed meanwhile.
+    pub(crate) fn release(&self, chunks: &Range<u32>) -> io::Result<()> {
+        match &self.mapping {
+            Some(mapping) => mapping.release(self.bytes(chunks)),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the last seals on, before the descriptor leaves this process. Whether the kernel
+    /// refuses new writers from now on.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub(crate) fn seal(&self) -> Result<bool, Failed> {
+        match self.sealed.load(Ordering::Relaxed) {
+            SEALED_FOR_READERS => return Ok(true),
+            SEALED => return Ok(false),
+            _ => {}
+        }
+        memfd::seal(self.file.as_fd(), !self.peers_may_write)?;
+        let readers = memfd::refuses_writers(self.file.as_fd());
+        let sealed = if readers { SEALED_FOR_READERS } else { SEALED };
+        self.sealed.store(sealed, Ordering::Relaxed);
+        Ok(readers)
+    }
+
+    /// Whether it is sealed and the kernel refuses new writers.
+    #[cfg(test)]
+    pub(crate) fn is_sealed_for_readers(&self) -> bool {
+        self.sealed.load(Ordering::Relaxed) == SEALED_FOR_READERS
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The byte offsets of some chunks. The last chunk may be a short one.
+    fn bytes(&self, chunks: &Range<u32>) -> Range<usize> {
+        chunks.start as usize * CHUNK_BYTES..(chunks.end as usize * CHUNK_BYTES).min(self.len)
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        if self.is_forked() {
+            // The mapping is not in this process; something else may lie there by now.
+            std::mem::forget(self.mapping.take());
+        }
+    }
+}

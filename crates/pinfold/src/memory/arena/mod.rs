@@ -1,0 +1,73 @@
+//! Arenas: memory of this process that its peers can map.
+//!
+//! From top to bottom:
+//!
+//! - `handle`, `builder`: [`Arena`] and [`SharedArena`], which programs hold.
+//! - `buf`, `shared`: their buffers.
+//! - `heap`: commits memory and returns it.
+//! - `state`: the account of extents; under it `space` (which bytes are in use), `committed` (which
+//!   have memory), `demand` (what was needed lately) and `recent` (what was just dropped). No system calls.
+//! - `room`: how much memory the system has left.
+//! - `extent`: one memfd and its mapping.
+//! - `registry`: from an address to the extent it is in.
+//! - `remote`: extents of peers, mapped here.
+//! - `after_close`: what closed endpoints had given away and is still looked at.
+//!
+//! # Why an arena is several files
+//!
+//! An obvious arena is one sparse file of the greatest size, whose free pages are returned by
+//! punching holes. But `F_SEAL_FUTURE_WRITE`, the seal by which the kernel keeps peers from
+//! mapping a file writable, also refuses holes, to its owner, too. A descriptor opened read-only
+//! instead of the seal would not do: a peer of the same user changes the mode and opens the file
+//! anew. So memory that peers have seen goes back to the system with its file only, and therefore
+//! an arena has several files, *extents*, and returns those that are free. Buffers up to 8 MiB share
+//! extents of 64 MiB and more; a larger one has its own. An extent is sealed when its descriptor
+//! is first wanted; until then, and if peers may write, it returns memory by holes.
+//!
+//! It has more to it: a reader that touches pages of a sparse file allocates them, so what a hostile
+//! reader can waste is bounded by the extents it knows; and a peer maps what it needs and no more.
+//!
+//! # What cannot fail later
+//!
+//! A buffer is handed out once all of it has memory. Want of memory is thus an error of
+//! [`Arena::alloc`]. [`room`] says what is left to chance on the way there.
+//!
+//! # Huge pages
+//!
+//! Of two ways to huge pages in shared memory, `MADV_HUGEPAGE` depends on a setting that is `never`
+//! nearly everywhere. `MADV_COLLAPSE` of a block in which one page is present works with it, and
+//! gets 2 MiB several times faster than filling it by small pages. It never makes the kernel kill
+//! anybody for want of memory.
+
+pub(crate) mod after_close;
+mod buf;
+mod builder;
+mod cells;
+mod committed;
+mod demand;
+mod extent;
+mod handle;
+mod heap;
+mod recent;
+mod registry;
+mod remote;
+mod room;
+mod shared;
+mod space;
+mod state;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    buf::ArenaBuf,
+    builder::ArenaBuilder,
+    handle::{Arena, SharedArena},
+    shared::SharedBuf,
+    stats::ArenaStats,
+};
+pub(crate) use self::{
+    cells::Cells,
+    registry::{ArenaRef, find, gap_at, gone, is_live, wake_when_gone},
+    remote::Mapping,
+};

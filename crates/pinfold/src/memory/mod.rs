@@ -1,0 +1,19 @@
+//! Memory: arenas that peers map, extents of theirs that are mapped here, translations, reassembly.
+
+#[cfg(not(loom))]
+pub(crate) mod arena;
+#[cfg(not(loom))]
+pub(crate) mod cma_memory;
+#[cfg(not(loom))]
+pub(crate) mod exported_extents;
+#[cfg(not(loom))]
+pub(crate) mod imported_extents;
+#[cfg(not(loom))]
+pub mod reassembly;
+#[cfg(not(loom))]
+pub(crate) mod scatter;
+#[cfg(not(loom))]
+pub(crate) mod segments;
+#[cfg(not(loom))]
+pub(crate) mod store;
+pub mod translate;

@@ -1,0 +1,374 @@
+//! What pins this process's own memory, for the pin-down cache.
+//!
+//! **Invariant.** What was pinned to be kept was, when that ended, private memory, watched since before
+//! it was pinned, with no change of watched memory told or under way since the events that are applied,
+//! and not in quarantine. So each change of it since that is told at all is told by an event that is not
+//! applied yet, or will be told before its caller goes on. And its pages are those that are noted with it, so
+//! that whoever looks finds each other change.
+
+use std::{io, ops::Range, sync::Arc};
+
+use parking_lot::{Mutex, RwLock};
+use pinfold_sys::mem::{
+    frames::{self, Frame, Frames},
+    maps::Maps,
+    pin::{self, Counts, Locked, Pin, Reason, Registered, Slot},
+    userfault::{Reader, SharedStamp, Stamp, Watch},
+};
+use rustc_hash::FxHashMap;
+use rustix::io::Errno;
+
+use super::{
+    HERE,
+    keep::{Steps, keep},
+    quarantine::Quarantine,
+    standing::{Facility, Lack, PinnedBy, Why},
+    watchlist::Watchlist,
+};
+use crate::memory::translate::pincache::{Area, Handle, PinCost, Pinner, Refused};
+
+/// One of those that pin. `None` of them is no back end.
+#[derive(Clone, Debug)]
+pub(super) enum By {
+    Ring(Arc<Registered>),
+    Lock(Arc<Locked>),
+}
+
+/// The best of them that works here; why the better ones do not: the ring, and the lock.
+pub(super) fn choose(slots: u32) -> (Option<By>, Option<Why>, Option<Why>) {
+    // The stack of the caller will do: it is mapped.
+    let sample = 0u8;
+    let sample = (&raw const sample).addr();
+    let pins = |pin: &dyn Pin| pin.pin(sample..sample + 1).and_then(|slot| pin.unpin(slot));
+    let ring = Registered::new(slots).and_then(|ring| pins(&ring).map(|()| ring));
+    let no_ring = match ring {
+        Ok(ring) => return (Some(By::Ring(Arc::new(ring))), None, None),
+        Err(error) => Why::pinning(Facility::Ring, &error),
+    };
+    match Locked::new().and_then(|lock| pins(&lock).map(|()| lock)) {
+        Ok(lock) => (Some(By::Lock(Arc::new(lock))), Some(no_ring), None),
+        Err(error) => (None, Some(no_ring), Some(Why::pinning(Facility::Lock, &error))),
+    }
+}
+
+impl By {
+    fn pin(&self) -> &dyn Pin {
+        match self {
+            By::Ring(ring) => &**ring,
+            By::Lock(lock) => &**lock,
+        }
+    }
+
+    pub(super) fn name(&self) -> PinnedBy {
+        match self {
+            By::Ring(_) => PinnedBy::Ring,
+            By::Lock(_) => PinnedBy::Lock,
+        }
+    }
+}
+
+/// What tells of changes.
+#[derive(Debug)]
+pub(super) struct Guard {
+    pub(super) reader: Reader,
+    /// Up to where events are applied: what they concern is neither kept nor found any more, and
+    /// quarantines are noted.
+    pub(super) applied: SharedStamp,
+    pub(super) quarantine: Mutex<Quarantine>,
+    pub(super) maps: Maps,
+    /// What is watched as far as the applied events say, and more.
+    pub(super) watchlist: Mutex<Watchlist>,
+    /// Shows which pages are where. Not there: nobody looks.
+    frames: Option<Frames>,
+    /// The pages of what is kept, by handle.
+    noted: RwLock<FxHashMap<u64, Noted>>,
+    /// Separate ranges that may be watched without being kept.
+    ranges_max: usize,
+    /// Without this, what is found is believed, whatever has happened since: for tests.
+    pub(super) checks: bool,
+}
+
+/// An area that is kept.
+#[derive(Debug)]
+struct Noted {
+    start: u64,
+    frames: Box<[Frame]>,
+}
+
+impl Guard {
+    /// Starts to watch, or says what is not there. Whoever is told only what the kernel tells of itself does
+    /// without looks.
+    pub(super) fn new(checks: bool, looks: bool, ranges_max: u32) -> Result<Guard, Why> {
+        let frames = looks.then(|| Frames::open().map_err(|error| Why::looking(&error)));
+        let frames = frames.transpose()?;
+        let watch = Watch::new().map_err(|error| Why::watching(&error))?;
+        let lacks = |what, error: &io::Error| {
+            let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+            Why::Lacks(what, Lack::Errno(errno))
+        };
+        let maps = Maps::open().map_err(|error| lacks(Facility::Proc, &error))?;
+        let reader = Reader::new(watch).map_err(|error| lacks(Facility::Watch, &error))?;
+        let applied = SharedStamp::new();
+        let (quarantine, watchlist) = Default::default();
+        let ranges_max = ranges_max as usize;
+        let noted = RwLock::default();
+        Ok(Guard {
+            reader,
+            applied,
+            quarantine,
+            maps,
+            watchlist,
+            frames,
+            noted,
+            ranges_max,
+            checks,
+        })
+    }
+
+    /// Whether these bytes of what is kept by that handle are what is mapped there now. The handle is held.
+    pub(super) fn shows(&self, handle: Handle, start: u64, len: u64) -> bool {
+        let Some(frames) = &self.frames else { return true };
+        let page = rustix::param::page_size() as u64;
+        let noted = self.noted.read();
+        let Some(area) = noted.get(&handle.0) else { return false };
+        let first = (start - area.start) / page;
+        let last = (start - area.start + len - 1) / page;
+        let these = area.frames.get(first as usize..=last as usize);
+        these.is_some_and(|these| frames.are((area.start + first * page) as usize, these))
+    }
+
+    /// What is kept by that handle is not all there, of which nobody has told: so it is not watched either.
+    pub(super) fn doubt(&self, handle: Handle) {
+        let page = rustix::param::page_size() as u64;
+        let noted = self.noted.read();
+        if let Some(area) = noted.get(&handle.0) {
+            self.watchlist.lock().cut(area.start, area.start + area.frames.len() as u64 * page);
+        }
+    }
+
+    /// Whether all of an area is watched private memory, as far as the applied events say.
+    fn knows(&self, area: Area) -> bool {
+        self.checks && self.watchlist.lock().has(area.start, area.end)
+    }
+
+    /// Notes that an area is watched private memory, if nothing was told since.
+    fn know(&self, area: Area, stamp: Stamp) {
+        let mut list = self.watchlist.lock();
+        // An event that is told from here on is cut from the list after this.
+        if self.reader.is_unchanged(stamp) {
+            list.add(area.start, area.end);
+        }
+    }
+}
+
+/// Pins, and watches what is to be kept.
+pub(super) struct Backend {
+    pins: Pins,
+    guard: Option<Arc<Guard>>,
+    /// How many of the areas that are kept have each page.
+    kept: Counts,
+    page_bytes: u64,
+}
+
+/// What is pinned, by handle.
+struct Pins {
+    by: By,
+    slots: FxHashMap<u64, Slot>,
+    next: u64,
+}
+
+impl Pins {
+    fn pin(&mut self, area: Area) -> Result<Handle, Refused> {
+        let slot = self.by.pin().pin(addresses(area)).map_err(|error| refused(&error))?;
+        let handle = match self.by {
+            By::Ring(_) => slot.id().bits(),
+            By::Lock(_) => {
+                self.next += 1;
+                self.next
+            }
+        };
+        self.slots.insert(handle, slot);
+        Ok(Handle(handle))
+    }
+
+    fn unpin(&mut self, handle: Handle) {
+        if let Some(slot) = self.slots.remove(&handle.0) {
+            let done = self.by.pin().unpin(slot);
+            debug_assert!(done.is_ok(), "{done:?}");
+        }
+    }
+}
+
+/// An area is being pinned to be kept.
+struct Keeping<'a> {
+    guard: &'a Guard,
+    /// The area, until it is known to be watched private memory.
+    unknown: Option<Area>,
+    /// Its pages, and the faults of this process until they were seen.
+    seen: (Box<[Frame]>, u64),
+    pins: &'a mut Pins,
+    kept: &'a mut Counts,
+    page_bytes: u64,
+}
+
+impl Keeping<'_> {
+    fn pages(&self, area: Area) -> Range<usize> {
+        (area.start / self.page_bytes) as usize..(area.end / self.page_bytes) as usize
+    }
+}
+
+impl Steps for Keeping<'_> {
+    type Stamp = Stamp;
+    type Pinned = Handle;
+
+    fn stamp(&self) -> Stamp {
+        self.guard.applied.get()
+    }
+
+    fn watch(&mut self, area: Area) -> Result<(), Why> {
+        if self.guard.knows(area) {
+            let pages = self.pages(area);
+            let _ = self.kept.add(pages);
+            return Ok(());
+        }
+        self.unknown = Some(area);
+        let watch = self.guard.reader.watch();
+        // All of it: what an area that is not found any more has counted may not be watched now.
+        watch.watch(addresses(area)).map_err(|error| Why::not_watched(&error))?;
+        let pages = self.pages(area);
+        let _ = self.kept.add(pages);
+        Ok(())
+    }
+
+    fn unwatch(&mut self, area: Area) {
+        let page = self.page_bytes as usize;
+        let pages = self.pages(area);
+        for pages in self.kept.remove(pages) {
+            let (start, end) = ((pages.start * page) as u64, (pages.end * page) as u64);
+            let mut list = self.guard.watchlist.lock();
+            if list.has(start, end) && list.len() < self.guard.ranges_max {
+                // Perhaps it comes again.
+                continue;
+            }
+            list.cut(start, end);
+            drop(list);
+            // Where this fails there is no memory to split a mapping: it stays watched, which
+            // does no harm but to who unmaps it.
+            let _ = self.guard.reader.watch().unwatch(pages.start * page..pages.end * page);
+        }
+    }
+
+    fn may_be_discarded(&self, area: Area) -> bool {
+        self.guard.checks && self.guard.quarantine.lock().concerns(area.start, area.end)
+    }
+
+    fn look(&mut self, area: Area) -> Result<(), Why> {
+        if let Some(frames) = &self.guard.frames {
+            let faults = frames::faults();
+            let seen = frames.read(addresses(area)).map_err(|error| Why::looking(&error))?;
+            self.seen = (seen, faults);
+        }
+        Ok(())
+    }
+
+    fn pin(&mut self, area: Area) -> Result<Handle, Refused> {
+        self.pins.pin(area)
+    }
+
+    fn unpin(&mut self, pinned: Handle) {
+        self.pins.unpin(pinned);
+    }
+
+    fn is_private(&self, area: Area) -> bool {
+        if self.unknown.is_none() {
+            return true;
+        }
+        self.guard.maps.is_private_anonymous(addresses(area)).unwrap_or(false)
+    }
+
+    fn holds(&self, stamp: Stamp) -> Result<bool, Why> {
+        if !self.guard.checks {
+            return Ok(true);
+        }
+        let holds = self.guard.reader.holds(stamp).map_err(|error| Why::not_watched(&error))?;
+        if let (true, Some(area)) = (holds, self.unknown) {
+            self.guard.know(area, stamp);
+        }
+        Ok(holds)
+    }
+
+    fn stayed(&self, area: Area) -> bool {
+        let (seen, faults) = &self.seen;
+        self.guard.frames.as_ref().is_none_or(|frames| {
+            // Counted last: what is put there from then on is not what was seen.
+            frames.are(area.start as usize, seen) && frames::faults() == *faults
+        })
+    }
+}
+
+impl Backend {
+    pub(super) fn new(by: By, guard: Option<Arc<Guard>>) -> Backend {
+        let page_bytes = rustix::param::page_size() as u64;
+        let pins = Pins { by, slots: FxHashMap::default(), next: 0 };
+        Backend { pins, guard, kept: Counts::default(), page_bytes }
+    }
+
+    /// For an area that is kept, and where anything is.
+    fn keeping(&mut self, area: Area) -> Option<Keeping<'_>> {
+        let guard = self.guard.as_ref().filter(|_| area.space == HERE)?;
+        let (pins, kept) = (&mut self.pins, &mut self.kept);
+        let seen = Default::default();
+        Some(Keeping { guard, unknown: None, seen, pins, kept, page_bytes: self.page_bytes })
+    }
+}
+
+impl Pinner for Backend {
+    fn page_bytes(&self) -> u64 {
+        self.page_bytes
+    }
+
+    fn pin(&mut self, area: Area) -> Result<Handle, Refused> {
+        match self.keeping(area) {
+            Some(mut steps) => {
+                let handle = keep(&mut steps, area)?;
+                let (frames, _) = steps.seen;
+                steps.guard.noted.write().insert(handle.0, Noted { start: area.start, frames });
+                Ok(handle)
+            }
+            None => self.pins.pin(area),
+        }
+    }
+
+    fn unpin(&mut self, handle: Handle, area: Area) {
+        self.pins.unpin(handle);
+        if let Some(mut steps) = self.keeping(area) {
+            steps.guard.noted.write().remove(&handle.0);
+            steps.unwatch(area);
+        }
+    }
+
+    fn cost(&self) -> PinCost {
+        let cost = self.pins.by.pin().cost();
+        PinCost {
+            pin_ns: cost.pin_ns as u32,
+            pin_page_ns: cost.page_ns as u32,
+            unpin_ns: cost.unpin_ns as u32,
+        }
+    }
+}
+
+fn addresses(area: Area) -> Range<usize> {
+    area.start as usize..area.end as usize
+}
+
+fn refused(error: &pin::Error) -> Refused {
+    match error.reason() {
+        Reason::Memlock(_) | Reason::Exhausted => Refused::NoMemory,
+        Reason::Full => Refused::NoSlots,
+        Reason::Unmapped => Refused::NotMapped,
+        Reason::Kind | Reason::Denied => Refused::Denied,
+        Reason::Absent => Refused::Absent,
+        Reason::Child => Refused::Child,
+        _ => Refused::Other(error.errno().raw_os_error()),
+    }
+}

@@ -1,0 +1,415 @@
+//! This process's own memory as transfers see it: areas of any alignment, pinned by what this machine
+//! has, kept pinned while nothing changes, and never stale.
+//!
+//! - [`OwnMemory`] hands out pinned memory ([`OwnHold`]), and takes it back.
+//! - [`Standing`] says what pins here, and [`Why`] better ways are not there.
+//!
+//! **Invariant.** What a hit finds is what is mapped there, for each caller that is ordered after the
+//! return of whatever call changed it; for every caller if it asked by
+//! [`begin_exact`](OwnMemory::begin_exact). It comes from this:
+//! 1. What is kept was watched before it was pinned, and nothing had happened to it when that ended
+//!    (`keep.rs` has the steps, `backend.rs` does them).
+//! 2. A call that changes watched memory, and of which the kernel tells, does not return before its event was
+//!    read, and before it was read a number changes that each hit looks at. A hit whose stamp is not that number first has all
+//!    events applied: each takes its range out of the cache, and a discard puts it into quarantine
+//!    (`quarantine.rs`).
+//! 3. Of some calls the kernel does not tell: guards (`MADV_GUARD_INSTALL`, Linux 6.13), `shmat(2)` with
+//!    `SHM_REMAP`, and what is done to memory that was put there by it; and nothing that is asked about the
+//!    mapping shows afterwards that they were made. But what is pinned keeps its page, and the page its
+//!    number. So each hit looks whether the pages of its bytes have the numbers that were noted when they were
+//!    pinned ([`frames`](pinfold_sys::mem::frames)): one system call, about 0.9 µs and 20 ns a
+//!    page. Where the kernel does not show numbers, to all but who has `CAP_SYS_ADMIN`, nothing is
+//!    kept.
+//! 4. What is not kept is pinned when its transfer begins.
+//!
+//! Kept is only what an io_uring has pinned. Memory that `mlock` has locked cannot be discarded
+//! (`madvise(2)` says `EINVAL`), and a program must not notice that its transfers have ended: a lock
+//! lasts as long as its transfer.
+//!
+//! Not kept is memory that files or other processes share, since it changes without a word: see
+//! [`userfault`](pinfold_sys::mem::userfault) for what is not told.
+//!
+//! Locks are taken in this order: `applying`, the books of the cache, what is noted of pages, the quarantine.
+//! Nothing waits for
+//! the thread that reads events with any lock held that this thread takes: it takes none.
+
+mod applying;
+mod backend;
+mod hold;
+mod keep;
+mod looking;
+mod quarantine;
+mod standing;
+// They ask a kernel for what Miri's has not got.
+#[cfg(all(test, not(miri)))]
+mod tests;
+mod validation;
+mod watchlist;
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    os::fd::BorrowedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+use pinfold_sys::{
+    fork::ForkMark,
+    mem::{maps, pin},
+};
+
+use self::backend::{Backend, By, Guard};
+pub use self::{
+    hold::OwnHold,
+    standing::{Facility, Lack, PinnedBy, Standing, Why},
+    validation::{Blind, Heard, Validation, Watched},
+};
+use super::{
+    SpaceId,
+    pincache::{Budget, BudgetError, Hold, NoPin, PinCost, PinCounters, Refused, SharedPinCache},
+};
+
+/// The space of what is kept. What is pinned for one transfer has a space of its own.
+const HERE: SpaceId = SpaceId(0);
+
+/// Of the mappings that the system allows, one part of so many may come from areas here. Each takes two
+/// at most, since watching or locking part of a mapping splits it at each end.
+const MAPPINGS_SHARE: u32 = 6;
+
+/// Attempts to pin an area to be kept.
+const TRIES: usize = 4;
+
+/// Attempts to have all events applied; between the later ones others may run.
+const ROUNDS: usize = 64;
+
+/// What has been counted since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnCounters {
+    /// The cache's. What was pinned for one transfer counts there as a miss, a pin and an
+    /// invalidation.
+    pub pins: PinCounters,
+    /// Events that were applied.
+    pub events: u64,
+    /// Transfers whose memory was not kept.
+    pub unkept: u64,
+}
+
+/// This process's own memory, pinned for transfers; for many threads.
+///
+/// In a child of `fork(2)` every call says [`Refused::Child`], and nothing of the parent's is touched.
+pub struct OwnMemory<V = Watched> {
+    mark: Option<ForkMark>,
+    guard: Option<Arc<Guard>>,
+    by: Option<By>,
+    cache: Option<SharedPinCache<Backend>>,
+    /// Held while events are taken and applied.
+    applying: Mutex<()>,
+    standing: Standing,
+    /// The space of the last pin for one transfer.
+    last_space: AtomicU64,
+    events: AtomicU64,
+    made: Instant,
+    validation: PhantomData<V>,
+}
+
+impl OwnMemory {
+    /// Chooses what pins here: an io_uring's buffers, else `mlock`, else nothing; and starts to watch, if
+    /// that can be. Some 100 µs, and a thread. `budget` holds at any instant, what is not kept included;
+    /// it is cut to what this machine has of slots, and to a third of its mappings. A huge page counts
+    /// there by what was asked for of it, though the kernel charges all of it.
+    ///
+    /// # Errors
+    /// The budget is impossible. What this machine lacks is no error: see [`OwnMemory::standing`].
+    pub fn new(budget: Budget) -> Result<OwnMemory, BudgetError> {
+        OwnMemory::with_validation(budget)
+    }
+}
+
+impl<V: Validation> OwnMemory<V> {
+    /// As [`OwnMemory::new`].
+    ///
+    /// # Errors
+    /// As for [`OwnMemory::new`].
+    #[doc(hidden)]
+    pub fn with_validation(budget: Budget) -> Result<OwnMemory<V>, BudgetError> {
+        let areas_max = budget.entries_max.min(maps::count_max() / MAPPINGS_SHARE);
+        let slots = areas_max.min(budget.slots_max).clamp(1, pin::Registered::SLOTS_MAX);
+        let (by, no_ring, no_lock) = backend::choose(slots);
+        let entries_max = if budget.entries_max == 0 { 0 } else { slots };
+        let slots_max = budget.slots_max.min(slots);
+        let budget = Budget { entries_max, slots_max, ..budget };
+        let (guard, not_kept) = match &by {
+            Some(By::Ring(_)) => match Guard::new(V::CHECKS, V::LOOKS, slots) {
+                Ok(guard) => (Some(Arc::new(guard)), None),
+                Err(why) => (None, Some(why)),
+            },
+            Some(By::Lock(_)) => (None, Some(Why::Locking)),
+            None => (None, no_lock),
+        };
+        let cache = |by: &By| SharedPinCache::new(Backend::new(by.clone(), guard.clone()), budget);
+        let cache = by.as_ref().map(cache).transpose()?;
+        let name = by.as_ref().map_or(PinnedBy::Nothing, By::name);
+        let standing = Standing { by: name, no_ring, no_lock, not_kept };
+        Ok(OwnMemory {
+            mark: ForkMark::new().ok(),
+            guard,
+            by,
+            cache,
+            applying: Mutex::default(),
+            standing,
+            last_space: AtomicU64::new(HERE.0),
+            events: AtomicU64::new(0),
+            made: Instant::now(),
+            validation: PhantomData,
+        })
+    }
+
+    /// What works here, and why better things do not.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// The ring whose slots [holds](OwnHold::slot) name. `None` where something else pins.
+    pub(crate) fn ring(&self) -> Option<Arc<pin::Registered>> {
+        match &self.by {
+            Some(By::Ring(ring)) => Some(Arc::clone(ring)),
+            _ => None,
+        }
+    }
+
+    /// Pins the `len` bytes from `start` on for a transfer that begins; if they are pinned already, it
+    /// looks whether they are what is there, by one system call for 2 MiB, and takes no lock that waits for
+    /// who pins. What is not writable cannot be pinned by an io_uring.
+    ///
+    /// # Errors
+    /// There is no room now, or never will be, or the memory cannot be pinned: go another way.
+    #[inline]
+    pub fn begin(&self, start: u64, len: u64) -> Result<OwnHold, NoPin> {
+        match self.hit(start, len) {
+            Some(hold) => Ok(hold),
+            None => self.miss(start, len),
+        }
+    }
+
+    /// As [`begin`](OwnMemory::begin), for who has it to itself, such as an engine under its lock: a hit takes
+    /// no locked instruction, so it costs some 10 ns less with its end.
+    ///
+    /// # Errors
+    /// As for [`begin`](OwnMemory::begin).
+    #[inline]
+    pub fn begin_mut(&mut self, start: u64, len: u64) -> Result<OwnHold, NoPin> {
+        let by = self.standing.by;
+        if self.may_hit()
+            && let Some(cache) = &mut self.cache
+            && let Some(hold) = cache.begin_pinned_mut(HERE, start, len)
+        {
+            match self.shown(hold, start, len) {
+                Some(hold) => return Ok(OwnHold { hold, start, len, by, not_kept: None }),
+                None => return self.miss(start, len),
+            }
+        }
+        self.miss(start, len)
+    }
+
+    /// As [`end`](OwnMemory::end), for who has it to itself. It may have begun by either.
+    #[inline]
+    pub fn end_mut(&mut self, hold: OwnHold) {
+        if !self.is_child()
+            && let Some(cache) = &mut self.cache
+        {
+            cache.end_mut(hold.hold);
+        }
+    }
+
+    /// As [`begin`](OwnMemory::begin), for a caller that was given the addresses anew by a call of its
+    /// own while another thread's, which unmapped them, has not returned. One short system call more,
+    /// about 0.15 µs.
+    ///
+    /// # Errors
+    /// As for [`begin`](OwnMemory::begin).
+    pub fn begin_exact(&self, start: u64, len: u64) -> Result<OwnHold, NoPin> {
+        for round in 0..ROUNDS {
+            let stamp = self.guard.as_ref().map(|guard| guard.applied.get());
+            let hold = self.begin(start, len)?;
+            if hold.not_kept.is_some() || stamp.is_some_and(|stamp| self.holds(stamp)) {
+                return Ok(hold);
+            }
+            self.end(hold);
+            pause(round);
+        }
+        self.begin_unkept(start, len, Why::Restless)
+    }
+
+    /// A transfer has ended. What is kept stays pinned; what is not is unpinned. In a child of
+    /// `fork(2)` nothing happens.
+    #[inline]
+    pub fn end(&self, hold: OwnHold) {
+        if let Some(cache) = &self.cache
+            && !self.is_child()
+        {
+            cache.end(hold.hold);
+        }
+    }
+
+    /// Writes what is pinned to a file from byte `offset` on; how many bytes. Out of the pinned pages
+    /// where an io_uring has them, else what is mapped there. Waits.
+    ///
+    /// # Errors
+    /// What the file said, or [`pin::Reason::Child`].
+    pub fn write_out(
+        &self,
+        hold: &OwnHold,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+    ) -> Result<usize, pin::Error> {
+        let bytes = hold.start as usize..(hold.start + hold.len) as usize;
+        match (&self.by, hold.slot()) {
+            (Some(By::Ring(ring)), Some(slot)) => ring.write_out(slot, bytes, fd, offset),
+            (Some(By::Lock(lock)), _) => lock.write_out(bytes, fd, offset),
+            _ => pin::write_mapped(bytes, fd, offset),
+        }
+    }
+
+    /// What it has counted. Looks at every slot of the cache.
+    pub fn counters(&self) -> OwnCounters {
+        let pins = match &self.cache {
+            Some(cache) if !self.is_child() => cache.counters(),
+            _ => PinCounters::default(),
+        };
+        OwnCounters {
+            pins,
+            events: self.events.load(Ordering::Relaxed),
+            unkept: self.last_space.load(Ordering::Relaxed) - HERE.0,
+        }
+    }
+
+    /// What it may have pinned, cut to what this machine has. `None` where nothing pins.
+    pub fn budget(&self) -> Option<Budget> {
+        self.cache.as_ref().filter(|_| !self.is_child()).map(SharedPinCache::budget)
+    }
+
+    /// What pinning costs. `None` where nothing pins.
+    pub fn cost(&self) -> Option<PinCost> {
+        self.cache.as_ref().filter(|_| !self.is_child()).map(SharedPinCache::cost)
+    }
+
+    #[inline]
+    fn is_child(&self) -> bool {
+        // Without a mark nothing is ever begun.
+        self.mark.as_ref().is_none_or(ForkMark::is_child)
+    }
+
+    /// What is pinned already, and known to be what is mapped.
+    #[inline]
+    fn hit(&self, start: u64, len: u64) -> Option<OwnHold> {
+        let cache = self.cache.as_ref().filter(|_| self.may_hit())?;
+        let hold = cache.begin_pinned(HERE, start, len)?;
+        let hold = self.shown(hold, start, len)?;
+        Some(OwnHold { hold, start, len, by: self.standing.by, not_kept: None })
+    }
+
+    /// Whether what the cache has is known to be what is mapped.
+    #[inline]
+    fn may_hit(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| !self.is_child() && self.is_applied(guard))
+    }
+
+    /// A hold, if what it has is what is mapped there now. Else it is taken back, and so are all areas with any
+    /// of these bytes.
+    #[inline]
+    fn shown(&self, hold: Hold, start: u64, len: u64) -> Option<Hold> {
+        let guard = self.guard.as_ref().filter(|_| V::LOOKS);
+        if guard.is_none_or(|guard| guard.shows(hold.handle(), start, len)) {
+            return Some(hold);
+        }
+        self.disown(hold, start, len);
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn disown(&self, hold: Hold, start: u64, len: u64) {
+        let Some(cache) = &self.cache else { return };
+        if let Some(guard) = &self.guard {
+            guard.doubt(hold.handle());
+        }
+        cache.invalidate(HERE, start, len);
+        cache.end(hold);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn miss(&self, start: u64, len: u64) -> Result<OwnHold, NoPin> {
+        if self.is_child() {
+            return Err(NoPin::Refused(Refused::Child));
+        }
+        let Some(cache) = &self.cache else { return Err(NoPin::Refused(Refused::Absent)) };
+        // Whole pages of it have to fit.
+        let most = (pin::Registered::BYTES_MAX - 2 * rustix::param::page_size()) as u64;
+        if self.standing.by == PinnedBy::Ring && len > most {
+            return Err(NoPin::TooLarge);
+        }
+        let Some(guard) = self.guard.as_deref() else {
+            // Nothing is kept where nothing tells.
+            return self.begin_unkept(start, len, self.standing.not_kept.unwrap_or(Why::Kind));
+        };
+        // Who pins here probably unmaps here.
+        guard.reader.come_here();
+        for round in 0..TRIES {
+            if V::CHECKS {
+                if !self.apply(guard) {
+                    break;
+                }
+                if self.may_be_discarded(guard, start, len) {
+                    return self.begin_unkept(start, len, Why::Discarding);
+                }
+            }
+            let refused = match cache.begin(HERE, start, len) {
+                Ok(hold) => {
+                    // It may have been there already, where a hit did not find it.
+                    let Some(hold) = self.shown(hold, start, len) else { continue };
+                    let by = self.standing.by;
+                    return Ok(OwnHold { hold, start, len, by, not_kept: None });
+                }
+                Err(refused) => refused,
+            };
+            let NoPin::Refused(Refused::NotKept(number)) = refused else { return Err(refused) };
+            match Why::of_number(number) {
+                // Once more, with what was told meanwhile applied.
+                Some(Why::Restless | Why::Discarding) => pause(round * ROUNDS / TRIES),
+                why => return self.begin_unkept(start, len, why.unwrap_or(Why::Kind)),
+            }
+        }
+        self.begin_unkept(start, len, Why::Restless)
+    }
+
+    /// Pins for this transfer alone.
+    fn begin_unkept(&self, start: u64, len: u64, why: Why) -> Result<OwnHold, NoPin> {
+        let Some(cache) = &self.cache else { return Err(NoPin::Refused(Refused::Absent)) };
+        let space = SpaceId(self.last_space.fetch_add(1, Ordering::Relaxed) + 1);
+        let hold = cache.begin(space, start, len)?;
+        // Nobody finds it, and its end unpins it.
+        let _ = cache.close(space);
+        Ok(OwnHold { hold, start, len, by: self.standing.by, not_kept: Some(why) })
+    }
+}
+
+impl<V> fmt::Debug for OwnMemory<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnMemory").field("standing", &self.standing).finish_non_exhaustive()
+    }
+}
+
+/// The first times it only waits a moment, then others may run.
+fn pause(round: usize) {
+    if round < ROUNDS / 8 {
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+}

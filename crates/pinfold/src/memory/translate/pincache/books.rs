@@ -1,0 +1,357 @@
+//! The books of a pin-down cache: what a miss does. Whoever has them is the only one.
+//!
+//! Accounting: `now` is the sum over all slots that are not free, live and retired alike. It is added
+//! to before the back end pins and taken from after it has unpinned, so that at no instant more is
+//! pinned than `now` says, and `now` never exceeds the budget.
+//!
+//! No live area has all bytes of another. So areas in the order of their starts are also in the order
+//! of their ends, and the one that has some bytes, if any does, is the last that begins no later.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+
+use super::{
+    Area, Budget, Candidates, Evict, Hold, Invalidated, NoPin, PinCounters, Pinned, Pinner,
+    board::Board,
+};
+use crate::memory::translate::SpaceId;
+
+pub(super) struct Books<P, E> {
+    pub(super) pinner: P,
+    evict: E,
+    budget: Budget,
+    /// The live areas, by their starts.
+    live: BTreeMap<(SpaceId, u64), u32>,
+    free: Vec<u32>,
+    now: Pinned,
+    counters: PinCounters,
+    /// Requests that were in flight from the start, not hits: those that pinned.
+    begun_by_pin: u64,
+    /// Transfers that ended in slots that were filled anew since.
+    ended: u64,
+    /// Of all that ended, those after which an area was unpinned at once.
+    finished: u64,
+}
+
+/// The areas as a policy sees them.
+struct OnBoard<'a>(&'a Board);
+
+impl Candidates for OnBoard<'_> {
+    fn used(&self, area: u32) -> u64 {
+        self.0.used(area)
+    }
+
+    fn now(&self) -> u64 {
+        self.0.moment()
+    }
+
+    fn claim(&mut self, area: u32) -> bool {
+        self.0.claim(area)
+    }
+}
+
+impl<P: Pinner, E: Evict> Books<P, E> {
+    pub(super) fn new(pinner: P, evict: E, budget: Budget) -> Books<P, E> {
+        Books {
+            pinner,
+            evict,
+            budget,
+            live: BTreeMap::new(),
+            // The low numbers go first.
+            free: (0..budget.entries_max).rev().collect(),
+            now: Pinned::default(),
+            counters: PinCounters::default(),
+            begun_by_pin: 0,
+            ended: 0,
+            finished: 0,
+        }
+    }
+
+    /// Holds what the table did not find: an area that is there all the same, or a new one.
+    pub(super) fn begin(
+        &mut self,
+        board: &Board,
+        space: SpaceId,
+        start: u64,
+        last: u64,
+    ) -> Result<Hold, NoPin> {
+        let Some(asked) = Area::around(space, start, last, self.pinner.page_bytes()) else {
+            return Err(NoPin::Invalid);
+        };
+        board.tick();
+        if let Some(at) = self.having(board, space, start, last) {
+            if let Some(hold) = board.hold::<false>(at, space, start, last) {
+                board.note(space, start, at);
+                return Ok(hold);
+            }
+            // More transfers than can be counted.
+            self.counters.misses += 1;
+            self.counters.busy += 1;
+            return Err(NoPin::Busy);
+        }
+        self.counters.misses += 1;
+        let answer = self.miss(board, asked, start - asked.start);
+        *match answer {
+            Ok(_) => &mut self.begun_by_pin,
+            Err(NoPin::Busy) => &mut self.counters.busy,
+            Err(NoPin::TooLarge) => &mut self.counters.too_large,
+            Err(NoPin::Refused(_) | NoPin::Invalid) => &mut self.counters.refused,
+        } += 1;
+        answer.inspect(|hold| board.note(space, start, hold.slot))
+    }
+
+    fn miss(&mut self, board: &Board, asked: Area, offset: u64) -> Result<Hold, NoPin> {
+        if !self.needs(asked).fits(&self.budget) {
+            return Err(NoPin::TooLarge);
+        }
+        if self.is_apart(board, asked) {
+            return self.pin(board, asked, Vec::new(), offset, true);
+        }
+        let union = self.union(board, asked);
+        if union != asked {
+            // Merging is a favour to later requests: if there is no room for it, or if a neighbour's
+            // memory is gone, what was asked for may still be pinned.
+            let offset = offset + (asked.start - union.start);
+            let old = self.within(board, union);
+            if let Ok(hold) = self.pin(board, union, old, offset, false) {
+                return Ok(hold);
+            }
+        }
+        let old = self.within(board, asked);
+        self.pin(board, asked, old, offset, true)
+    }
+
+    /// Whether no live area overlaps or touches this one.
+    fn is_apart(&self, board: &Board, asked: Area) -> bool {
+        let key = |start| (asked.space, start);
+        let last = self.live.range(key(0)..=key(asked.end)).next_back();
+        last.is_none_or(|(_, at)| board.area(*at).0.end < asked.start)
+    }
+
+    /// The live areas that this one has all of.
+    fn within(&self, board: &Board, area: Area) -> Vec<u32> {
+        let starts = self.live.range((area.space, area.start)..(area.space, area.end));
+        let areas = starts.map(|(_, at)| *at);
+        areas.filter(|at| board.area(*at).0.end <= area.end).collect()
+    }
+
+    fn needs(&self, area: Area) -> Pinned {
+        Pinned { bytes: area.len(), entries: 1, slots: self.pinner.slots(area).max(1) }
+    }
+
+    /// The live area that has all bytes from `start` to `last`.
+    fn having(&self, board: &Board, space: SpaceId, start: u64, last: u64) -> Option<u32> {
+        let (_, at) = self.live.range((space, 0)..=(space, start)).next_back()?;
+        (last < board.area(*at).0.end).then_some(*at)
+    }
+
+    /// What is asked for with the areas that it overlaps or touches, as far as they may be merged.
+    fn union(&self, board: &Board, asked: Area) -> Area {
+        let longest = asked.len().saturating_mul(u64::from(self.budget.merge_growth_max));
+        let mut area = asked;
+        let joined = |area: Area, other: Option<(_, &u32)>| {
+            let other = board.area(*other?.1).0;
+            let start = area.start.min(other.start);
+            let union = Area { start, end: area.end.max(other.end), ..area };
+            let touches = other.end >= area.start && other.start <= area.end;
+            let may = touches && other.len() <= longest && self.needs(union).fits(&self.budget);
+            (may && union != area).then_some(union)
+        };
+        loop {
+            let key = |start| (area.space, start);
+            let left = self.live.range(key(0)..key(area.start)).next_back();
+            let right = self.live.range(key(0)..=key(area.end)).next_back();
+            match joined(area, left).or_else(|| joined(area, right)) {
+                Some(union) => area = union,
+                None => return area,
+            }
+        }
+    }
+
+    /// Pins an area, and lets the `old` ones that it has within itself give way to it. Evicts for room, and,
+    /// if it may, also if the back end is short of something.
+    ///
+    /// The new pin comes before the old ones go, so that memory that is in use is never unpinned for
+    /// it. Only where there is no room for both, the old ones that are idle go first.
+    fn pin(
+        &mut self,
+        board: &Board,
+        area: Area,
+        mut old: Vec<u32>,
+        offset: u64,
+        may_retry: bool,
+    ) -> Result<Hold, NoPin> {
+        let needs = self.needs(area);
+        if !self.make_room(board, needs, &mut old) {
+            return Err(NoPin::Busy);
+        }
+        self.now = self.now.and(needs);
+        let handle = loop {
+            match self.pinner.pin(area) {
+                Ok(handle) => break handle,
+                Err(refused) if may_retry && refused.is_shortage() => {
+                    if !self.evict_one(board, &mut old) {
+                        self.now = self.now.without(needs);
+                        let is_empty = self.now == Pinned::default();
+                        return Err(if is_empty { NoPin::Refused(refused) } else { NoPin::Busy });
+                    }
+                }
+                Err(refused) => {
+                    self.now = self.now.without(needs);
+                    return Err(NoPin::Refused(refused));
+                }
+            }
+        };
+        self.counters.pins += 1;
+        self.counters.most = self.counters.most.most(self.now);
+        self.counters.merges += u64::from(!old.is_empty());
+        self.counters.absorbed += old.len() as u64;
+        // Room for an entry is a free slot.
+        let Some(at) = self.free.pop() else {
+            self.pinner.unpin(handle, area);
+            self.now = self.now.without(needs);
+            return Err(NoPin::Busy);
+        };
+        for at in old {
+            self.retire(board, at);
+        }
+        let hold = board.fill(at, area, handle, offset);
+        self.live.insert((area.space, area.start), at);
+        self.evict.insert(at, board.used(at));
+        board.fit_granule(self.now.bytes / u64::from(self.now.entries.max(1)));
+        Ok(hold)
+    }
+
+    /// Makes room: `old` ones go first, which are to go anyway, then others as the policy says. If
+    /// all that is idle does not suffice, everything stays, and the answer is `false`.
+    fn make_room(&mut self, board: &Board, needs: Pinned, old: &mut Vec<u32>) -> bool {
+        let mut left = self.now;
+        let mut claimed: SmallVec<[u32; 4]> = SmallVec::new();
+        while !left.and(needs).fits(&self.budget) {
+            let Some(at) = self.next_out(board, old) else {
+                for at in claimed {
+                    board.revive(at);
+                    self.evict.insert(at, board.used(at));
+                }
+                return false;
+            };
+            left = left.without(self.needs(board.area(at).0));
+            claimed.push(at);
+        }
+        for at in claimed {
+            self.evicted(board, at);
+        }
+        true
+    }
+
+    fn evict_one(&mut self, board: &Board, old: &mut Vec<u32>) -> bool {
+        let out = self.next_out(board, old);
+        out.into_iter().for_each(|at| self.evicted(board, at));
+        out.is_some()
+    }
+
+    /// Evicts the idle area of these spaces that was least recently used. Whether there was one.
+    pub(super) fn evict_of(
+        &mut self,
+        board: &Board,
+        spaces: impl IntoIterator<Item = SpaceId>,
+    ) -> bool {
+        let areas = |space| self.live.range((space, 0)..=(space, u64::MAX));
+        let areas = spaces.into_iter().flat_map(areas);
+        let mut areas: Vec<_> = areas.map(|(_, at)| (board.used(*at), *at)).collect();
+        areas.sort_unstable();
+        let Some((_, at)) = areas.into_iter().find(|(_, at)| board.claim(*at)) else {
+            return false;
+        };
+        self.evict.forget(at);
+        self.evicted(board, at);
+        true
+    }
+
+    /// Claims the area that is to go next, and takes it out of `old` and from the policy.
+    fn next_out(&mut self, board: &Board, old: &mut Vec<u32>) -> Option<u32> {
+        if let Some(place) = old.iter().position(|at| board.claim(*at)) {
+            let at = old.remove(place);
+            self.evict.forget(at);
+            return Some(at);
+        }
+        let at = self.evict.choose(&mut OnBoard(board))?;
+        // The last transfer of an old one may have ended since it was asked for.
+        old.retain(|other| *other != at);
+        Some(at)
+    }
+
+    fn evicted(&mut self, board: &Board, at: u32) {
+        let area = board.area(at).0;
+        self.live.remove(&(area.space, area.start));
+        self.counters.evictions += 1;
+        self.unpin(board, at);
+    }
+
+    /// Takes a live area out of reach of new transfers, and unpins it unless some still use it.
+    /// Whether some do.
+    fn retire(&mut self, board: &Board, at: u32) -> bool {
+        let area = board.area(at).0;
+        self.live.remove(&(area.space, area.start));
+        self.evict.forget(at);
+        let in_use = board.retire(at) > 0;
+        if !in_use {
+            self.unpin(board, at);
+        }
+        in_use
+    }
+
+    /// Unpins an area that is out of reach and that no transfer uses.
+    fn unpin(&mut self, board: &Board, at: u32) {
+        let (area, handle) = board.area(at);
+        self.pinner.unpin(handle, area);
+        self.counters.unpins += 1;
+        self.now = self.now.without(self.needs(area));
+        self.ended += board.free(at).0;
+        self.free.push(at);
+    }
+
+    /// The last transfer of a retired area has ended.
+    pub(super) fn finish(&mut self, board: &Board, at: u32) {
+        self.finished += 1;
+        self.unpin(board, at);
+    }
+
+    /// Takes all areas out of reach that have any byte from `start` to `last`.
+    pub(super) fn invalidate(
+        &mut self,
+        board: &Board,
+        space: SpaceId,
+        start: u64,
+        last: u64,
+    ) -> Invalidated {
+        let mut done = Invalidated::default();
+        // From the last one back, as long as they end behind the start: so do all before.
+        while let Some((_, at)) = self.live.range((space, 0)..=(space, last)).next_back() {
+            let at = *at;
+            if board.area(at).0.end <= start {
+                break;
+            }
+            self.counters.invalidations += 1;
+            let in_use = self.retire(board, at);
+            *(if in_use { &mut done.in_use } else { &mut done.unpinned }) += 1;
+        }
+        done
+    }
+
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    pub(super) fn counters(&self, board: &Board) -> PinCounters {
+        let (in_flight, ended) = board.transfers();
+        let ended = ended + self.ended;
+        PinCounters {
+            hits: (in_flight + ended).saturating_sub(self.begun_by_pin),
+            deferred: ended.saturating_sub(self.finished),
+            now: self.now,
+            ..self.counters
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A pin-down cache for many threads.
+
+use std::fmt;
+
+use parking_lot::Mutex;
+
+use super::{
+    Budget, BudgetError, Evict, Hold, Invalidated, Lru, NoPin, PinCost, PinCounters, Pinner,
+    area::last_of, board::Board, books::Books, parts,
+};
+use crate::memory::translate::SpaceId;
+
+/// Areas that stay pinned, for many threads.
+///
+/// A hit takes no lock: one locked instruction to begin and one to end, on a cache line of the area's
+/// own. A miss takes the lock for as long as the back end pins and unpins; other misses wait.
+///
+/// What was least recently used is known as of the last miss: the order of hits between two misses
+/// is not.
+pub struct SharedPinCache<P, E = Lru> {
+    board: Board,
+    books: Mutex<Books<P, E>>,
+}
+
+impl<P: Pinner> SharedPinCache<P> {
+    /// An empty one that evicts what was least recently used.
+    ///
+    /// # Errors
+    /// The budget is impossible.
+    pub fn new(pinner: P, budget: Budget) -> Result<SharedPinCache<P>, BudgetError> {
+        SharedPinCache::with_policy(pinner, budget, Lru::default())
+    }
+}
+
+impl<P: Pinner, E: Evict> SharedPinCache<P, E> {
+    /// An empty one that evicts by this policy.
+    ///
+    /// # Errors
+    /// The budget is impossible.
+    pub fn with_policy(
+        pinner: P,
+        budget: Budget,
+        evict: E,
+    ) -> Result<SharedPinCache<P, E>, BudgetError> {
+        let (board, books) = parts(pinner, evict, budget)?;
+        Ok(SharedPinCache { board, books: Mutex::new(books) })
+    }
+
+    /// As [`PinCache::begin`](super::PinCache::begin).
+    #[inline]
+    pub fn begin(&self, space: SpaceId, start: u64, len: u64) -> Result<Hold, NoPin> {
+        let last = last_of(start, len).ok_or(NoPin::Invalid)?;
+        match self.board.find::<false>(space, start, last) {
+            Some(hold) => Ok(hold),
+            None => self.books.lock().begin(&self.board, space, start, last),
+        }
+    }
+
+    /// Holds the area that has these bytes if one that is pinned is found without a lock: for those
+    /// who must not wait. `None` says nothing about whether one is pinned.
+    #[inline]
+    pub fn begin_pinned(&self, space: SpaceId, start: u64, len: u64) -> Option<Hold> {
+        self.board.find::<false>(space, start, last_of(start, len)?)
+    }
+
+    /// As [`begin_pinned`](SharedPinCache::begin_pinned), for who has the cache to itself: without a locked
+    /// instruction, which is half of what a hit costs.
+    #[inline]
+    pub fn begin_pinned_mut(&mut self, space: SpaceId, start: u64, len: u64) -> Option<Hold> {
+        self.board.find::<true>(space, start, last_of(start, len)?)
+    }
+
+    /// As [`end`](SharedPinCache::end), for who has the cache to itself.
+    #[inline]
+    pub fn end_mut(&mut self, hold: Hold) {
+        let at = hold.slot;
+        if self.board.release::<true>(hold) {
+            self.books.get_mut().finish(&self.board, at);
+        }
+    }
+
+    /// A transfer has ended. Takes the lock only if its area was invalidated or merged meanwhile,
+    /// and it was the last there.
+    #[inline]
+    pub fn end(&self, hold: Hold) {
+        let at = hold.slot;
+        if self.board.release::<false>(hold) {
+            self.books.lock().finish(&self.board, at);
+        }
+    }
+
+    /// As [`PinCache::invalidate`](super::PinCache::invalidate). A `begin` that starts after it has
+    /// returned does not hit what it took back.
+    pub fn invalidate(&self, space: SpaceId, start: u64, len: u64) -> Invalidated {
+        let Some(more) = len.checked_sub(1) else { return Invalidated::default() };
+        self.books.lock().invalidate(&self.board, space, start, start.saturating_add(more))
+    }
+
+    /// As [`PinCache::close`](super::PinCache::close).
+    pub fn close(&self, space: SpaceId) -> Invalidated {
+        self.books.lock().invalidate(&self.board, space, 0, u64::MAX)
+    }
+
+    /// What it has counted. Looks at every slot; exact if nobody is at work meanwhile.
+    pub fn counters(&self) -> PinCounters {
+        self.books.lock().counters(&self.board)
+    }
+
+    /// What it may have pinned.
+    pub fn budget(&self) -> Budget {
+        *self.books.lock().budget()
+    }
+
+    /// What pinning costs, by the back end.
+    pub fn cost(&self) -> PinCost {
+        self.books.lock().pinner.cost()
+    }
+}
+
+impl<P, E> fmt::Debug for SharedPinCache<P, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedPinCache").finish_non_exhaustive()
+    }
+}

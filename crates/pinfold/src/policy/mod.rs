@@ -1,0 +1,8 @@
+//! Policy: plain state that is handed sizes and times and hands back decisions; no I/O but the
+//! route's calibration.
+
+pub(crate) mod backoff;
+pub mod route;
+pub(crate) mod sleep;
+pub(crate) mod spin;
+pub(crate) mod two_way;

@@ -1,0 +1,114 @@
+//! What a message through the ring takes: its two sides copy at the same time, so the time of the
+//! slower one.
+//!
+//! The sender knows its own time at once, the receiver's some messages later: the receiver leaves it,
+//! with the number of the message, in one word of the lane.
+
+use crate::wire::sample;
+
+/// The receiver says what a message took it from this length on, bytes; of a shorter one its sender's
+/// time is the whole.
+pub(crate) const TOLD_FROM: u64 = 16 << 10;
+
+/// Messages whose receiver has not said yet: as many as the ring holds of the shortest ones that are
+/// cut long.
+const OPEN: usize = 8;
+
+/// One message, as its sender saw it.
+#[derive(Clone, Copy, Debug)]
+struct Half {
+    number: u8,
+    len: u64,
+    ns: u64,
+    asking_ns: u64,
+}
+
+/// The messages that were written, and not all read when this side looked last.
+#[derive(Debug, Default)]
+pub(crate) struct Halves {
+    open: [Option<Half>; OPEN],
+}
+
+/// A message of `len` bytes took `ns` nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whole {
+    pub(crate) len: u64,
+    pub(crate) ns: u64,
+}
+
+impl Halves {
+    /// Message `number` of `len` bytes is written, which took `ns` nanoseconds, after its receiver
+    /// was asked for `asking_ns`.
+    pub(crate) fn sent(&mut self, number: u8, len: u64, ns: u64, asking_ns: u64) {
+        self.open[number as usize % OPEN] = Some(Half { number, len, ns, asking_ns });
+    }
+
+    /// The receiver's `word` is about one of the messages: the whole of that one. Each is told once.
+    pub(crate) fn hear(&mut self, word: u64) -> Option<Whole> {
+        let place = self.open.iter_mut().find(|place| {
+            place.is_some_and(|half| sample::answered(word, half.number).is_some())
+        })?;
+        let half = place.take()?;
+        let theirs = sample::answered(word, half.number)?;
+        Some(Whole { len: half.len, ns: half.ns.max(theirs).saturating_add(half.asking_ns) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slower_side_counts() {
+        let mut halves = Halves::default();
+        halves.sent(3, 65_536, 4000, 0);
+        assert_eq!(halves.hear(sample::answer(3, 5000)), Some(Whole { len: 65_536, ns: 5000 }));
+        halves.sent(3, 65_536, 4000, 0);
+        assert_eq!(halves.hear(sample::answer(3, 100)), Some(Whole { len: 65_536, ns: 4000 }));
+        halves.sent(3, 65_536, 4000, 700);
+        assert_eq!(halves.hear(sample::answer(3, 100)), Some(Whole { len: 65_536, ns: 4700 }));
+    }
+
+    #[test]
+    fn each_message_is_told_once_and_by_its_own_number() {
+        let mut halves = Halves::default();
+        // Nothing was sent; a word of zeros is no answer to message 0 either, once it was heard.
+        assert_eq!(halves.hear(sample::answer(7, 1)), None);
+        for number in 0..4 {
+            halves.sent(number, 1000 * (u64::from(number) + 1), 10, 0);
+        }
+        assert_eq!(halves.hear(sample::answer(2, 20)), Some(Whole { len: 3000, ns: 20 }));
+        assert_eq!(halves.hear(sample::answer(2, 20)), None);
+        assert_eq!(halves.hear(sample::answer(9, 20)), None);
+        assert_eq!(halves.hear(sample::answer(0, 30)), Some(Whole { len: 1000, ns: 30 }));
+    }
+
+    /// One stall is one message's: what the others took is as before.
+    #[test]
+    fn a_stall_is_told_of_one_message() {
+        let mut halves = Halves::default();
+        let took: Vec<u64> = (0..20u8)
+            .map(|number| {
+                halves.sent(number, 1 << 16, 4000, 0);
+                let theirs = if number == 5 { 2_000_000 } else { 5000 };
+                halves.hear(sample::answer(number, theirs)).map_or(0, |whole| whole.ns)
+            })
+            .collect();
+        assert_eq!(took.iter().filter(|ns| **ns != 5000).collect::<Vec<_>>(), [&2_000_000]);
+    }
+
+    /// What the ring does not hold is written over, and what the receiver writes is not believed.
+    #[test]
+    fn any_word_may_come() {
+        let mut halves = Halves::default();
+        for number in 0..=u8::MAX {
+            halves.sent(number, u64::MAX, u64::MAX, 0);
+        }
+        assert_eq!(halves.hear(sample::answer(0, 1)), None);
+        let last = halves.hear(sample::answer(u8::MAX, u64::MAX));
+        assert_eq!(last, Some(Whole { len: u64::MAX, ns: u64::MAX }));
+        for word in [0, u64::MAX, 1 << 56] {
+            halves.hear(word);
+        }
+    }
+}

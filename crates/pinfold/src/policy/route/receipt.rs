@@ -1,0 +1,200 @@
+//! What a completed operation says about how it was done.
+
+use std::fmt;
+
+use super::{Path, Refusal, SendDriver, SendMode, refusal::Code};
+use crate::copy::{Algorithm, Largest};
+
+/// How one operation was done: the path, what was copied and by whom, and why each other path
+/// was refused.
+///
+/// Bytes are counted on the side that holds the receipt: an eager message of *n* bytes is
+/// *n* `copied_user` at the sender (into the ring) and *n* again at the receiver (out of it). What
+/// both sides copy at once, each counts for its part: by `cma` and `mapped` the counts of both
+/// receipts add up to the bytes received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The path that was taken.
+    pub path: Path,
+    /// Bytes of the message that this side sent or took in.
+    pub bytes: u64,
+    /// Bytes copied by this process at user level.
+    pub copied_user: u64,
+    /// Bytes copied by the kernel in calls of this process, or although they were not to be.
+    pub copied_kernel: u64,
+    why: Why,
+    by: Largest,
+    sent: Option<Sent>,
+    /// Bytes that were put there, in [`PREFAULT_UNIT`]s.
+    ready: u8,
+}
+
+/// In so many bytes a receipt counts.
+const PREFAULT_UNIT: u64 = 64 << 10;
+
+/// How a message was sent to another host from the memory it lay in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    By(SendMode, SendDriver),
+    /// Nothing but a copy came into question.
+    Encrypted,
+}
+
+// It is returned for every message: well within a cache line.
+const _: () = assert!(size_of::<Receipt>() == 40);
+
+/// Why each path that was not taken was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Why([Code; Path::ALL.len()]);
+
+impl Why {
+    pub(crate) const NOT_ASKED: Why = Why([Code::NONE; Path::ALL.len()]);
+}
+
+impl Receipt {
+    /// A receipt for `bytes` over `path`, nothing copied yet.
+    pub const fn new(path: Path, bytes: u64) -> Receipt {
+        Receipt {
+            path,
+            bytes,
+            copied_user: 0,
+            copied_kernel: 0,
+            why: Why::NOT_ASKED,
+            by: Largest::NONE,
+            sent: None,
+            ready: 0,
+        }
+    }
+
+    /// A receipt for `bytes` over `path`, each copied once at user level.
+    ///
+    /// Made of its parts where it is returned: to copy a receipt that was just written would wait
+    /// for all stores before it, those to memory that the peer looks at among them.
+    #[inline(always)]
+    pub(crate) const fn copied(path: Path, bytes: u64, why: Why, by: Largest) -> Receipt {
+        let (copied_user, copied_kernel, sent, ready) = (bytes, 0, None, 0);
+        Receipt { path, bytes, copied_user, copied_kernel, why, by, sent, ready }
+    }
+
+    /// By what algorithm this process copied the bytes, or the largest part of them. `None`: it copied
+    /// none at user level.
+    ///
+    /// Parts of less than 2 KiB count as the C library's, [`Algorithm::LIBC`].
+    pub const fn copied_by(&self) -> Option<Algorithm> {
+        if self.copied_user > 0 { Some(self.by.algorithm()) } else { None }
+    }
+
+    /// How the message was sent to another host, if it was sent from the memory it lay in. `None`: it was not, or
+    /// this receipt is of a receive.
+    ///
+    /// Whether the kernel copied is another matter: [`Receipt::copied_kernel`].
+    pub const fn sent_by(&self) -> Option<SendMode> {
+        match self.sent {
+            Some(Sent::By(mode, _)) => Some(mode),
+            Some(Sent::Encrypted) => Some(SendMode::Plain),
+            None => None,
+        }
+    }
+
+    /// What asked the kernel to send it, where [`Receipt::sent_by`] says how: an io_uring, or calls where there is none, where
+    /// it is not wanted ([`Builder::io_uring`](crate::Builder::io_uring)), and for [`SendMode::Plain`].
+    pub const fn send_driver(&self) -> Option<SendDriver> {
+        match self.sent {
+            Some(Sent::By(_, driver)) => Some(driver),
+            Some(Sent::Encrypted) => Some(SendDriver::Calls),
+            None => None,
+        }
+    }
+
+    /// Bytes of the memory of a receive that were put there while it waited for its message, rounded up to 64 KiB:
+    /// [`Builder::prepare_receives`](crate::Builder::prepare_receives). 0 for sends, and if all was there.
+    pub const fn prefaulted(&self) -> u64 {
+        self.ready as u64 * PREFAULT_UNIT
+    }
+
+    /// Notes that.
+    pub(crate) fn note_prefaulted(&mut self, bytes: u64) {
+        self.ready = u8::try_from(bytes.div_ceil(PREFAULT_UNIT)).unwrap_or(u8::MAX);
+    }
+
+    /// Notes how it was sent.
+    pub(crate) const fn note_sent(&mut self, mode: SendMode, driver: SendDriver) {
+        self.sent = Some(Sent::By(mode, driver));
+    }
+
+    /// Why no [`SendMode`] but [`SendMode::Plain`] came into question, nor an io_uring, where that was settled before
+    /// anything was tried: [`Refusal::Encrypted`]. `None` for all other messages, and for those that are not sent from
+    /// the memory they lay in.
+    pub const fn send_refused(&self) -> Option<Refusal> {
+        if let Some(Sent::Encrypted) = self.sent { Some(Refusal::Encrypted) } else { None }
+    }
+
+    /// Notes that its last part was sent as another was, if that went past the lane.
+    pub(crate) fn note_sent_as(&mut self, other: &Receipt) {
+        self.sent = other.sent.or(self.sent);
+    }
+
+    /// Notes that it was sent encrypted.
+    pub(crate) const fn note_encrypted(&mut self) {
+        self.sent = Some(Sent::Encrypted);
+    }
+
+    /// Takes note of how some more of its bytes were copied.
+    #[inline]
+    pub(crate) const fn note_copies(&mut self, by: Largest) {
+        self.by = self.by.and(by);
+    }
+
+    /// Why the other paths were not taken.
+    #[inline(always)]
+    pub(crate) const fn why(&self) -> Why {
+        self.why
+    }
+
+    /// Why `path` was not taken; `None` for the path that was, and where nobody considered it.
+    pub const fn refused(&self, path: Path) -> Option<Refusal> {
+        self.why.0[path as usize].refusal()
+    }
+
+    /// Notes why `path` was not taken.
+    pub(crate) const fn refuse(&mut self, path: Path, why: Refusal) {
+        self.why.0[path as usize] = Code::of(why);
+    }
+
+    /// Notes that `path` was taken in the end, and why not the one that had been chosen.
+    pub(crate) const fn took(&mut self, path: Path, why_not: Refusal) {
+        if self.path as usize != path as usize {
+            self.refuse(self.path, why_not);
+            self.why.0[path as usize] = Code::NONE;
+            self.path = path;
+        }
+    }
+
+    /// Every refused path and why.
+    pub fn refusals(&self) -> impl Iterator<Item = (Path, Refusal)> + '_ {
+        Path::ALL.into_iter().filter_map(|path| Some((path, self.refused(path)?)))
+    }
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes by {}, {} copied here", self.bytes, self.path, self.copied_user)?;
+        if let Some(algorithm) = self.copied_by() {
+            write!(f, " by {algorithm}")?;
+        }
+        write!(f, ", {} copied by the kernel", self.copied_kernel)?;
+        if let (Some(mode), Some(driver)) = (self.sent_by(), self.send_driver()) {
+            write!(f, ", sent {} by {}", mode.name(), driver.name())?;
+            if let Some(why) = self.send_refused() {
+                write!(f, " since {why}")?;
+            }
+        }
+        if self.prefaulted() > 0 {
+            write!(f, ", up to {} bytes of memory made ready before", self.prefaulted())?;
+        }
+        for (path, why) in self.refusals() {
+            write!(f, "; not {path}: {why}")?;
+        }
+        Ok(())
+    }
+}

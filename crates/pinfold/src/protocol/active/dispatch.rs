@@ -1,0 +1,114 @@
+//! Messages on their way to their handlers, and what handlers leave.
+
+use super::{
+    queue::{Item, What},
+    receive::NO_HANDLER,
+};
+use crate::{
+    PeerId, Receipt,
+    endpoint::handlers::Handler,
+    status::Tally,
+    wire::{
+        active::{Failure, Label},
+        rendezvous::By,
+    },
+    worker::{
+        Engine,
+        op::{Bytes, RecvStage},
+    },
+};
+
+/// A message on its way to its handler.
+pub(crate) struct Job {
+    pub peer: PeerId,
+    pub label: Label,
+    pub bytes: Bytes,
+    pub receipt: Receipt,
+    pub handler: Handler,
+    pub cost: u64,
+    pub room: usize,
+}
+
+/// What a handler has left.
+pub(crate) struct Spent {
+    pub peer: PeerId,
+    pub token: u32,
+    /// Why its request gets no answer, if it gets none.
+    pub failed: Option<Failure>,
+    pub panicked: bool,
+    pub cost: u64,
+    pub room: usize,
+}
+
+impl Engine {
+    /// Begins to fetch messages that are first in their queues. Whether there was any.
+    #[cold]
+    pub(crate) fn fetch_active(&mut self) -> bool {
+        let mut any = false;
+        while let Some((id, sid, rts, label)) = self.core.active.next_chore() {
+            any = true;
+            let Some(peer) = self.peers.get_mut(id) else { continue };
+            let core = &mut self.core;
+            peer.announced.remove(&sid);
+            if !core.active.has_handler(label) {
+                core.status.unhandled.add(1);
+                core.active.skip(id);
+                core.fin(peer, sid, NO_HANDLER.unsigned_abs(), 0, By::Kernel);
+                continue;
+            }
+            let key = core.land(id, rts.len as usize, RecvStage::Moving);
+            core.active.fetching(id, key);
+            if let Err(violation) = core.select(peer, key, (sid, rts), None) {
+                self.cut_off(id, violation);
+            }
+        }
+        any
+    }
+
+    /// The next message that goes to its handler; the one before has been `spent`.
+    pub(crate) fn next_job(&mut self, spent: Option<Spent>) -> Option<Job> {
+        if let Some(spent) = spent {
+            self.end_job(spent);
+        }
+        while let Some((peer, item)) = self.core.active.next() {
+            let Item { label, what, cost, room } = item;
+            let handler = self.core.active.handler(label);
+            let failure = match (what, handler) {
+                (What::Whole { bytes, receipt }, Some(handler)) => {
+                    return Some(Job { peer, label, bytes, receipt, handler, cost, room });
+                }
+                (_, None) => Failure::NoHandler,
+                (_, Some(_)) => Failure::TooLong,
+            };
+            self.core.status.unhandled.add(1);
+            tracing::debug!(handler = label.id, ?failure, "an active message is dropped");
+            let failed = label.verb.is_asking().then_some(failure);
+            self.leave_job(Spent { peer, token: label.token, failed, panicked: false, cost, room });
+        }
+        None
+    }
+
+    /// A handler has seen to its message.
+    pub(crate) fn end_job(&mut self, spent: Spent) {
+        self.core.status.record_of(spent.peer).handled.add(1);
+        self.core.status.handlers_panicked.add(u64::from(spent.panicked));
+        self.leave_job(spent);
+    }
+
+    fn leave_job(&mut self, spent: Spent) {
+        let Spent { peer: id, token, failed, cost, room, .. } = spent;
+        if let Some(failure) = failed {
+            self.fail(id, token, failure);
+        }
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.owed -= cost;
+            peer.rx.release(cost);
+            Engine::publish(&mut self.core, peer);
+        }
+        self.core.active.done(id, room);
+        if self.core.active.has_chores() {
+            self.fetch_active();
+            self.kick_if_needed();
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Active messages: sent, received, queued, and run by their handlers.
+
+pub(crate) mod dispatch;
+pub(crate) mod queue;
+pub(crate) mod receive;
+pub(crate) mod send;

@@ -1,0 +1,251 @@
+//! Active messages that come: for handlers, and answers to requests of ours.
+//!
+//! A call or a request costs credit like a message that nobody has asked for, until its handler has
+//! ended. One that was announced stays in its sender's memory until it is first in its queue. An
+//! answer costs none: who asks has set a place aside.
+
+use std::{any::Any, sync::Arc};
+
+use super::queue::{Item, What};
+use crate::{
+    Error, NotHandled, Path, PeerId, Receipt, SharedBuf,
+    status::Tally,
+    transport::shm::ring::Violation,
+    wire::{
+        active::{ACTIVE_MAX, Failure, Label, Verb},
+        descriptor::{Body, Eager, Header, Kind},
+        rendezvous::{By, Fin, Rts},
+    },
+    worker::{
+        core::Core,
+        inbound::{bytes_of, check_first},
+        op::{Arrived, Bytes, Done, Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
+        peer::{Inbound, MESSAGE_COST, Peer, Sink},
+    },
+};
+
+/// What the end of an operation means that nobody asks for.
+pub(crate) enum Act {
+    /// A message for a handler of ours has come, or not.
+    Landed { peer: PeerId, room: usize },
+    /// What a handler sent has gone; it was charged to this peer.
+    Gone { origin: PeerId, bytes: u64, buffer: Box<dyn Any + Send> },
+    /// A request has gone, or there will be no answer. If a handler asked, it was charged, too.
+    Asked { answer: OpKey, origin: Option<PeerId>, bytes: u64, buffer: Box<dyn Any + Send> },
+    /// What a peer has read of a region of ours has gone, or will not.
+    Served { peer: PeerId, memory: Arc<SharedBuf> },
+}
+
+/// The `errno` values by which a receiver says what it thinks of an active message.
+pub(crate) const NO_HANDLER: i32 = rustix::io::Errno::NOENT.raw_os_error();
+const TOO_LONG: i32 = rustix::io::Errno::MSGSIZE.raw_os_error();
+
+/// Why a receiver did not take one of our messages.
+pub(crate) fn not_fetched(peer: &Peer, op: &SendOp, errno: u32) -> Error {
+    let errno = errno as i32;
+    let why = match errno {
+        NO_HANDLER => Some(NotHandled::NoHandler),
+        TOO_LONG => Some(NotHandled::TooLong),
+        _ => None,
+    };
+    match why {
+        Some(why) if op.verb != Verb::Tagged => {
+            not_handled(peer, Label::from_tag(op.verb, op.tag).id, why)
+        }
+        _ => {
+            let source = std::io::Error::from_raw_os_error(errno);
+            Error::Transfer { peer: peer.info.name.clone(), source }
+        }
+    }
+}
+
+fn not_handled(peer: &Peer, id: u32, why: NotHandled) -> Error {
+    Error::NotHandled { peer: peer.info.name.clone(), id, why }
+}
+
+impl Core {
+    /// A whole short one.
+    pub(crate) fn active_whole(
+        &mut self,
+        peer: &mut Peer,
+        header: Header,
+        body: &Body,
+    ) -> Result<(), Violation> {
+        let len = header.inline_len(ACTIVE_MAX);
+        let len = len.ok_or(Violation("it wrote an inline message that is too long"))?;
+        let label = Label::read(header.aux(), body);
+        let label = label.ok_or(Violation("it wrote a message of no known use"))?;
+        let bytes = &bytes_of(&body[1..])[..len];
+        match label.verb {
+            Verb::Call | Verb::Request | Verb::Serve => {
+                let cost = self.hold(peer, len as u64)?;
+                let mut receipt = Receipt::new(Path::Inline, len as u64);
+                receipt.copied_user = len as u64;
+                peer.record.count_received(Path::Inline, len as u64);
+                self.status.copied_user.add(len as u64);
+                let what = What::Whole { bytes: Bytes::from_slice(bytes), receipt };
+                self.active.push(peer.id, Item { label, what, cost, room: 0 });
+            }
+            Verb::Reply | Verb::Tagged => {
+                let (key, id) = self.our_request(peer, label.token)?;
+                self.deliver(key, peer.id, id.into(), bytes, Receipt::new(Path::Inline, 0));
+            }
+            Verb::Failed => {
+                let (key, id) = self.our_request(peer, label.token)?;
+                let failure = Failure::from_id(label.id);
+                let why = match failure.ok_or(Violation("it failed for no known reason"))? {
+                    Failure::NoHandler => NotHandled::NoHandler,
+                    Failure::Panicked => NotHandled::Panicked,
+                    Failure::NoAnswer => NotHandled::NoAnswer,
+                    Failure::TooLong => NotHandled::TooLong,
+                };
+                self.finish(key, Err(not_handled(peer, id, why)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a message for a handler against what the peer was granted. What it costs.
+    fn hold(&mut self, peer: &mut Peer, len: u64) -> Result<u64, Violation> {
+        let cost = MESSAGE_COST + len;
+        peer.owed += cost;
+        if peer.owed > peer.granted {
+            return Err(Violation("it sent more than its credit"));
+        }
+        Ok(cost)
+    }
+
+    /// The open request of ours that an answer is for, and whose answer it waits for.
+    fn our_request(&mut self, peer: &Peer, token: u32) -> Result<(OpKey, u32), Violation> {
+        let asked = self.ops.at(token).and_then(|key| match self.ops.recv_mut(key)?.stage {
+            RecvStage::Asked { peer: whom, id } if whom == peer.id => Some((key, id)),
+            _ => None,
+        });
+        asked.ok_or(Violation("it answered a request that is not open"))
+    }
+
+    /// An operation that receives a message for a handler.
+    pub(crate) fn land(&mut self, peer: PeerId, room: usize, stage: RecvStage) -> OpKey {
+        let mut op = Op::new(OpKind::Recv(RecvOp { stage, ..RecvOp::new(None) }));
+        op.abandoned = true;
+        op.keeps = Some(Keeps::Act(Act::Landed { peer, room }));
+        self.ops.insert(op)
+    }
+
+    /// The first piece of a longer one.
+    pub(crate) fn active_piece(
+        &mut self,
+        peer: &mut Peer,
+        sid: u32,
+        verb: Verb,
+        eager: Eager,
+    ) -> Result<(), Violation> {
+        check_first(peer, sid, &eager)?;
+        let Eager { tag, len, piece } = eager;
+        let label = Label::from_tag(verb, tag);
+        let (key, id) = match verb {
+            Verb::Call | Verb::Request | Verb::Serve => {
+                let cost = self.hold(peer, len)?;
+                let key = self.land(peer.id, 0, RecvStage::Streaming { peer: peer.id });
+                let item = Item { label, what: What::Coming(key), cost, room: 0 };
+                self.active.push(peer.id, item);
+                (key, label.id)
+            }
+            Verb::Reply => {
+                peer.rx.release(MESSAGE_COST + len);
+                let asked = self.our_request(peer, label.token)?;
+                if let Some(op) = self.ops.recv_mut(asked.0) {
+                    op.stage = RecvStage::Streaming { peer: peer.id };
+                }
+                asked
+            }
+            Verb::Failed | Verb::Tagged => {
+                return Err(Violation("it wrote a message of no known use"));
+            }
+        };
+        self.make_room(key, len);
+        let stream = Inbound::new(sid, id.into(), len, Sink::Op(key));
+        self.take_piece(peer, stream, piece)
+    }
+
+    /// One that waits in its sender's memory.
+    pub(crate) fn active_announced(
+        &mut self,
+        peer: &mut Peer,
+        sid: u32,
+        verb: Verb,
+        rts: Rts,
+    ) -> Result<(), Violation> {
+        let label = Label::from_tag(verb, rts.tag);
+        match verb {
+            Verb::Call | Verb::Request | Verb::Serve if rts.len > self.active.len_max() => {
+                self.status.unhandled.add(1);
+                self.fin(peer, sid, TOO_LONG.unsigned_abs(), 0, By::Kernel);
+                Ok(())
+            }
+            Verb::Call | Verb::Request | Verb::Serve => {
+                if peer.announced.len() >= peer.announced_max as usize {
+                    return Err(Violation("it announced more messages than it may"));
+                }
+                if peer.announced.insert(sid, None).is_some() {
+                    return Err(Violation("it announced a stream twice"));
+                }
+                let item = Item { label, what: What::Waiting { sid, rts }, cost: 0, room: 0 };
+                self.active.push(peer.id, item);
+                Ok(())
+            }
+            Verb::Reply => {
+                if rts.len > i64::MAX as u64 {
+                    return Err(Violation("it announced a message longer than memory"));
+                }
+                let (key, id) = self.our_request(peer, label.token)?;
+                if self.ops.is_abandoned(key) {
+                    let fin = Fin { errno: 0, took_ns: 0, cancelled: true, by: By::Kernel };
+                    self.answer(peer, Kind::Fin, sid, &fin.body());
+                    self.finish(key, Err(Error::Cancelled));
+                    return Ok(());
+                }
+                self.select(peer, key, (sid, Rts { tag: id.into(), ..rts }), None)
+            }
+            Verb::Failed | Verb::Tagged => Err(Violation("it wrote a message of no known use")),
+        }
+    }
+
+    /// Sees to the ends of operations that nobody asks for.
+    #[cold]
+    pub(crate) fn settle(&mut self) {
+        while let Some(origin) = self.ops.answered.pop() {
+            self.active.shut(origin);
+        }
+        while let Some((key, act, result)) = self.ops.settled.pop() {
+            match (act, result) {
+                (Act::Landed { peer, room }, result) => {
+                    let came = match result {
+                        Ok(Done::Arrived(Arrived { bytes, receipt, .. })) => {
+                            Some((bytes.map(|bytes| *bytes).unwrap_or_default(), receipt))
+                        }
+                        _ => None,
+                    };
+                    self.active.landed(peer, key, room, came);
+                }
+                (Act::Gone { origin, bytes, buffer }, _) => {
+                    self.active.discharge(origin, bytes);
+                    self.wakes.drops.push(buffer);
+                }
+                (Act::Served { peer, memory }, _) => {
+                    self.regions.served(peer);
+                    self.wakes.drops.push(Box::new(memory));
+                }
+                (Act::Asked { answer, origin, bytes, buffer }, result) => {
+                    if let Some(origin) = origin {
+                        self.active.discharge(origin, bytes);
+                    }
+                    self.wakes.drops.push(buffer);
+                    if let Err(error) = result {
+                        self.finish(answer, Err(error));
+                    }
+                }
+            }
+        }
+    }
+}

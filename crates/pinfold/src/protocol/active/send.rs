@@ -1,0 +1,182 @@
+//! Active messages that go: calls, requests, answers.
+
+use super::receive::Act;
+use crate::{
+    Error, Path, PeerId, Receipt, Result,
+    failpoint::{self, Point},
+    memory::scatter::{Part, Scatter},
+    status::Tally,
+    transport::shm::ring::Violation,
+    wire::{
+        active::{ACTIVE_MAX, Failure, Label, Verb},
+        descriptor::{Header, INLINE_MAX, Kind},
+    },
+    worker::{
+        Engine,
+        core::Core,
+        op::{Keeps, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp},
+        peer::{MESSAGE_COST, Peer},
+    },
+};
+
+/// A message that fits a descriptor, copied out of its buffer.
+#[derive(Clone, Copy)]
+pub(crate) struct Short {
+    len: usize,
+    words: [u64; ACTIVE_MAX / 8],
+}
+
+impl Short {
+    /// `None`: it does not fit.
+    #[inline]
+    pub(crate) fn of(bytes: &[u8]) -> Option<Short> {
+        if bytes.len() > ACTIVE_MAX {
+            return None;
+        }
+        let mut words = [0; ACTIVE_MAX / 8];
+        for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
+            let mut eight = [0; 8];
+            eight[..chunk.len()].copy_from_slice(chunk);
+            *word = u64::from_ne_bytes(eight);
+        }
+        Some(Short { len: bytes.len(), words })
+    }
+
+    /// The same of memory that peers may write.
+    pub(crate) fn of_part(part: Part) -> Option<Short> {
+        let len = part.len() as usize;
+        (len <= ACTIVE_MAX).then(|| Short { len, words: Scatter::from(part).read_words() })
+    }
+}
+
+impl Core {
+    /// Writes one of up to 48 bytes, if there is room and credit. Whether that was so.
+    #[inline]
+    pub(crate) fn send_active(
+        &mut self,
+        peer: &mut Peer,
+        label: Label,
+        len: usize,
+        words: &[u64],
+    ) -> Result<bool, Violation> {
+        let costs = !label.verb.is_answer();
+        if !peer.tx.has_room(&mut self.lane_budget)? || costs && !peer.has_credit(len as u64) {
+            return Ok(false);
+        }
+        let count = len.div_ceil(8);
+        let mut body = [0; 7];
+        body[0] = label.word();
+        body[1..][..count].copy_from_slice(&words[..count]);
+        failpoint::hit(if costs { Point::BeforeCall } else { Point::BeforeReply });
+        peer.tx.push(Header::new(Kind::Active, len as u8, label.id), &body[..1 + count]);
+        failpoint::hit(if costs { Point::AfterCall } else { Point::AfterReply });
+        if costs {
+            peer.sent_cost += MESSAGE_COST + len as u64;
+        }
+        Ok(true)
+    }
+
+    /// Which way one goes that could not go at once.
+    pub(crate) fn route_active(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
+        let len = op.memory.len();
+        // There is less room in the descriptor, beside the label.
+        let too_long = len > ACTIVE_MAX as u64;
+        let as_if = if too_long { len.max(INLINE_MAX as u64 + 1) } else { len };
+        // Who waits for an answer is not to wait in vain.
+        let strict = self.strict;
+        self.strict &= !op.verb.is_answer();
+        let chosen = self.choose(peer, as_if, op.memory.part());
+        self.strict = strict;
+        let mut receipt = chosen?;
+        receipt.bytes = len;
+        Ok(receipt)
+    }
+}
+
+impl Engine {
+    /// Writes a short one at once, if nothing stands before it.
+    #[inline]
+    pub(crate) fn call_at_once(&mut self, id: PeerId, label: Label, short: Short) -> bool {
+        let Short { len, words } = short;
+        let (core, Some(peer)) = (&mut self.core, self.peers.get_mut(id)) else { return false };
+        let clear = peer.is_clear() || label.verb.is_answer() && peer.leaving.is_none();
+        let goes = !self.closed
+            && clear
+            && peer.permissions.may(Path::Inline)
+            && core.send_active(peer, label, len, &words) == Ok(true);
+        if goes {
+            peer.record.count_sent(Path::Inline, len as u64);
+            peer.record.called.add(u64::from(!label.verb.is_answer()));
+            core.ring(peer);
+        }
+        goes
+    }
+
+    /// Posts one. It ends when the memory is the caller's again.
+    pub(crate) fn post_active(
+        &mut self,
+        id: PeerId,
+        label: Label,
+        memory: Scatter,
+    ) -> Result<OpKey> {
+        let receipt = Receipt::new(Path::Eager, memory.len());
+        let send = SendOp::new(id, label.tag(), memory, receipt);
+        let key = self.post(SendOp { verb: label.verb, ..send }, None)?;
+        self.core.status.record_of(id).called.add(u64::from(!label.verb.is_answer()));
+        Ok(key)
+    }
+
+    /// Lets an operation go on; its end means `act`.
+    pub(crate) fn act_on(&mut self, key: OpKey, act: Act) {
+        if let Act::Gone { origin, bytes, .. } | Act::Asked { origin: Some(origin), bytes, .. } =
+            &act
+        {
+            self.core.active.charge(*origin, *bytes);
+        }
+        match self.core.ops.get_mut(key) {
+            Some(op) if op.done.is_none() => {
+                op.abandoned = true;
+                op.keeps = Some(Keeps::Act(act));
+            }
+            _ => {
+                let done = self.core.ops.take_done(key).unwrap_or(Err(Error::Closed));
+                self.core.ops.settled.push((key, act, done));
+                self.core.settle();
+            }
+        }
+    }
+
+    /// Sets a place aside for what handler `id` of a peer answers. If a handler asks, that counts
+    /// against the peer whose message it sees to, `origin`, until there is an answer.
+    pub(crate) fn expect_answer(
+        &mut self,
+        peer: PeerId,
+        id: u32,
+        origin: Option<PeerId>,
+    ) -> Result<OpKey> {
+        self.check()?;
+        self.present(peer)?;
+        if let Some(origin) = origin {
+            self.core.active.open(origin);
+        }
+        let stage = RecvStage::Asked { peer, id };
+        let op = Op::new(OpKind::Recv(RecvOp { stage, ..RecvOp::new(None) }));
+        Ok(self.core.ops.insert(Op { origin, ..op }))
+    }
+
+    /// Takes back what [`Engine::expect_answer`] did.
+    pub(crate) fn expect_none(&mut self, answer: OpKey) {
+        if let Some(origin) = self.core.ops.remove(answer).and_then(|op| op.origin) {
+            self.core.active.shut(origin);
+        }
+    }
+
+    /// Says that a request has no answer.
+    pub(crate) fn fail(&mut self, id: PeerId, token: u32, failure: Failure) {
+        let label = Label { verb: Verb::Failed, id: failure as u32, token };
+        // A peer that is gone waits for nothing.
+        if let Ok(key) = self.post_active(id, label, Scatter::empty()) {
+            self.act_on(key, Act::Gone { origin: id, bytes: MESSAGE_COST, buffer: Box::new(()) });
+        }
+    }
+}

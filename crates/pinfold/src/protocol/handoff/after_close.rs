@@ -1,0 +1,290 @@
+#![allow(unsafe_code)]
+//! Memory that was given away, beyond the end of the connection.
+//!
+//! Who gave and closes in good order leaves it as it is ([`Core::leave_donations`]); so does who
+//! dies. The receiver takes over what was announced and not received yet ([`Core::take_over`]): it
+//! can be received like any other message that had come, and views of it, as those there are, stay
+//! good.
+//!
+//! **Invariant.** A [`Left::One`] is a loan that has not been given back; whoever takes it apart gives it back, or hands
+//! it to a view, which does.
+
+use std::sync::Arc;
+
+use pinfold_sys::fork::ForkMark;
+
+use super::{
+    donate::Fate,
+    vectored::{self, ExportedParts},
+};
+use crate::{
+    Error, Path, PeerId, Receipt, Result,
+    endpoint::DonatedBuf,
+    memory::{
+        arena::after_close::{self, Holder},
+        imported_extents::Loan,
+        scatter::Scatter,
+    },
+    protocol::{rendezvous::select::op_stage, rma::cma::CmaAccess},
+    transport::shm::{claim, lane},
+    worker::{
+        core::{Core, Unexpected},
+        extent_exchange::Exchanged,
+        op::{
+            Arrived, Done, Get, Keeps, Lending, OpKey, OpKind, RecvStage, SendOp, SendStage, There,
+        },
+        peer::Peer,
+    },
+};
+
+/// Turns at what a peer that is gone has sent over its socket; a queue holds less.
+const LAST_TURNS: u32 = 64;
+
+/// A message that its sender has left behind, in the memory that it gave.
+pub(crate) enum Left {
+    One(Box<Loan>),
+    Parts { exported_parts: ExportedParts, sid: u32, tie: lane::Tie },
+}
+
+/// The receiver of what this side has left.
+struct Receiver {
+    lane: lane::Left,
+    cma_access: Arc<CmaAccess>,
+    mark: ForkMark,
+}
+
+impl Holder for Receiver {
+    fn has_let_go(&self) -> bool {
+        self.lane.is_let_go() || self.cma_access.has_ended()
+    }
+
+    fn is_forked(&self) -> bool {
+        self.mark.is_child()
+    }
+}
+
+/// Whether the receiver looks at the memory of a send, or may do so.
+pub(crate) fn is_out(send: &SendOp) -> bool {
+    let goes = !matches!(send.stage, SendStage::Fresh | SendStage::Streaming { .. });
+    send.given && send.receipt.path == Path::Handoff && goes
+}
+
+impl Core {
+    /// This side closes the connection in good order: what was given to the peer and is not back stays as it is.
+    pub(crate) fn leave_donations(&mut self, peer: &mut Peer) {
+        self.collect_donations(peer);
+        let mut donations: Vec<DonatedBuf> = Vec::new();
+        while let Some(fate) = peer.given.pop(u64::MAX) {
+            self.donations_out -= 1;
+            if let Fate::Out { donation, .. } = fate {
+                donations.push(donation);
+            }
+        }
+        for (_, op) in self.ops.open() {
+            match (&op.kind, &op.keeps) {
+                (OpKind::Send(send), Some(keeps)) if send.peer == peer.id && is_out(send) => {
+                    match keeps {
+                        Keeps::DonatedBuf { donation } => donations.push(donation.clone()),
+                        Keeps::DonatedBufs { donations: several } => {
+                            donations.extend_from_slice(several)
+                        }
+                        Keeps::Buffer(_) | Keeps::Act(_) => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+        if donations.is_empty() {
+            return peer.tx.say_left();
+        }
+        let bytes = donations.iter().map(|donation| donation.len() as u64).sum();
+        let (lane, cma_access) = (peer.tx.left(), Arc::clone(&peer.cma_access));
+        let kept = match ForkMark::new() {
+            Ok(mark) => after_close::leave(Receiver { lane, cma_access, mark }, donations, bytes),
+            Err(_) => Err(donations),
+        };
+        match kept {
+            Ok(()) => peer.tx.say_left(),
+            Err(donations) => {
+                // Before any of it is used again.
+                peer.tx.say_closed();
+                drop(donations);
+            }
+        }
+    }
+
+    /// Takes what a peer that is gone had sent over its socket.
+    pub(crate) fn take_last_extents(&mut self, peer: &mut Peer) {
+        let mut ends = 0;
+        for _ in 0..LAST_TURNS {
+            match self.take_extents(peer) {
+                Ok(Exchanged::Some) => {}
+                // That it was reset is said before what it had sent.
+                Ok(Exchanged::Closed) if ends == 0 => ends += 1,
+                Ok(Exchanged::Closed | Exchanged::None) | Err(_) => break,
+            }
+        }
+    }
+
+    /// What a peer that is gone had given is taken over: messages that are being copied out of it are copied to
+    /// the end, and those that nobody has asked for stay.
+    pub(crate) fn take_over(&mut self, peer: &mut Peer) {
+        for key in self.gets.clone() {
+            let Some(op) = self.ops.recv_mut(key) else { continue };
+            let RecvStage::Getting(get) = &op.stage else { continue };
+            if get.peer != peer.id || !get.given || matches!(get.source, There::Remote(_)) {
+                continue;
+            }
+            let RecvStage::Getting(get) = std::mem::replace(&mut op.stage, RecvStage::Moving)
+            else {
+                continue;
+            };
+            self.gets.retain(|other| *other != key);
+            self.end_alone(peer, key, *get);
+        }
+        let mut waiting = Vec::new();
+        self.matcher.each_unexpected_of(peer.id, |unexpected| {
+            if let Unexpected::Waiting { sid, rts, list } = unexpected
+                && rts.given
+            {
+                waiting.push((*sid, *rts, list.clone()));
+            }
+        });
+        let mut left = Vec::with_capacity(waiting.len());
+        for (sid, rts, list) in waiting {
+            left.push(match (list, rts.exported) {
+                (Some(list), _) => {
+                    let exported_parts = self.find_parts(peer, &list, rts.len).ok().flatten();
+                    exported_parts.map(|exported_parts| Left::Parts {
+                        exported_parts,
+                        sid,
+                        tie: peer.rx.tie(),
+                    })
+                }
+                (None, Some(exported)) => {
+                    let loan = self.imported.lend(peer.id, exported, rts.len, sid);
+                    loan.map(|loan| Left::One(Box::new(loan)))
+                }
+                (None, None) => None,
+            });
+        }
+        let mut left = left.into_iter();
+        self.matcher.each_unexpected_of(peer.id, |unexpected| {
+            if let Unexpected::Waiting { rts, .. } = unexpected
+                && rts.given
+                && let Some(memory) = left.next().flatten()
+            {
+                *unexpected = Unexpected::Left { len: rts.len, memory };
+            }
+        });
+    }
+
+    /// Ends a pull whose sender helps no more: what that had claimed is copied here, too.
+    fn end_alone(&mut self, peer: &mut Peer, key: OpKey, get: Get) {
+        if let Some(shared) = get.shared {
+            if shared.theirs.is_none() {
+                claim::close(peer.rx.claim_word(shared.claim), shared.generation);
+            }
+            peer.give_claim(shared.claim);
+        }
+        let Get { tag, len, want, source, .. } = get;
+        op_stage(self, key, RecvStage::Streaming { peer: peer.id });
+        self.copy_left(key, (peer.id, tag, len), want, &source);
+    }
+
+    /// Gives a message that was left behind to a receive.
+    pub(crate) fn hand_out(&mut self, key: OpKey, (id, tag, len): (PeerId, u64, u64), left: Left) {
+        let as_view = self.ops.recv_mut(key).is_some_and(|op| op.as_view);
+        let receipt = Receipt::new(Path::Handoff, len);
+        let arrived = Arrived { peer: id, tag, len, receipt, bytes: None, loan: None };
+        match left {
+            Left::One(loan) if as_view => {
+                self.arrive(key, Arrived { loan: Some(Lending::One(loan)), ..arrived });
+            }
+            Left::Parts { exported_parts, sid, tie } if as_view => {
+                let parts = Box::new(vectored::Parts { parts: exported_parts.lent(), sid, tie });
+                let loan = Some(Lending::Parts(parts));
+                // It is counted once it is known how it came.
+                self.finish(key, Ok(Done::Arrived(Arrived { loan, ..arrived })));
+            }
+            Left::One(loan) => {
+                // SAFETY: it is given back below.
+                let mapping = Arc::clone(&unsafe { loan.held() }.mapping);
+                let source = There::Mapped { mapping, offset: loan.offset };
+                self.copy_stored(key, (id, tag, len), &source);
+                drop(source);
+                self.imported.give_back(&loan);
+            }
+            Left::Parts { exported_parts, tie, .. } => {
+                self.copy_stored(key, (id, tag, len), &There::ExportedParts(exported_parts));
+                self.imported.settle();
+                drop(tie);
+            }
+        }
+    }
+
+    /// Nobody will ask for it any more.
+    pub(crate) fn let_go_of(&mut self, left: Left) {
+        match left {
+            Left::One(loan) => self.imported.give_back(&loan),
+            Left::Parts { exported_parts, tie, .. } => {
+                drop(exported_parts);
+                self.imported.settle();
+                drop(tie);
+            }
+        }
+    }
+
+    fn copy_stored(&mut self, key: OpKey, (id, tag, len): (PeerId, u64, u64), source: &There) {
+        self.make_room(key, len);
+        let Some(op) = self.ops.recv_mut(key) else { return };
+        let want = len.min(op.memory.len());
+        self.copy_left(key, (id, tag, len), want, source);
+    }
+
+    /// Ends a receive with a copy, made under the lock: it is for once in the life of a peer.
+    fn copy_left(
+        &mut self,
+        key: OpKey,
+        (id, tag, len): (PeerId, u64, u64),
+        want: u64,
+        source: &There,
+    ) {
+        let Some(op) = self.ops.recv_mut(key) else { return };
+        let memory = std::mem::replace(&mut op.memory, Scatter::empty());
+        let copied = self.copy_whole(&memory, want, source);
+        if let Some(op) = self.ops.recv_mut(key) {
+            op.memory = memory;
+        }
+        match copied {
+            Ok(()) => {
+                let mut receipt = Receipt::new(Path::Mapped, want);
+                receipt.copied_user = want;
+                receipt.note_copies(self.copies.take_largest());
+                let bytes = self.own_bytes(key, want);
+                self.arrive(key, Arrived { peer: id, tag, len, receipt, bytes, loan: None });
+            }
+            Err(error) => self.finish(key, Err(error)),
+        }
+    }
+
+    fn copy_whole(&mut self, memory: &Scatter, want: u64, source: &There) -> Result<()> {
+        let mut done = 0;
+        while done < want {
+            let len = want - done;
+            let copied = match source {
+                There::Mapped { mapping, offset } => {
+                    memory.copy_out_of(&mut self.store, mapping, offset + done, done, len)
+                }
+                There::ExportedParts(exported_parts) => {
+                    exported_parts.copy(memory, &mut self.store, done, len)
+                }
+                There::Remote(_) => Err(rustix::io::Errno::SRCH.into()),
+            };
+            done += copied
+                .map_err(|error| Error::os("madvise", "memory that a peer left", error))?
+                .max(1);
+        }
+        Ok(())
+    }
+}

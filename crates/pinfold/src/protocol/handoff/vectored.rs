@@ -1,0 +1,302 @@
+//! Memory that is given away in several parts, as one message: its list, and where its parts are mapped.
+//!
+//! The sender says in bulk bytes of the lane where each part lies in its arenas ([`list`]). The receiver copies
+//! that out once and checks it as it comes. What asks for a view is handed all parts at once, mapped, to bring
+//! them into a row outside of the lock ([`Contiguous`](crate::endpoint::contiguous::Contiguous));
+//! other receives copy out of the mappings, part by part.
+
+use std::{os::fd::AsFd, sync::Arc};
+
+use crate::{
+    Path, PeerId, Receipt, Refusal, Result,
+    copy::Copier,
+    endpoint::DonatedBuf,
+    memory::{
+        arena::Mapping,
+        reassembly::fold::PeerMemory,
+        scatter::{Part, Scatter},
+    },
+    status::Tally,
+    transport::shm::{lane::Tie, ring::Violation},
+    wire::{
+        descriptor::Piece,
+        list::{self, Listed, PART_BYTES, PARTS_MAX},
+        rendezvous::{By, Rts},
+    },
+    worker::{
+        Engine,
+        core::Core,
+        op::{Arrived, Done, Keeps, Lending, OpKey, SendOp},
+        peer::Peer,
+    },
+};
+
+/// Where the parts of a peer's message lie.
+pub(crate) type List = Box<[Listed]>;
+
+/// Parts of one peer's messages that nobody has asked for, at most, of which it is kept where they lie: 384 KiB.
+const LISTED_MAX: usize = 16 * PARTS_MAX;
+
+/// What is kept of a message that nobody has asked for: where its parts lie, unless that is too much. Then it comes
+/// by another path.
+pub(crate) fn kept(peer: &mut Peer, list: Option<List>) -> Option<List> {
+    let list = list.filter(|list| peer.listed + list.len() <= LISTED_MAX)?;
+    peer.listed += list.len();
+    Some(list)
+}
+
+/// Somebody has asked for it, or it was taken back.
+pub(crate) fn taken(peer: &mut Peer, list: Option<&[Listed]>) {
+    peer.listed -= list.map_or(0, <[Listed]>::len);
+}
+
+/// A part of a message, in a peer's memory that is mapped here.
+pub(crate) struct LentPart {
+    pub memory: Arc<PeerMemory>,
+    pub offset: u64,
+    pub len: u64,
+}
+
+/// The parts of a message that stay where they are until the peer is told that nobody looks at them. No more
+/// than a note: they are given back by hand.
+pub(crate) struct Parts {
+    pub parts: Vec<LentPart>,
+    /// The peer's number for the message.
+    pub sid: u32,
+    pub tie: Tie,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Parts { parts, sid, .. } = self;
+        f.debug_struct("Parts").field("parts", &parts.len()).field("sid", sid).finish()
+    }
+}
+
+/// The parts of a message, where they are mapped here.
+pub(crate) struct ExportedParts(Vec<Shelved>);
+
+struct Shelved {
+    /// Bytes of the message before it.
+    begin: u64,
+    mapping: Arc<Mapping>,
+    /// The very file of that mapping, if a descriptor of it is kept.
+    file: Option<Arc<dyn AsFd + Send + Sync>>,
+    part: Listed,
+}
+
+impl ExportedParts {
+    /// Copies `len` bytes of the message, from `at` on, to byte `at` of `memory`.
+    ///
+    /// # Errors
+    /// As for [`Scatter::copy_out_of`].
+    pub(crate) fn copy(
+        &self,
+        memory: &Scatter,
+        copier: &mut Copier,
+        at: u64,
+        len: u64,
+    ) -> std::io::Result<u64> {
+        let first = self.0.partition_point(|shelved| shelved.begin + shelved.part.len <= at);
+        let (mut done, end) = (0, at + len);
+        for Shelved { begin, mapping, part, .. } in &self.0[first..] {
+            let from = at + done;
+            if from >= end {
+                break;
+            }
+            let bytes = (begin + part.len).min(end) - from;
+            let offset = part.exported.offset + (from - begin);
+            done += memory.copy_out_of(copier, mapping, offset, from, bytes)?;
+        }
+        Ok(done)
+    }
+
+    /// The same, to be brought into a row.
+    pub(crate) fn lent(self) -> Vec<LentPart> {
+        let mut known: Vec<(Arc<Mapping>, Arc<PeerMemory>)> = Vec::new();
+        let mut parts = Vec::with_capacity(self.0.len());
+        for Shelved { mapping, file, part: Listed { exported, len }, .. } in self.0 {
+            let is_it = |(other, _): &(Arc<Mapping>, _)| Arc::ptr_eq(other, &mapping);
+            let memory = match known.iter().rev().find(|known| is_it(known)) {
+                Some((_, memory)) => Arc::clone(memory),
+                None => {
+                    let memory = Arc::new(PeerMemory::of(Arc::clone(&mapping), file));
+                    known.push((mapping, Arc::clone(&memory)));
+                    memory
+                }
+            };
+            parts.push(LentPart { memory, offset: exported.offset, len });
+        }
+        parts
+    }
+
+    /// Whether the owner of any of them can take memory away.
+    pub(crate) fn are_fickle(&self) -> bool {
+        self.0.iter().any(|shelved| shelved.mapping.is_fickle())
+    }
+}
+
+impl Engine {
+    /// Posts a send of memory in several parts that the caller gives away.
+    pub(crate) fn hand_off_parts(
+        &mut self,
+        id: PeerId,
+        tag: u64,
+        donations: &[DonatedBuf],
+    ) -> Result<OpKey> {
+        let memory = DonatedBuf::gather(donations);
+        let receipt = Receipt::new(Path::Handoff, memory.len());
+        let send = SendOp { given: true, ..SendOp::new(id, tag, memory, receipt) };
+        let send = self.charge_early(send);
+        self.post(send, Some(Keeps::DonatedBufs { donations: donations.to_vec() }))
+    }
+
+    /// Counts a message in parts of a peer's that was brought into a row here, `copied` bytes of it by copying.
+    pub(crate) fn count_contiguous(&mut self, id: PeerId, path: Path, len: u64, copied: u64) {
+        self.core.status.record_of(id).count_received(path, len);
+        self.core.status.copied_user.add(copied);
+    }
+
+    /// Tells the peer that parts of its memory are looked at no more, and how their message was taken, or the
+    /// `errno` that it could not be with. Nothing is mapped for them any more.
+    pub(crate) fn give_parts_back(&mut self, id: PeerId, sid: u32, by: By, errno: u32) {
+        self.core.imported.settle();
+        if let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) {
+            self.core.fin(peer, sid, errno, 0, by);
+            self.kick_if_needed();
+        }
+    }
+}
+
+impl Core {
+    /// Which way memory in several parts goes that is given away; why it cannot be given, if so.
+    pub(crate) fn route_parts(&self, peer: &mut Peer, op: &SendOp) -> Result<Receipt, Refusal> {
+        let len = op.memory.len();
+        if op.memory.parts() > PARTS_MAX {
+            return Err(Refusal::TooLong);
+        }
+        // Below that a message is copied before its list is read.
+        if len < peer.learner.from(Path::Mapped) && peer.permissions.may(Path::Eager) {
+            return Err(Refusal::Slower);
+        }
+        let goes =
+            peer.exported_extents.may_offer() && self.shelve_parts(peer, &op.memory).is_some();
+        if goes { Ok(Receipt::new(Path::Handoff, len)) } else { Err(Refusal::NotMapped) }
+    }
+
+    /// Sees to it that the peer has all extents that memory lies in, and says where in them, as bytes of a list.
+    fn shelve_parts(&self, peer: &mut Peer, memory: &Scatter) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(memory.parts() * PART_BYTES);
+        for part in memory.each_part() {
+            let exported = self.export_part(peer, part)?;
+            list::add(Listed { exported, len: part.len() }, &mut bytes);
+        }
+        Some(bytes)
+    }
+
+    /// Writes the list of a message in several parts. `Ok(None)`: it cannot be given in parts after all;
+    /// `Err(None)`: there is no room just now.
+    pub(crate) fn write_list(
+        &mut self,
+        peer: &mut Peer,
+        memory: &Scatter,
+    ) -> Result<Option<Piece>, Option<Violation>> {
+        let Some(bytes) = self.shelve_parts(peer, memory) else { return Ok(None) };
+        let piece = self.lend(peer, bytes.len() as u32).map_err(Some)?.ok_or(None)?;
+        // A lane whose budget is spent has no more. What was lent goes back with the next descriptor.
+        if (piece.len as usize) < bytes.len() {
+            return Ok(None);
+        }
+        peer.tx.write(piece, &bytes).map_err(Some)?;
+        Ok(Some(piece))
+    }
+
+    /// The list of a message that a peer announces, if it has one.
+    pub(crate) fn read_list(&self, peer: &mut Peer, rts: &Rts) -> Result<Option<List>, Violation> {
+        let Some(piece) = rts.list else { return Ok(None) };
+        let wrong = Violation("it announced parts that do not make up its message");
+        // Their return is not counted.
+        if !rts.given || rts.number != 0 {
+            return Err(wrong);
+        }
+        let bytes = peer.rx.read(piece, PARTS_MAX * PART_BYTES)?;
+        bytes.and_then(|bytes| list::read(&bytes, rts.len)).ok_or(wrong).map(Some)
+    }
+
+    /// The mappings of all parts of a message; `None` if one of them is not mapped here, or has no memory.
+    /// `want` bytes are of interest.
+    pub(crate) fn find_parts(
+        &mut self,
+        peer: &mut Peer,
+        list: &[Listed],
+        want: u64,
+    ) -> Result<Option<ExportedParts>, Violation> {
+        let (mut exported_parts, mut begin) = (Vec::<Shelved>::with_capacity(list.len()), 0);
+        for part in list {
+            let Listed { exported, len } = *part;
+            self.await_extent(peer, exported.extent)?;
+            let Some(mapping) = self.imported.get(peer.id, exported.extent) else {
+                return Ok(None);
+            };
+            if mapping.get(exported.offset, len).is_none() {
+                return Err(Violation("it announced a part outside its arena"));
+            }
+            if begin < want && !mapping.has_memory(exported.offset, len.min(want - begin)) {
+                return Ok(None);
+            }
+            let mapping = Arc::clone(mapping);
+            // Before anything else is taken from the peer, which might put another file in its place.
+            let file = match exported_parts.last() {
+                Some(last) if Arc::ptr_eq(&last.mapping, &mapping) => last.file.clone(),
+                _ => self.imported.file(peer.id, exported.extent),
+            };
+            exported_parts.push(Shelved { begin, mapping, file, part: *part });
+            begin += len;
+        }
+        Ok(Some(ExportedParts(exported_parts)))
+    }
+
+    /// Ends a receive with a message in parts that stay where they are. Whether the receive takes such, and all
+    /// parts are mapped here.
+    pub(crate) fn lend_parts(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        (sid, rts): (u32, &Rts),
+        list: &[Listed],
+    ) -> Result<bool, Violation> {
+        if !self.ops.recv_mut(key).is_some_and(|op| op.as_view) {
+            return Ok(false);
+        }
+        let Some(exported_parts) = self.find_parts(peer, list, rts.len)? else {
+            return Ok(false);
+        };
+        let (tag, len) = (rts.tag, rts.len);
+        if self.ops.is_abandoned(key) {
+            self.status.record_of(peer.id).count_received(Path::Handoff, len);
+            drop(exported_parts);
+            self.fin(peer, sid, 0, 0, By::View);
+            self.finish(key, Err(crate::Error::Cancelled));
+            return Ok(true);
+        }
+        self.note_lent(key, sid, rts, Some(list));
+        let parts = Box::new(Parts { parts: exported_parts.lent(), sid, tie: peer.rx.tie() });
+        let (receipt, loan) = (Receipt::new(Path::Handoff, len), Some(Lending::Parts(parts)));
+        // It is counted once it is known how it came.
+        let arrived = Arrived { peer: peer.id, tag, len, receipt, bytes: None, loan };
+        self.finish(key, Ok(Done::Arrived(arrived)));
+        Ok(true)
+    }
+
+    /// The receiver has no mapping of what a message of ours lies in.
+    pub(crate) fn offer_failed(peer: &mut Peer, extent: u64, memory: &Scatter) {
+        match memory.part() {
+            Some(_) => peer.exported_extents.failed(extent),
+            // Nobody said of which part.
+            None => {
+                let located = memory.each_part().filter_map(Part::locate);
+                peer.exported_extents.all_failed(located.map(|(extent, _)| extent.id()));
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What the receiver of one of our messages says of it: how it should come, or that all of it has.
+
+use pinfold_sys::cpu::clock;
+
+use super::get::is_fault;
+use crate::{
+    Error, Path, Refusal,
+    protocol::{
+        active::receive::not_fetched,
+        handoff::returns,
+        rma::cma::{Way, is_denial},
+    },
+    status::Tally,
+    transport::shm::ring::Violation,
+    wire::{
+        descriptor::{Body, Kind},
+        rendezvous::{By, Cts, Fin, Wrote},
+    },
+    worker::{
+        core::Core,
+        op::{Copied, Done, OpKey, SendStage},
+        peer::Peer,
+    },
+};
+
+impl Core {
+    /// The receiver of one of our messages says how it should come.
+    pub(crate) fn answered(
+        &mut self,
+        peer: &mut Peer,
+        sid: u32,
+        body: &Body,
+    ) -> Result<(), Violation> {
+        let cts = Cts::read(body).ok_or(Violation("it answered in no known way"))?;
+        let Some(key) = self.our_send(peer, sid)? else { return Ok(()) };
+        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
+        match (&op.stage, cts) {
+            (SendStage::Waiting { .. }, _) => peer.waiting = peer.waiting.saturating_sub(1),
+            // What was to be written, or read, could not be.
+            (SendStage::PutDone(_), Cts::Stream { .. }) => {}
+            // Nothing of it was claimed here, and nothing can be.
+            (SendStage::Putting(_), Cts::Stream { .. }) => self.puts.retain(|other| *other != key),
+            _ => return Err(Violation("it answered a message twice")),
+        }
+        let len = op.memory.len();
+        match cts {
+            Cts::Stream { want, credit, errno, stored } => {
+                peer.widened(credit);
+                if stored {
+                    peer.stored(want.min(len));
+                }
+                if is_denial(errno) {
+                    peer.withdraw(Way::PeerReads, errno);
+                }
+                let errno = if op.errno == 0 { errno } else { op.errno };
+                if errno != 0
+                    && let Some(error) = self.why_not_stream(peer, key, want, errno)
+                {
+                    let by = By::Kernel;
+                    let wrote = Wrote { errno, chunks: 0, by, short: false };
+                    self.answer(peer, Kind::Wrote, sid, &wrote.body());
+                    self.finish(key, Err(error));
+                    return Ok(());
+                }
+                let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
+                if let Some(id) = op.offered.take() {
+                    Core::offer_failed(peer, id, &op.memory);
+                    op.receipt.refuse(Path::Mapped, Refusal::NotMapped);
+                }
+                let end = want.min(len);
+                op.stage = SendStage::Streaming { at: 0, end, announced: true, cut: None };
+                peer.asked.push_back(key);
+                self.pump(peer)
+            }
+            Cts::Put(push) => self.begin_put(peer, key, push),
+        }
+    }
+
+    /// Why a message that the kernel did not copy, as `errno` says, cannot go through the ring either, if so.
+    #[cold]
+    fn why_not_stream(&mut self, peer: &Peer, key: OpKey, want: u64, errno: u32) -> Option<Error> {
+        let strict = self.strict;
+        let op = self.ops.send_mut(key)?;
+        op.errno = errno;
+        let why = Refusal::Denied(errno as i32);
+        if is_fault(errno) && !op.memory.may_be_touched(want, false) {
+            let source = std::io::Error::from_raw_os_error(errno as i32);
+            return Some(Error::Transfer { peer: peer.info.name.clone(), source });
+        }
+        let insists = op.required.is_some_and(|path| path != Path::Eager) || strict;
+        insists.then_some(Error::PathRefused { path: Path::Cma, why })
+    }
+
+    /// The receiver of one of our messages has all of it.
+    pub(crate) fn fetched(&mut self, peer: &mut Peer, sid: u32, fin: Fin) -> Result<(), Violation> {
+        let Some(key) = self.our_send(peer, sid)? else { return Ok(()) };
+        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
+        let len = op.memory.len();
+        let result = match &op.stage {
+            SendStage::Waiting { .. } => {
+                peer.waiting = peer.waiting.saturating_sub(1);
+                Ok(Copied::default())
+            }
+            SendStage::Putting(putting) => Ok(putting.copied),
+            SendStage::PutDone(copied) => Ok(*copied),
+            _ => Err(Violation("it ended a message that it did not ask for")),
+        };
+        let copied = result?;
+        let result = if fin.cancelled {
+            Err(Error::Cancelled)
+        } else if fin.errno != 0 {
+            Err(not_fetched(peer, op, fin.errno))
+        } else {
+            let path = match fin.by {
+                By::Mapping if op.offered.is_none() => {
+                    return Err(Violation("it read memory that it was not offered"));
+                }
+                By::View if op.receipt.path != Path::Handoff => {
+                    return Err(Violation("it kept memory that was not given away"));
+                }
+                // The one or the other side used a mapping of the other's.
+                By::Mapping => Path::Mapped,
+                By::View => Path::Handoff,
+                _ if copied.user > 0 => Path::Mapped,
+                By::Kernel | By::NoMapping => Path::Cma,
+            };
+            let mut why_not = match op.receipt.path {
+                _ if op.given => Refusal::Declined,
+                // It could not be handed over after all.
+                Path::Mapped => Refusal::NotMapped,
+                Path::Cma => Refusal::Declined,
+                _ => Refusal::NoCredit,
+            };
+            if let Some(id) = op.offered {
+                match fin.by {
+                    By::Mapping | By::View => peer.exported_extents.worked(),
+                    By::Kernel => {}
+                    By::NoMapping => {
+                        Core::offer_failed(peer, id, &op.memory);
+                        why_not = Refusal::NotMapped;
+                    }
+                }
+            }
+            if path != Path::Handoff {
+                peer.learn_rendezvous(path, len, op.started, fin.took_ns);
+                peer.two_way.fetch(op.started, clock::ticks());
+            }
+            op.receipt.took(path, why_not);
+            op.receipt.note_copies(copied.by);
+            (op.receipt.copied_user, op.receipt.copied_kernel) = (copied.user, copied.kernel);
+            peer.record.count_sent(path, len);
+            self.status.copied_user.add(copied.user);
+            self.status.copied_kernel.add(copied.kernel);
+            Ok(Done::Sent(op.receipt))
+        };
+        self.finish(key, result);
+        Ok(())
+    }
+
+    /// The open send of ours that a peer's stream number means; `None` if it has ended meanwhile.
+    fn our_send(&mut self, peer: &mut Peer, sid: u32) -> Result<Option<OpKey>, Violation> {
+        if returns::is_counted(sid) {
+            return self.donation_op(peer, sid);
+        }
+        let key = self.ops.at(sid).ok_or(Violation("it answered a message that is not open"))?;
+        match self.ops.send_mut(key) {
+            Some(op) if op.peer == peer.id && op.stream.is_none() => Ok(Some(key)),
+            _ => Err(Violation("it answered a message that is not its own")),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The sender's part in a message that is copied out of its memory: it writes chunks from the back,
+//! as far as it can claim them.
+//!
+//! Where the receiver's memory lies in an arena that is mapped here writable, it copies them there;
+//! else the kernel does (`process_vm_writev`). Where neither can be, or memory that should be there
+//! is not, it says so, and the receiver gets the message in another way.
+
+use std::sync::Arc;
+
+use pinfold_sys::mem::presence::Touch;
+use rustix::io::Errno;
+
+use super::select::errno_of;
+use crate::{
+    Path,
+    failpoint::{self, Point},
+    memory::scatter::Scatter,
+    protocol::rma::cma::{Way, is_denial},
+    transport::shm::{
+        claim::{self, End},
+        ring::Violation,
+    },
+    wire::{
+        descriptor::Kind,
+        rendezvous::{By, Exported, Put, Wrote},
+    },
+    worker::{
+        core::Core,
+        op::{Copied, OpKey, Putting, SendStage, There},
+        peer::Peer,
+    },
+};
+
+/// Why a chunk was not written.
+enum Stop {
+    /// The receiver cannot have it any more.
+    Errno(u32),
+    /// It has to come in another way.
+    Short,
+}
+
+impl Core {
+    /// The receiver of one of our messages asks us to copy, alone or beside it.
+    pub(crate) fn begin_put(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        push: Put,
+    ) -> Result<(), Violation> {
+        let Put { want, place, exported, claim, generation, chunk_shift } = push;
+        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
+        let sid = op.sid(key);
+        if claim >= crate::wire::layout::CLAIMS
+            || !(12..=30).contains(&chunk_shift)
+            || want > op.memory.len()
+        {
+            return Err(Violation("it asked for a copy that makes no sense"));
+        }
+        // Whoever insists on the kernel has it.
+        let exported = exported.filter(|_| op.required.is_none_or(|path| path == Path::Mapped));
+        let mapped = match exported {
+            Some(exported) => self.find_room(peer, exported, want)?,
+            None => None,
+        };
+        let writes = peer.cma_access.reaches(place);
+        let to = mapped.or_else(|| {
+            let remote = writes.then(|| peer.cma_access.find(place, want, Touch::Write))?;
+            // The list of its parts cannot be read here, or not all of it is there. A receiver that can
+            // read goes on alone.
+            remote
+                .inspect_err(|error| tracing::debug!(%error, "a peer's memory"))
+                .ok()
+                .map(There::Remote)
+        });
+        let Some(op) = self.ops.send_mut(key) else { return Ok(()) };
+        let Some(to) = to else {
+            op.stage = SendStage::PutDone(Copied::default());
+            let by = if exported.is_some() { By::NoMapping } else { By::Kernel };
+            let wrote = Wrote { errno: 0, chunks: 0, by, short: true };
+            self.answer(peer, Kind::Wrote, sid, &wrote.body());
+            return Ok(());
+        };
+        op.stage = SendStage::Putting(Box::new(Putting {
+            want,
+            place,
+            to,
+            offered: exported.is_some(),
+            claim,
+            generation,
+            chunk_shift,
+            done: 0,
+            copied: Copied::default(),
+        }));
+        self.puts.push_back(key);
+        Ok(())
+    }
+
+    /// The receiver's memory as it is mapped here, if all of it has memory.
+    fn find_room(
+        &mut self,
+        peer: &mut Peer,
+        exported: Exported,
+        want: u64,
+    ) -> Result<Option<There>, Violation> {
+        let Exported { extent, offset } = exported;
+        self.await_extent(peer, extent)?;
+        let Some(mapping) = self.imported.get(peer.id, extent) else { return Ok(None) };
+        if mapping.get_mut(offset, want).is_none() {
+            return Err(Violation("it wants a message where its arena cannot be written"));
+        }
+        if !mapping.has_memory(offset, want) {
+            return Ok(None);
+        }
+        Ok(Some(There::Mapped { mapping: Arc::clone(mapping), offset }))
+    }
+
+    /// Writes the next chunk of a push. Whether it did anything.
+    pub(crate) fn put_step(&mut self, peer: &mut Peer, key: OpKey) -> bool {
+        let Some(op) = self.ops.send_mut(key) else { return false };
+        let SendStage::Putting(putting) = &mut op.stage else { return false };
+        let chunks = putting.want.div_ceil(1 << putting.chunk_shift);
+        let word = peer.tx.claim_word(putting.claim);
+        let taken = claim::take(word, putting.generation, chunks, End::Back);
+        let mut stopped = None;
+        if let Some(chunk) = taken
+            && let Some(index) = chunks.checked_sub(chunk + 1)
+        {
+            let at = index << putting.chunk_shift;
+            let len = (putting.want - at).min(1 << putting.chunk_shift);
+            // The kernel knows the receiver by a number that another process gets one day; and a
+            // receiver that closed wants its memory back.
+            let done = if !peer.cma_access.is_alive() || peer.rx.is_closed() {
+                Err(Stop::Errno(Errno::SRCH.raw_os_error().unsigned_abs()))
+            } else {
+                putting.write(&op.memory, peer, at, len)
+            };
+            failpoint::hit(Point::ChunkWritten);
+            putting.copied.by = putting.copied.by.and(self.copies.take_largest());
+            // Whatever became of it, it was claimed; but what did not go counts for nothing.
+            putting.done += u32::from(!matches!(done, Err(Stop::Short)));
+            match done {
+                Ok(()) => return true,
+                Err(stop) => stopped = Some(stop),
+            }
+        }
+        let (errno, short) = match stopped {
+            None => (0, false),
+            Some(Stop::Errno(errno)) => (errno, false),
+            Some(Stop::Short) => (0, true),
+        };
+        let by = match &putting.to {
+            There::Mapped { .. } | There::ExportedParts(_) => By::Mapping,
+            There::Remote(_) if putting.copied.user > 0 => By::Mapping,
+            There::Remote(_) if putting.offered => By::NoMapping,
+            There::Remote(_) => By::Kernel,
+        };
+        let wrote = Wrote { errno, chunks: putting.done, by, short };
+        let (copied, sid) = (putting.copied, op.sid(key));
+        op.errno = errno;
+        if is_denial(errno) && peer.cma_access.is_alive() {
+            peer.withdraw(Way::WeWrite, errno);
+        }
+        op.stage = SendStage::PutDone(copied);
+        failpoint::hit(Point::BeforeWrote);
+        // A receiver that claimed everything itself may be done already and ignores this.
+        self.answer(peer, Kind::Wrote, sid, &wrote.body());
+        failpoint::hit(Point::AfterWrote);
+        true
+    }
+}
+
+impl Putting {
+    /// Writes the `len` bytes at `at`.
+    fn write(&mut self, memory: &Scatter, peer: &mut Peer, at: u64, len: u64) -> Result<(), Stop> {
+        let pid = peer.info.pid;
+        if let There::Mapped { mapping, offset } = &self.to {
+            match memory.copy_into(&mut peer.copies_out, mapping, offset + at, at, len) {
+                Ok(bytes) => {
+                    self.copied.user += bytes;
+                    return Ok(());
+                }
+                Err(error) => tracing::debug!(%error, "a peer's arena lacks memory"),
+            }
+            // The kernel takes none of ours for it.
+            let writes = peer.cma_access.reaches(self.place);
+            let find = || peer.cma_access.find(self.place, self.want, Touch::Write);
+            let remote = writes.then(|| find().ok());
+            self.to = There::Remote(remote.flatten().ok_or(Stop::Short)?);
+        }
+        let There::Remote(remote) = &self.to else { return Err(Stop::Short) };
+        let mut done = 0;
+        while done < len {
+            let push = || memory.put(at + done, pid, remote, len - done);
+            match peer.cma_access.copy(Way::WeWrite, push) {
+                Ok(bytes) => done += bytes,
+                Err(error) => {
+                    self.copied.kernel += done;
+                    peer.note_withdrawn();
+                    return Err(Stop::Errno(errno_of(&error)));
+                }
+            }
+        }
+        self.copied.kernel += len;
+        Ok(())
+    }
+}

@@ -1,0 +1,311 @@
+//! Operations on regions over a connection: how they are asked for, and how their owner does them.
+//!
+//! Who asks sends what is to be done with the region's key, each time: the owner keeps nothing of who may do
+//! what. Bytes that are written follow as a stream of the operation's number, bytes that are read come as one
+//! that the answer names. Long ones go past the lanes, from and to the caller's memory and the region's
+//! ([`tcp_progress`](crate::worker::tcp_progress)).
+//!
+//! What is asked costs no credit, for nothing of it is stored: what does not go into a region is dropped as it
+//! comes. Operations that are out are bounded on both sides.
+//!
+//! - here: who asks. `owner`: the owner.
+
+mod owner;
+
+use std::{collections::VecDeque, sync::Arc};
+
+pub(crate) use self::owner::Landing;
+use crate::{
+    Error, Path, PeerId, Receipt, Result, SharedBuf,
+    memory::scatter::Scatter,
+    status::Tally,
+    transport::shm::ring::Violation,
+    wire::{
+        descriptor::Header,
+        served_rma::{NotUsed, Use, Used, What},
+    },
+    worker::{
+        Engine,
+        core::Core,
+        inbound::bytes_of,
+        op::{Done, Op, OpKey, OpKind, RecvOp, RecvStage, SendOp, SendStage},
+        peer::{Came, Inbound, Peer, Sink},
+    },
+};
+
+/// Operations that one peer is asked for at a time.
+const OUT_MAX: usize = 16;
+
+/// What is out and what waits, of operations that one peer is asked for.
+#[derive(Default)]
+pub(crate) struct ServedRma {
+    out: usize,
+    waiting: VecDeque<OpKey>,
+}
+
+/// An operation, where it was begun.
+#[derive(Clone, Copy)]
+pub(crate) struct ServedRequest {
+    pub peer: PeerId,
+    pub asked: Use,
+    /// Bytes of the region, as its owner has said.
+    pub size: u64,
+}
+
+/// What a send is that is no message.
+pub(crate) enum Served {
+    /// A write, and what its owner has said if the memory is still looked at.
+    Write { using: ServedRequest, answer: Option<Result<(), NotUsed>> },
+    /// The answer to a read of a peer's.
+    Answer { number: u32, region: u64, offset: usize, memory: Arc<SharedBuf> },
+}
+
+impl Served {
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self, Served::Write { .. })
+    }
+}
+
+impl ServedRequest {
+    /// The error that a refusal is.
+    fn error(&self, why: NotUsed) -> Error {
+        let (offset, size) = (self.asked.offset, self.size);
+        match why {
+            NotUsed::Revoked => Error::Revoked,
+            NotUsed::ReadOnly => Error::ReadOnly,
+            NotUsed::Outside => Error::OutOfBounds { offset, len: self.len(), size },
+            NotUsed::Misaligned => Error::Misaligned { offset, size: self.len() },
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self.asked.what {
+            What::Read { len } | What::Write { len } => len,
+            What::Brief { len, .. } => len as u64,
+            What::Change(change) => change.word.size(),
+        }
+    }
+}
+
+impl Engine {
+    /// Begins an operation. `memory` is what is written, or where to what is read.
+    pub(crate) fn post_served(&mut self, using: ServedRequest, memory: Scatter) -> Result<OpKey> {
+        self.check()?;
+        let id = using.peer;
+        let (peer, core) = self.peer_mut(id)?;
+        let kind = match using.asked.what {
+            What::Write { .. } | What::Brief { .. } => {
+                let receipt = receipt(peer, using.len());
+                let served = Some(Box::new(Served::Write { using, answer: None }));
+                OpKind::Send(SendOp { served, ..SendOp::new(id, 0, memory, receipt) })
+            }
+            What::Read { .. } | What::Change(_) => {
+                let stage = RecvStage::ServedRequest(Box::new(using));
+                OpKind::Recv(RecvOp { stage, ..RecvOp::new(Some(memory)) })
+            }
+        };
+        let key = core.ops.insert(Op::new(kind));
+        peer.served_rma.waiting.push_back(key);
+        if let Err(violation) = core.pump(peer) {
+            self.cut_off(id, violation);
+        }
+        self.kick_if_needed();
+        Ok(key)
+    }
+}
+
+impl Core {
+    /// Lets operations go that wait, as many as may be out.
+    pub(crate) fn drop_served(&mut self, peer: &mut Peer) {
+        while peer.served_rma.out < OUT_MAX
+            && let Some(key) = peer.served_rma.waiting.pop_front()
+        {
+            match self.ops.get(key).map(|op| (&op.kind, op.done.is_some())) {
+                Some((OpKind::Send(_), false)) => peer.asked.push_back(key),
+                Some((
+                    OpKind::Recv(RecvOp { stage: RecvStage::ServedRequest(using), .. }),
+                    false,
+                )) => {
+                    let asked = using.asked;
+                    let header = asked.header(key.index);
+                    let words = Use::words(header).unwrap_or(0);
+                    self.answer_by(peer, header, &asked.body()[..words]);
+                }
+                _ => continue,
+            }
+            peer.served_rma.out += 1;
+        }
+    }
+
+    /// Takes a send that is no message to where its bytes go. Whether there was room.
+    pub(crate) fn begin_served(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        op: &mut SendOp,
+        served: &Served,
+    ) -> Begun {
+        let len = op.memory.len();
+        let streaming = SendStage::Streaming { at: 0, end: len, announced: true, cut: None };
+        match served {
+            Served::Write { using, .. } => {
+                let header = using.asked.header(key.index);
+                let words = Use::words(header).unwrap_or(0);
+                peer.tx.push(header, &using.asked.body()[..words]);
+                if let What::Brief { .. } = using.asked.what {
+                    op.receipt.copied_user = len;
+                    op.stage = SendStage::Asked;
+                    return Begun::AllOut;
+                }
+                op.stage = streaming;
+                Begun::Streams
+            }
+            Served::Answer { number, region, .. } => {
+                let stands = self.regions.memory(*region).is_some();
+                let used = match stands {
+                    true => Used::Comes { stream: key.index },
+                    false => Used::Refused(NotUsed::Revoked),
+                };
+                let words = Used::words(used.header(0)).unwrap_or(0);
+                peer.tx.push(used.header(*number), &used.body()[..words]);
+                op.stage = streaming;
+                if stands { Begun::Streams } else { Begun::Ended }
+            }
+        }
+    }
+
+    /// All bytes of a write are out, and its memory is the caller's again: it ends when the owner has answered.
+    pub(crate) fn written(&mut self, peer: &mut Peer, key: OpKey) {
+        let Some(SendOp { served: Some(served), stage, .. }) = self.ops.send_mut(key) else {
+            return;
+        };
+        *stage = SendStage::Asked;
+        if let Served::Write { using, answer } = &mut **served
+            && let Some(answer) = answer.take()
+        {
+            let error = answer.map_err(|why| using.error(why));
+            self.end_write(peer, key, error);
+        }
+    }
+
+    fn end_write(&mut self, peer: &mut Peer, key: OpKey, result: Result<()>) {
+        let Some(op) = self.ops.send_mut(key) else { return };
+        let receipt = op.receipt;
+        self.end_use(peer, key, result.map(|()| Done::Sent(receipt)));
+    }
+
+    fn end_use(&mut self, peer: &mut Peer, key: OpKey, result: Result<Done>) {
+        peer.served_rma.out = peer.served_rma.out.saturating_sub(1);
+        self.finish(key, result);
+        if !peer.served_rma.waiting.is_empty() {
+            self.block(peer);
+        }
+    }
+
+    /// The owner of a region has answered.
+    pub(crate) fn used(
+        &mut self,
+        peer: &mut Peer,
+        header: Header,
+        body: &[u64; 7],
+    ) -> Result<(), Violation> {
+        let used = Used::read(header, body).ok_or(Violation("it answered in no known way"))?;
+        let key = self.ops.at(header.aux());
+        let key = key.ok_or(Violation("it answered an operation that is not open"))?;
+        let not_own = Violation("it answered an operation that is not its own");
+        let op = self.ops.get_mut(key).filter(|op| op.done.is_none()).ok_or(not_own)?;
+        match &mut op.kind {
+            OpKind::Send(SendOp { peer: whose, served: Some(served), stage, .. })
+                if *whose == peer.id =>
+            {
+                let Served::Write { using, answer } = &mut **served else { return Err(not_own) };
+                let said = match used {
+                    Used::Written => Ok(()),
+                    Used::Refused(why) => Err(why),
+                    _ => return Err(Violation("it answered another question than it was asked")),
+                };
+                match stage {
+                    SendStage::Asked => {
+                        let result = said.map_err(|why| using.error(why));
+                        self.end_write(peer, key, result);
+                    }
+                    // It has all of it, and the kernel has not said that it no longer looks at it.
+                    SendStage::Handed { .. } if answer.is_none() => *answer = Some(said),
+                    _ => return Err(Violation("it answered before it was told what")),
+                }
+                Ok(())
+            }
+            OpKind::Recv(RecvOp { stage: RecvStage::ServedRequest(using), .. })
+                if using.peer == peer.id =>
+            {
+                let using = **using;
+                self.read_or_changed(peer, key, using, used)
+            }
+            _ => Err(not_own),
+        }
+    }
+
+    fn read_or_changed(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        using: ServedRequest,
+        used: Used,
+    ) -> Result<(), Violation> {
+        let len = using.len();
+        let result = match (using.asked.what, used) {
+            (_, Used::Refused(why)) => Err(using.error(why)),
+            (What::Change(_), Used::Was(word)) => Ok(Done::Was(word)),
+            (What::Read { .. }, Used::Bytes { len: came, words }) if came as u64 == len => {
+                let Some(op) = self.ops.recv_mut(key) else { return Ok(()) };
+                op.memory.write(&mut self.store, 0, &bytes_of(&words)[..came]);
+                let mut receipt = receipt(peer, len);
+                receipt.copied_user = len;
+                Ok(Done::Sent(receipt))
+            }
+            (What::Read { .. }, Used::Comes { stream: sid }) if len > 0 => {
+                if peer.inbound_at(sid).is_some() {
+                    return Err(Violation("it began a stream twice"));
+                }
+                if let Some(op) = self.ops.recv_mut(key) {
+                    op.stage = RecvStage::Streaming { peer: peer.id };
+                }
+                peer.inbound.push(Inbound::new(sid, 0, len, Sink::Read(key)));
+                return Ok(());
+            }
+            _ => return Err(Violation("it answered another question than it was asked")),
+        };
+        self.end_use(peer, key, result);
+        Ok(())
+    }
+
+    /// All bytes of a read have come.
+    pub(crate) fn read_whole(&mut self, peer: &mut Peer, key: OpKey, came: Came) {
+        let mut receipt = receipt(peer, came.copied);
+        receipt.copied_user = came.copied - came.cma;
+        receipt.copied_kernel = came.cma;
+        self.status.copied_user.add(receipt.copied_user);
+        self.status.copied_kernel.add(receipt.copied_kernel);
+        self.end_use(peer, key, Ok(Done::Sent(receipt)));
+    }
+}
+
+/// How far a send that is no message got at its first step.
+pub(crate) enum Begun {
+    /// Its bytes come next.
+    Streams,
+    /// They are out.
+    AllOut,
+    Ended,
+}
+
+/// Of an operation that its owner does.
+fn receipt(peer: &Peer, len: u64) -> Receipt {
+    let mut receipt = Receipt::new(Path::Eager, len);
+    for path in [Path::Cma, Path::Mapped] {
+        if let Some(why) = peer.permissions.refusal(path) {
+            receipt.refuse(path, why);
+        }
+    }
+    receipt
+}

@@ -1,0 +1,242 @@
+#![allow(unsafe_code)]
+//! The owner of a region does what its peers ask for over connections.
+//!
+//! **Invariant.** The owner touches a region's memory under the engine's lock, and only while the region stands:
+//! whoever has removed it may be sure that nothing is written there any more. What is read and still on its way
+//! keeps the memory alive ([`Act::Served`]).
+
+use std::{slice, sync::Arc};
+
+use pinfold_sys::process::Segment;
+
+use super::super::regions::ANSWERS_MAX;
+use super::Served;
+use crate::{
+    Path, Receipt, SharedBuf,
+    endpoint::region::atomics,
+    memory::scatter::Scatter,
+    protocol::active::receive::Act,
+    status::Tally,
+    transport::shm::ring::Violation,
+    wire::{
+        descriptor::{Header, Piece},
+        served_rma::{BYTES_MAX, NotUsed, Use, Used, What},
+    },
+    worker::{
+        core::Core,
+        inbound::bytes_of,
+        op::{Keeps, Op, OpKind, SendOp},
+        peer::{Came, Inbound, Peer, Sink},
+    },
+};
+
+/// Reads of one peer that may be on their way. One that is read has ended for the peer before it has for the
+/// owner, who may have to wait for the kernel to let go of the memory; these are bounded, too.
+const SERVED_MAX: usize = 128;
+
+/// A write of a peer's that is coming in.
+pub(crate) struct Landing {
+    region: u64,
+    offset: u64,
+    /// Why it is not written.
+    verdict: Result<(), NotUsed>,
+}
+
+/// A part of a region that is written.
+pub(crate) struct Landed {
+    pub part: Segment,
+    memory: Arc<SharedBuf>,
+    at: usize,
+}
+
+impl Landed {
+    /// Copies bytes to its beginning, by words: others may be at them.
+    pub(crate) fn put(&self, bytes: &[u8]) {
+        self.memory.write(self.at, bytes);
+    }
+}
+
+impl Core {
+    /// A peer asks for an operation on a region.
+    pub(crate) fn serve_for(
+        &mut self,
+        peer: &mut Peer,
+        header: Header,
+        body: &[u64; 7],
+    ) -> Result<(), Violation> {
+        let Use { claim, offset, what } =
+            Use::read(header, body).ok_or(Violation("it asked for no known operation"))?;
+        let number = header.aux();
+        if peer.control.len() > ANSWERS_MAX {
+            return Err(Violation("it asks on without taking the answers"));
+        }
+        let regions = &self.regions;
+        let used = match what {
+            What::Brief { len, words } => {
+                regions.usable(&claim, offset, len as u64, true).map(|memory| {
+                    memory.write(offset as usize, &bytes_of(&words)[..len]);
+                    Used::Written
+                })
+            }
+            What::Change(change) => {
+                let size = change.word.size();
+                let memory = regions.usable(&claim, offset, size, true);
+                memory.and_then(|memory| match offset.is_multiple_of(size) {
+                    // SAFETY: a word of the region, at a multiple of its size: the region is at one of 64.
+                    // It is reached atomically only.
+                    true => Ok(Used::Was(unsafe {
+                        atomics::by_number(memory.as_ptr().add(offset as usize), change)
+                    })),
+                    false => Err(NotUsed::Misaligned),
+                })
+            }
+            What::Read { len } if len <= BYTES_MAX as u64 => {
+                regions.usable(&claim, offset, len, false).map(|memory| {
+                    let (len, mut bytes) = (len as usize, [0; BYTES_MAX]);
+                    memory.read(offset as usize, &mut bytes[..len]);
+                    let word = |at| u64::from_ne_bytes(std::array::from_fn(|b| bytes[8 * at + b]));
+                    Used::Bytes { len, words: std::array::from_fn(word) }
+                })
+            }
+            What::Read { len } => match regions.usable(&claim, offset, len, false).cloned() {
+                Ok(memory) => {
+                    let served = Served::Answer {
+                        number,
+                        region: claim.id,
+                        offset: offset as usize,
+                        memory,
+                    };
+                    return self.serve(peer, served, len as usize);
+                }
+                Err(why) => Err(why),
+            },
+            What::Write { len } => {
+                let verdict = regions.usable(&claim, offset, len, true).map(|_| ());
+                return self.await_bytes(
+                    peer,
+                    number,
+                    len,
+                    Landing { region: claim.id, offset, verdict },
+                );
+            }
+        };
+        self.say_used(peer, number, used.unwrap_or_else(Used::Refused));
+        Ok(())
+    }
+
+    fn say_used(&mut self, peer: &mut Peer, number: u32, used: Used) {
+        let header = used.header(number);
+        let words = Used::words(header).unwrap_or(0);
+        self.answer_by(peer, header, &used.body()[..words]);
+    }
+
+    /// Sends what a peer reads, in its turn.
+    fn serve(&mut self, peer: &mut Peer, served: Served, len: usize) -> Result<(), Violation> {
+        let Served::Answer { offset, memory, .. } = &served else { return Ok(()) };
+        if !self.regions.serve(peer.id, SERVED_MAX) {
+            return Err(Violation("it reads on without taking what it has read"));
+        }
+        let (at, buffer) = (memory.as_ptr().wrapping_add(*offset), Arc::clone(memory));
+        // SAFETY: inside the region's memory, which the operation keeps until it has ended.
+        let parts = unsafe { Scatter::one(at, len) };
+        let receipt = Receipt::new(Path::Eager, len as u64);
+        let send =
+            SendOp { served: Some(Box::new(served)), ..SendOp::new(peer.id, 0, parts, receipt) };
+        let keeps = Keeps::Act(Act::Served { peer: peer.id, memory: buffer });
+        let key = self.ops.insert(Op::kept(Some(keeps), OpKind::Send(send)));
+        peer.asked.push_back(key);
+        self.pump(peer)
+    }
+
+    /// Copies bytes `at..` of what a peer reads to a piece of the lane.
+    pub(crate) fn fill_served(
+        peer: &mut Peer,
+        served: &Served,
+        piece: Piece,
+        at: u64,
+    ) -> Result<bool, Violation> {
+        let Served::Answer { offset, memory, .. } = served else { return Ok(false) };
+        let to = peer.tx.place(piece)?;
+        // SAFETY: a range that was lent, of a lane whose both ends are in this process: nobody else reaches it.
+        let to = unsafe { slice::from_raw_parts_mut(to, piece.len as usize) };
+        memory.read(offset + at as usize, to);
+        Ok(true)
+    }
+
+    /// Makes ready for what a peer writes.
+    fn await_bytes(
+        &mut self,
+        peer: &mut Peer,
+        number: u32,
+        len: u64,
+        landing: Landing,
+    ) -> Result<(), Violation> {
+        if len == 0 || len > i64::MAX as u64 {
+            return Err(Violation("it writes nothing, or more than memory has"));
+        }
+        // They come one after the other.
+        let one_by_one = !peer.inbound.iter().any(|stream| matches!(stream.sink, Sink::Write(_)));
+        if !one_by_one || peer.inbound_at(number).is_some() {
+            return Err(Violation("it began a write within another"));
+        }
+        peer.inbound.push(Inbound::new(number, 0, len, Sink::Write(Box::new(landing))));
+        Ok(())
+    }
+
+    /// The memory that a write goes to, if it still does.
+    fn landing<'a>(&'a self, landing: &mut Landing) -> Option<&'a Arc<SharedBuf>> {
+        landing.verdict.ok()?;
+        let memory = self.regions.memory(landing.region);
+        if memory.is_none() {
+            landing.verdict = Err(NotUsed::Revoked);
+        }
+        memory
+    }
+
+    /// Where in a region byte `got` of a write goes, and those after it.
+    pub(crate) fn landing_part(
+        &self,
+        landing: &mut Landing,
+        got: u64,
+        left: u64,
+    ) -> Option<Landed> {
+        let memory = self.landing(landing)?;
+        let at = (landing.offset + got) as usize;
+        let len = usize::try_from(left).ok()?.min(memory.len() - at);
+        let part = Segment { ptr: memory.as_ptr().wrapping_add(at), len };
+        Some(Landed { part, memory: Arc::clone(memory), at })
+    }
+
+    /// Puts a piece of a write to its place. How many bytes of it went anywhere.
+    pub(crate) fn land_piece(
+        &self,
+        peer: &Peer,
+        landing: &mut Landing,
+        piece: Piece,
+        got: u64,
+    ) -> Result<u64, Violation> {
+        let from = peer.rx.place(piece)?;
+        let Some(memory) = self.landing(landing) else { return Ok(0) };
+        // SAFETY: a piece that has come, of a lane whose both ends are in this process: nobody writes it before
+        // it is given back.
+        let from = unsafe { slice::from_raw_parts(from, piece.len as usize) };
+        memory.write((landing.offset + got) as usize, from);
+        Ok(piece.len.into())
+    }
+
+    /// All bytes of a write have come.
+    pub(crate) fn landed(
+        &mut self,
+        peer: &mut Peer,
+        number: u32,
+        mut landing: Landing,
+        came: Came,
+    ) {
+        self.status.copied_user.add(came.copied - came.cma);
+        self.status.copied_kernel.add(came.cma);
+        // It may have been revoked since the last of them.
+        self.landing(&mut landing);
+        let used = landing.verdict.map_or_else(Used::Refused, |()| Used::Written);
+        self.say_used(peer, number, used);
+    }
+}

@@ -1,0 +1,9 @@
+//! How bytes reach a peer.
+
+#[cfg(not(loom))]
+pub(crate) mod descriptor_channel;
+#[cfg(not(loom))]
+pub(crate) mod local;
+pub(crate) mod shm;
+#[cfg(not(loom))]
+pub(crate) mod tcp;

@@ -1,0 +1,231 @@
+//! The receiving end of a lane.
+
+use std::sync::Arc;
+
+use super::super::{
+    copy_learner::CopyOut,
+    doorbell,
+    ring::{RingRx, Violation},
+    segment::{MappedRing, Segment, Word},
+};
+use super::{LEFT, OPEN_AT, RELEASED_AT, RETURNED_AT, TOOK_AT, Tie};
+use crate::{
+    copy::Tally,
+    sync::{AtomicU32, AtomicU64, LightFence, Ordering},
+    wire::{
+        descriptor::{Body, Header, Piece},
+        layout::Direction,
+        sample,
+    },
+};
+
+/// The receiving end.
+pub(crate) struct LaneRx {
+    ring: RingRx<MappedRing>,
+    segment: Arc<Segment>,
+    way: Direction,
+    fence: LightFence,
+    space_bell: Word<AtomicU32>,
+    released_word: Word<AtomicU64>,
+    copies: CopyOut,
+    released: u64,
+    released_published: u64,
+    /// Made for the first memory that the sender lends.
+    tie: Option<Tie>,
+}
+
+impl LaneRx {
+    /// One whose copies count in `tally`.
+    pub(crate) fn new(
+        segment: &Arc<Segment>,
+        way: Direction,
+        fence: LightFence,
+        tally: &Arc<Tally>,
+    ) -> LaneRx {
+        LaneRx {
+            ring: RingRx::new(segment.ring(way)),
+            segment: Arc::clone(segment),
+            way,
+            fence,
+            space_bell: segment.keep32(way.space_bell_at()),
+            released_word: segment.keep64(way.cursor_at() + RELEASED_AT),
+            copies: CopyOut::new(segment, way, tally),
+            released: 0,
+            released_published: 0,
+            tie: None,
+        }
+    }
+
+    /// The header of the next descriptor, if there is one.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> Option<Header> {
+        self.ring.head()
+    }
+
+    /// Copies the body of the next descriptor out, once.
+    #[inline(always)]
+    pub(crate) fn body(&self) -> Body {
+        self.ring.body()
+    }
+
+    /// Copies word `i` of the body of the next descriptor out.
+    #[inline(always)]
+    pub(crate) fn word(&self, i: usize) -> u64 {
+        self.ring.word(i)
+    }
+
+    /// Goes past the next descriptor.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, header: Header) -> Result<(), Violation> {
+        self.ring.advance(header)
+    }
+
+    /// Descriptors passed, ever.
+    #[inline(always)]
+    pub(crate) fn consumed(&self) -> u64 {
+        self.ring.consumed()
+    }
+
+    /// Credit given back, ever.
+    pub(crate) fn released(&self) -> u64 {
+        self.released
+    }
+
+    /// Gives `cost` of the sender's credit back.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, cost: u64) {
+        self.released += cost;
+    }
+
+    /// Descriptors passed that the sender has not been told of.
+    #[inline(always)]
+    pub(crate) fn unpublished(&self) -> u64 {
+        self.ring.unpublished()
+    }
+
+    /// Tells the sender what was consumed and released. Yes: the sender must be rung.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self) -> bool {
+        if self.released != self.released_published {
+            self.released_published = self.released;
+            self.released_word.store(self.released, Ordering::Release);
+        }
+        self.ring.publish();
+        doorbell::must_ring(&self.space_bell, self.fence)
+    }
+
+    /// Tells the sender that what belongs to the first `count` descriptors ever is free again, and what was
+    /// released. Yes: the sender must be rung.
+    pub(crate) fn publish_first(&mut self, count: u64) -> bool {
+        if self.released != self.released_published {
+            self.released_published = self.released;
+            self.released_word.store(self.released, Ordering::Release);
+        }
+        self.ring.publish_first(count);
+        doorbell::must_ring(&self.space_bell, self.fence)
+    }
+
+    /// When the sender last rang, as it says.
+    pub(crate) fn rung_ns(&self) -> u64 {
+        self.segment.word64(self.way.rung_at()).load(Ordering::Relaxed)
+    }
+
+    /// Where the bytes of a piece are. They are there until the piece is given back, and nobody writes
+    /// them before, if the sender is this process.
+    pub(crate) fn place(&self, piece: Piece) -> Result<*mut u8, Violation> {
+        self.segment.bulk_ptr(self.way, piece)
+    }
+
+    /// Says what a message through the ring took here: an answer of
+    /// [`sample`](crate::wire::sample).
+    pub(crate) fn say_took(&self, answer: u64) {
+        let word = self.segment.word64(self.way.cursor_at() + TOOK_AT);
+        word.store(answer, Ordering::Relaxed);
+    }
+
+    /// Says whether long messages go to memory that the sender may write. A hint; it says so again
+    /// only if that has changed.
+    pub(crate) fn say_open_memory(&self, open: bool) {
+        let word = self.segment.word64(self.way.cursor_at() + OPEN_AT);
+        let open = u64::from(open);
+        if word.load(Ordering::Relaxed) != open {
+            word.store(open, Ordering::Relaxed);
+        }
+    }
+
+    /// Says how many numbered donated buffers were given back, from the first on. Yes: the sender
+    /// must be rung.
+    #[inline]
+    pub(crate) fn say_returned(&self, count: u64) -> bool {
+        self.segment.word64(self.way.cursor_at() + RETURNED_AT).store(count, Ordering::Release);
+        doorbell::must_ring(&self.space_bell, self.fence)
+    }
+
+    /// Copies `piece.len` bytes to `to`.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `piece.len` bytes.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn drain(&mut self, piece: Piece, to: *mut u8) -> Result<(), Violation> {
+        let from = self.segment.bulk_ptr(self.way, piece)?;
+        // SAFETY: `to` by contract, `from` by the check of its bounds.
+        unsafe { self.copies.copy_out(from, to, piece.len as usize, piece.sample) };
+        Ok(())
+    }
+
+    /// The bytes of `piece`, which belong to a descriptor; at most `len_max`. `None`: there are more.
+    #[allow(unsafe_code)]
+    pub(crate) fn read(
+        &mut self,
+        piece: Piece,
+        len_max: usize,
+    ) -> Result<Option<Vec<u8>>, Violation> {
+        if piece.len as usize > len_max {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; piece.len as usize];
+        // SAFETY: there is room for so many.
+        unsafe { self.drain(Piece { sample: 0, ..piece }, bytes.as_mut_ptr())? };
+        Ok(Some(bytes))
+    }
+
+    /// Answers a sender that wants to hear, by this number, what a whole message took here.
+    pub(crate) fn say_fragment_sample(&self, number: u8, ns: u64) {
+        let word = self.segment.word64(self.way.fragment_sample_at(number));
+        word.store(sample::answer(number, ns), Ordering::Relaxed);
+    }
+
+    /// Whether the sender closed, with or without leaving what it gave.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed() != 0
+    }
+
+    /// Whether the sender closed and left what it gave.
+    pub(crate) fn has_left(&self) -> bool {
+        self.closed() == LEFT
+    }
+
+    fn closed(&self) -> u32 {
+        self.segment.word32(self.way.closed_at()).load(Ordering::Acquire)
+    }
+
+    /// What is held as long as memory of the sender's is looked at.
+    pub(crate) fn tie(&mut self) -> Tie {
+        self.tie.get_or_insert_with(|| Tie::new(&self.segment, self.way)).clone()
+    }
+
+    /// Asks the sender to ring for new descriptors. Effective after the heavy fence.
+    pub(crate) fn ask(&self) {
+        doorbell::ask(self.segment.word32(self.way.bell_at()));
+    }
+
+    /// Takes that back.
+    pub(crate) fn unask(&self) {
+        doorbell::unask(self.segment.word32(self.way.bell_at()));
+    }
+
+    /// The word by which both sides share out transfer `claim` of this direction.
+    pub(crate) fn claim_word(&self, claim: u32) -> &AtomicU64 {
+        self.segment.word64(self.way.claim_at(claim))
+    }
+}

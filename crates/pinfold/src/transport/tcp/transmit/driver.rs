@@ -1,0 +1,445 @@
+#![allow(unsafe_code)]
+//! The rings of an endpoint, and what holds its memory for them.
+//!
+//! A ring is asked for by the first message that wants one; so is the cache, and its thread. Where
+//! a filter on system calls is in force, neither is, unless the program says so: it may be one that kills who asks.
+//!
+//! **Invariant.** None of its own: `Transmitter` has it.
+
+use std::{
+    os::fd::BorrowedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use pinfold_sys::{
+    cpu::clock,
+    io::{
+        poll::{Epoll, Interest},
+        send_ring::{Flight, Launched, ORDERS_MAX, Order, SendRing, Way},
+    },
+    mem::pin::{self, Registered},
+    process::Segment as Part,
+    refused::may_pass,
+    socket::stream::PARTS_MAX,
+    trial::{self, Limited},
+};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+
+use crate::{
+    SendMode,
+    memory::translate::{
+        own::{OwnHold, OwnMemory, Why},
+        pincache::Budget,
+    },
+    policy::backoff::Backoff,
+};
+
+/// What the cache may have pinned at most, bytes; and of what an ordinary user may lock, one part of so many.
+const PINNED_MAX: u64 = 1 << 30;
+const PINNED_SHARE: u64 = 2;
+/// Bytes of one send whose pages are held for it: it is charged for what it asks for, not for what is sent.
+pub(super) const PER_SEND_MAX: usize = 512 << 10;
+/// Bytes of any other.
+const COPIED_MAX: usize = 1 << 30;
+
+/// What the program has said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Settings {
+    /// The mode that it insists on.
+    pub mode: Option<SendMode>,
+    /// Whether rings are to be used; if it has not said, where nothing speaks against it.
+    pub ring: Option<bool>,
+}
+
+/// Something that may be there.
+#[derive(Debug, Default)]
+enum Facility<T> {
+    #[default]
+    Unasked,
+    There(T),
+    Not,
+    /// It could not be had, for a reason that may pass.
+    NotNow(Backoff),
+}
+
+impl<T> Facility<T> {
+    fn is_to_be_asked(&self) -> bool {
+        match self {
+            Facility::Unasked => true,
+            Facility::NotNow(rest) => rest.is_over(clock::now_ns()),
+            Facility::There(_) | Facility::Not => false,
+        }
+    }
+
+    fn is(&mut self, found: Result<T, Missing>) {
+        *self = match (found, &*self) {
+            (Ok(found), _) => Facility::There(found),
+            (Err(Missing::ForGood), _) => Facility::Not,
+            (Err(Missing::Now), before) => {
+                let mut rest =
+                    if let Facility::NotNow(rest) = before { *rest } else { Backoff::new() };
+                rest.failed(clock::now_ns());
+                Facility::NotNow(rest)
+            }
+        };
+    }
+}
+
+/// For how long something is not there.
+#[derive(Clone, Copy, Debug)]
+enum Missing {
+    Now,
+    ForGood,
+}
+
+impl From<pin::Error> for Missing {
+    fn from(error: pin::Error) -> Missing {
+        tracing::debug!(%error, "no ring to send by");
+        match error.reason() {
+            pin::Reason::Exhausted | pin::Reason::Memlock(_) => Missing::Now,
+            _ => Missing::ForGood,
+        }
+    }
+}
+
+/// Memory that stays pinned, and the ring that has it.
+#[derive(Debug)]
+struct Cache {
+    own: OwnMemory,
+    ring: SendRing,
+}
+
+#[derive(Debug, Default)]
+struct Rings {
+    plain: Facility<SendRing>,
+    cached: Facility<Box<Cache>>,
+    /// What nobody asks for any more.
+    abandoned: Vec<InFlightSend>,
+}
+
+/// What a send was: how many bytes, and what is in flight of it.
+#[derive(Debug, Default)]
+pub(super) struct Took {
+    pub bytes: usize,
+    pub in_flight: SmallVec<[InFlightSend; 2]>,
+}
+
+/// Bytes that the kernel may look at.
+#[derive(Debug)]
+#[must_use = "only with this it is known when it is over"]
+pub(super) struct InFlightSend {
+    flight: Flight,
+    bytes: u64,
+    /// In the cache.
+    hold: Option<OwnHold>,
+}
+
+/// The rings of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    settings: Settings,
+    epoll: Arc<Epoll>,
+    /// What the epoll calls the rings.
+    token: u64,
+    rings: Mutex<Rings>,
+    /// What is in the air.
+    in_flight: AtomicUsize,
+}
+
+impl Driver {
+    /// Nothing is asked for yet. The epoll tells of a ring that has something to say by `token`.
+    pub(crate) fn new(settings: Settings, epoll: Arc<Epoll>, token: u64) -> Driver {
+        let (rings, in_flight) = Default::default();
+        Driver { settings, epoll, token, rings, in_flight }
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Whether a send is out, anywhere in the endpoint, that has not been found over.
+    pub(crate) fn has_in_flight(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the kernel has said something of any that nobody has seen to: then it is not time to sleep.
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_in_flight() && {
+            let mut rings = self.rings.lock();
+            rings.each(SendRing::collect);
+            for in_flight in std::mem::take(&mut rings.abandoned) {
+                match rings.land(in_flight) {
+                    Ok(_) => _ = self.in_flight.fetch_sub(1, Ordering::Relaxed),
+                    Err(in_flight) => rings.abandoned.push(in_flight),
+                }
+            }
+            rings.over() > 0
+        }
+    }
+
+    /// Whether there is a ring that sends. Asks for one.
+    pub(super) fn has_ring(&self) -> bool {
+        self.rings.lock().plain(self).is_some_and(|ring| !ring.is_dead())
+    }
+
+    /// Whether memory can be kept pinned here. Asks for what that takes.
+    pub(super) fn has_cache(&self) -> bool {
+        self.rings.lock().cached(self).is_some_and(|cache| !cache.ring.is_dead())
+    }
+
+    /// Sends what there is room for of these parts of one message; 0 bytes if there is no room. `None`: not this way.
+    ///
+    /// # Safety
+    /// The parts can be read, and are not written until what is airborne [has landed](Driver::land) or nobody
+    /// wants to have the message any more.
+    pub(super) unsafe fn send(
+        &self,
+        socket: BorrowedFd<'_>,
+        mode: SendMode,
+        parts: &[Part],
+    ) -> Result<Took, Errno> {
+        let mut rings = self.rings.lock();
+        let mut in_flight = SmallVec::new();
+        // SAFETY: by contract.
+        let sent = unsafe {
+            match mode {
+                SendMode::Plain => return Err(Errno::NOSYS),
+                SendMode::TwoCopy => {
+                    rings.at_once(self, socket, parts, Way::Copied, &mut in_flight)
+                }
+                SendMode::PerSend => {
+                    rings.at_once(self, socket, parts, Way::Pinned, &mut in_flight)
+                }
+                SendMode::Cached | SendMode::Aligned => {
+                    rings.out_of_cache(self, socket, parts, &mut in_flight)
+                }
+            }
+        };
+        self.in_flight.fetch_add(in_flight.len(), Ordering::Relaxed);
+        match sent {
+            Ok(bytes) => Ok(Took { bytes, in_flight }),
+            Err(errno) => {
+                // The kernel has a word to say even of what it refused.
+                rings.abandoned.extend(in_flight);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Whether the kernel is done with some bytes: how many they are, and whether it has copied them.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn land(&self, in_flight: InFlightSend) -> Result<(u64, bool), InFlightSend> {
+        let landed = self.rings.lock().land(in_flight)?;
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        Ok(landed)
+    }
+
+    /// Nobody asks any more whether it is over.
+    pub(super) fn give_up(&self, in_flight: InFlightSend) {
+        self.rings.lock().abandoned.push(in_flight);
+    }
+
+    /// Waits for a word of the kernel's on this, at most so long.
+    pub(super) fn wait(&self, in_flight: &InFlightSend, limit: Duration) {
+        if let Some(ring) = self.rings.lock().ring_of(in_flight.hold.is_some()) {
+            ring.wait(limit);
+        }
+    }
+
+    fn watch(&self, ring: &SendRing) -> Result<(), Missing> {
+        self.epoll.add(ring, self.token, Interest::Read).map_err(|error| {
+            tracing::debug!(%error, "a ring is not watched");
+            if may_pass(&error) { Missing::Now } else { Missing::ForGood }
+        })
+    }
+
+    /// Whether the process may ask for a ring. Looked at each time: a filter may come later.
+    fn may(&self) -> Result<(), Missing> {
+        let may = match self.settings.ring {
+            Some(may) => may,
+            // What filters deny, some of them deny by killing.
+            None => trial::is_unfiltered(),
+        };
+        if may { Ok(()) } else { Err(Missing::ForGood) }
+    }
+
+    fn ring(&self) -> Result<SendRing, Missing> {
+        self.may()?;
+        let ring = SendRing::new(Arc::new(Registered::new(1)?))?;
+        self.watch(&ring).map(|()| ring)
+    }
+}
+
+impl Rings {
+    fn ring_of(&mut self, cached: bool) -> Option<&mut SendRing> {
+        match (cached, &mut self.plain, &mut self.cached) {
+            (false, Facility::There(ring), _) => Some(ring),
+            (true, _, Facility::There(cache)) => Some(&mut cache.ring),
+            _ => None,
+        }
+    }
+
+    fn each(&mut self, mut see: impl FnMut(&mut SendRing)) {
+        for cached in [false, true] {
+            self.ring_of(cached).into_iter().for_each(&mut see);
+        }
+    }
+
+    /// As [`Driver::land`].
+    fn land(&mut self, in_flight: InFlightSend) -> Result<(u64, bool), InFlightSend> {
+        let InFlightSend { flight, bytes, hold } = in_flight;
+        let Some(ring) = self.ring_of(hold.is_some()) else {
+            return Err(InFlightSend { flight, bytes, hold });
+        };
+        ring.collect();
+        match ring.land(flight) {
+            Ok(copied) => {
+                if let (Some(hold), Facility::There(cache)) = (hold, &mut self.cached) {
+                    cache.own.end_mut(hold);
+                }
+                Ok((bytes, copied))
+            }
+            Err(flight) => Err(InFlightSend { flight, bytes, hold }),
+        }
+    }
+
+    /// Flights that are over, and not found so.
+    fn over(&mut self) -> usize {
+        let mut over = 0;
+        self.each(|ring| over += ring.over());
+        over
+    }
+
+    fn plain(&mut self, driver: &Driver) -> Option<&mut SendRing> {
+        if self.plain.is_to_be_asked() {
+            self.plain.is(driver.ring());
+        }
+        match &mut self.plain {
+            Facility::There(ring) => Some(ring),
+            _ => None,
+        }
+    }
+
+    fn cached(&mut self, driver: &Driver) -> Option<&mut Cache> {
+        if self.cached.is_to_be_asked() {
+            self.cached.is(Cache::new(driver).map(Box::new));
+        }
+        match &mut self.cached {
+            Facility::There(cache) => Some(cache),
+            _ => None,
+        }
+    }
+
+    /// Sends what is not pinned, in one order.
+    ///
+    /// # Safety
+    /// As [`Driver::send`].
+    unsafe fn at_once(
+        &mut self,
+        driver: &Driver,
+        socket: BorrowedFd<'_>,
+        parts: &[Part],
+        way: Way,
+        in_flight: &mut SmallVec<[InFlightSend; 2]>,
+    ) -> Result<usize, Errno> {
+        let ring = self.plain(driver).ok_or(Errno::NOSYS)?;
+        let most = if way == Way::Pinned { PER_SEND_MAX } else { COPIED_MAX };
+        let parts = first(parts, most);
+        let mut launched = Vec::new();
+        // SAFETY: by contract.
+        let sent = unsafe { ring.send(socket, &[Order { parts: &parts, way }], &mut launched) };
+        in_flight.extend(launched.into_iter().filter_map(|it| it.in_flight(None)));
+        sent
+    }
+
+    /// Sends what the cache has or takes, an order a part.
+    ///
+    /// # Safety
+    /// As [`Driver::send`].
+    unsafe fn out_of_cache(
+        &mut self,
+        driver: &Driver,
+        socket: BorrowedFd<'_>,
+        parts: &[Part],
+        in_flight: &mut SmallVec<[InFlightSend; 2]>,
+    ) -> Result<usize, Errno> {
+        let Cache { own, ring } = self.cached(driver).ok_or(Errno::NOSYS)?;
+        let mut holds: SmallVec<[Option<OwnHold>; 4]> = SmallVec::new();
+        let mut slots: SmallVec<[Way; 4]> = SmallVec::new();
+        for part in &parts[..parts.len().min(ORDERS_MAX)] {
+            let held = own.begin_mut(part.ptr.addr() as u64, part.len as u64).ok();
+            let Some(hold) = held else { break };
+            let slot = hold.slot();
+            holds.push(Some(hold));
+            let Some(slot) = slot else { break };
+            slots.push(Way::Registered(slot));
+        }
+        let orders = parts.chunks(1).zip(&slots).map(|(parts, &way)| Order { parts, way });
+        let orders: SmallVec<[Order<'_>; 4]> = orders.collect();
+        let mut launched = Vec::new();
+        let sent = match orders.is_empty() {
+            true => Err(Errno::NOMEM),
+            // SAFETY: by contract.
+            false => unsafe { ring.send(socket, &orders, &mut launched) },
+        };
+        in_flight.extend(launched.into_iter().filter_map(|it| {
+            let hold = holds.get_mut(it.order).and_then(Option::take);
+            it.in_flight(hold)
+        }));
+        for hold in holds.into_iter().flatten() {
+            own.end_mut(hold);
+        }
+        sent
+    }
+}
+
+trait IntoInFlight {
+    fn in_flight(self, hold: Option<OwnHold>) -> Option<InFlightSend>;
+}
+
+impl IntoInFlight for Launched {
+    fn in_flight(self, hold: Option<OwnHold>) -> Option<InFlightSend> {
+        Some(InFlightSend { flight: self.flight?, bytes: self.bytes as u64, hold })
+    }
+}
+
+impl Cache {
+    /// A cache that keeps what it pins; without that it would be a slower way to send each time.
+    fn new(driver: &Driver) -> Result<Cache, Missing> {
+        driver.may()?;
+        let limit = trial::soft_limit(Limited::LockedBytes).unwrap_or(u64::MAX);
+        let bytes = (limit / PINNED_SHARE).min(PINNED_MAX);
+        let own = OwnMemory::new(Budget::of_bytes(bytes)).map_err(|_| Missing::ForGood)?;
+        let standing = own.standing();
+        if let Some(why) = standing.not_kept {
+            tracing::debug!(%why, "no memory is kept pinned");
+            // Where nothing is watched because nothing pins, that is what may pass.
+            let may_pass = why.may_pass() || standing.no_ring.is_some_and(Why::may_pass);
+            return Err(if may_pass { Missing::Now } else { Missing::ForGood });
+        }
+        let ring = SendRing::new(own.ring().ok_or(Missing::ForGood)?)?;
+        driver.watch(&ring)?;
+        Ok(Cache { own, ring })
+    }
+}
+
+/// The first so many bytes, in as many parts as go into one order.
+pub(super) fn first(parts: &[Part], mut most: usize) -> SmallVec<[Part; 4]> {
+    let mut some = SmallVec::new();
+    for part in parts.iter().take(PARTS_MAX) {
+        let len = part.len.min(most);
+        if len > 0 {
+            some.push(Part { ptr: part.ptr, len });
+        }
+        most -= len;
+    }
+    some
+}

@@ -1,0 +1,453 @@
+//! The engine's descriptors: the listener, greetings under way, peers' sockets and processes.
+
+mod accept_budget;
+mod connect;
+mod names;
+mod reconnect;
+mod same_host;
+mod tcp_connect;
+
+use std::{collections::VecDeque, os::fd::AsFd, sync::Arc, time::Duration};
+
+use pinfold_sys::{
+    cpu::{barrier, clock},
+    failed::Failed,
+    io::{
+        alarm::Alarm,
+        poll::{Epoll, EventFd, Events, Interest},
+    },
+    mem::memfd,
+};
+use rustc_hash::FxHashMap;
+
+use self::accept_budget::{Share, TURN_NS};
+use super::{Engine, extent_exchange::Exchanged, handshakes::Greeting, peer::Peer};
+use crate::{
+    Error, Gone, PeerId, Result,
+    endpoint::config::Config,
+    memory::arena,
+    transport::{
+        local::{Listener, Us},
+        tcp::{self, key::Key, lookup::Lookups, reconnect::Reconnect, transmit::Driver},
+    },
+    wire::layout::SEGMENT_BYTES,
+};
+
+/// Greetings under way at a time that others on this host began, and callers turned away at a time. Further
+/// ones wait in the listener's queue. (From other hosts: `transport/tcp/unauthenticated.rs`.)
+const GREETINGS_MAX: usize = 128;
+/// Events taken from the kernel at a time.
+const EVENTS_AT_ONCE: usize = 64;
+
+/// How long callers wait after there was no descriptor left to answer one with.
+const LISTEN_AGAIN_NS: u64 = 100_000_000;
+
+const KIND_SHIFT: u32 = 61;
+const LISTENER: u64 = 0;
+const KICK: u64 = 1;
+const GREETING: u64 = 2;
+const SOCKET: u64 = 3;
+const PROCESS: u64 = 4;
+const RING: u64 = 5;
+const ALARM: u64 = 6;
+/// The index of the listener for other hosts; that of this host has 0.
+const TCP: u32 = 1;
+/// That of the listener for those who called by host and port and are on this host.
+const SAME_HOST: u32 = 2;
+
+fn token(kind: u64, index: u32, generation: u32) -> u64 {
+    kind << KIND_SHIFT | u64::from(generation & 0x1fff_ffff) << 32 | u64::from(index)
+}
+
+pub(crate) struct Connections {
+    epoll: Arc<Epoll>,
+    pub kick: Arc<EventFd>,
+    /// Tells a caller that waits on the endpoint's descriptor what the endpoint's own thread has
+    /// done meanwhile.
+    pub bell: EventFd,
+    /// Wakes a caller that waits on the endpoint's descriptor when something is due; made when the first is.
+    alarm: Option<Alarm>,
+    listener: Option<Listener>,
+    /// Where peers on other hosts can call.
+    tcp: Option<tcp::listener::Listener>,
+    /// Where those of them can call that are on this host.
+    same_host: Option<Listener>,
+    /// Whether to look for such.
+    shortcut: bool,
+    key: Option<Arc<Key>>,
+    /// Whether connections with other hosts are encrypted.
+    encrypts: bool,
+    us: Us,
+    greetings: Vec<Option<Greeting>>,
+    /// Those whose next step is to come, after the peers' turn.
+    postponed: VecDeque<usize>,
+    /// The time that they, and callers, have had.
+    share: Share,
+    /// Peers whose connections may break, by their sessions.
+    sessions: FxHashMap<[u8; 16], PeerId>,
+    /// Peers without a connection.
+    reconnecting: Vec<(PeerId, Reconnect)>,
+    /// Where those may be now.
+    lookups: Lookups,
+    /// When to look whether peers on other hosts answer.
+    pub poll_ns: Option<u64>,
+    /// Results of connecting that nobody has fetched.
+    connected: Vec<(u64, Result<PeerId>)>,
+    calls: u64,
+    /// When to listen again, after there was no descriptor left to answer a caller with.
+    listen_again_ns: Option<u64>,
+    /// When to look whether the names lead here, and when that was done last.
+    names_ns: u64,
+    names_looked_ns: u64,
+    /// The name that another has taken, until that is told.
+    lost_name: Option<String>,
+    /// What the alarm is set to.
+    alarm_ns: Option<u64>,
+}
+
+impl Connections {
+    pub(crate) fn open(config: &Config, epoll: Arc<Epoll>) -> Result<Connections> {
+        if config.listen.is_some() || config.listen_tcp.is_some() {
+            // Each peer that calls takes one, so that nobody could be answered.
+            let memory = format!("memory for each peer, {SEGMENT_BYTES} bytes");
+            memfd::check_limit(SEGMENT_BYTES).map_err(Error::failed(memory))?;
+        }
+        let endpoint_id = super::random()?;
+        let us = Us {
+            endpoint_id,
+            label: config.label.clone(),
+            paths: config.paths,
+            barrier_global: barrier::register() && barrier::global_available(),
+        };
+        let kick = EventFd::new().map_err(|error| Error::os("eventfd2", "the endpoint", error))?;
+        let bell = EventFd::new().map_err(|error| Error::os("eventfd2", "the endpoint", error))?;
+        let kick = Arc::new(kick);
+        watch(&epoll, &*kick, token(KICK, 0, 0))?;
+        arena::wake_when_gone(&kick);
+        let listener = match &config.listen {
+            Some(address) => {
+                let listener = Listener::bind(address, &config.access)?;
+                watch(&epoll, listener.fd(), token(LISTENER, 0, 0))?;
+                Some(listener)
+            }
+            None => None,
+        };
+        let tcp = match &config.listen_tcp {
+            Some(address) => {
+                let listener = tcp::listener::Listener::bind(address, config.key.as_ref())?;
+                listener.watch(&epoll, token(LISTENER, TCP, 0))?;
+                Some(listener)
+            }
+            None => None,
+        };
+        let same_host = tcp.as_ref().and_then(|_| same_host::listen(config, &us, &epoll));
+        let lookups = Lookups::new(tcp::listener::resolve, Arc::clone(&kick));
+        Ok(Connections {
+            epoll,
+            kick,
+            bell,
+            alarm: None,
+            listener,
+            tcp,
+            same_host,
+            shortcut: config.local_shortcut,
+            key: config.key.clone(),
+            encrypts: config.encrypts,
+            us,
+            greetings: Vec::new(),
+            postponed: VecDeque::new(),
+            share: Share::default(),
+            sessions: FxHashMap::default(),
+            reconnecting: Vec::new(),
+            lookups,
+            poll_ns: None,
+            connected: Vec::new(),
+            calls: 0,
+            listen_again_ns: None,
+            names_ns: 0,
+            names_looked_ns: clock::now_ns(),
+            lost_name: None,
+            alarm_ns: None,
+        })
+    }
+
+    /// What this endpoint calls itself to others.
+    pub(crate) fn endpoint_id(&self) -> [u8; 16] {
+        self.us.endpoint_id
+    }
+
+    /// Whether a peer can still join.
+    pub(crate) fn may_join(&self) -> bool {
+        self.listens() || self.greetings.iter().any(Option::is_some)
+    }
+
+    /// Whether others can connect.
+    pub(crate) fn listens(&self) -> bool {
+        self.listener.is_some() || self.tcp.is_some()
+    }
+
+    /// Where peers on other hosts can call.
+    pub(crate) fn listens_tcp(&self) -> Option<&str> {
+        self.tcp.as_ref().map(tcp::listener::Listener::at)
+    }
+
+    /// When the next greeting runs out of time.
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        let greetings = self.greetings.iter().flatten();
+        let greetings = greetings.map(|greeting| greeting.handshake.deadline_ns());
+        let reconnecting = self.reconnecting.iter().map(|(_, reconnect)| reconnect.due_ns());
+        let others = self.listen_again_ns.into_iter().chain(self.poll_ns);
+        let postponed = self.postponed.front().map(|_| 0);
+        greetings
+            .chain(reconnecting)
+            .chain(others)
+            .chain(postponed)
+            .chain(self.names_due_ns())
+            .min()
+    }
+
+    /// Has the endpoint's descriptor become readable at a time, or no more at any.
+    pub(crate) fn set_alarm(&mut self, at_ns: Option<u64>) -> Result<(), Failed> {
+        if self.alarm.is_none() && at_ns.is_some() {
+            let alarm = Alarm::new()?;
+            let watched = self.epoll.add(&alarm, token(ALARM, 0, 0), Interest::Read);
+            watched.map_err(Failed::of("epoll_ctl"))?;
+            self.alarm = Some(alarm);
+        }
+        let Some(alarm) = self.alarm.as_ref().filter(|_| self.alarm_ns != at_ns) else {
+            return Ok(());
+        };
+        alarm.set(at_ns)?;
+        self.alarm_ns = at_ns;
+        Ok(())
+    }
+
+    /// Stops watching a peer.
+    pub(crate) fn forget(&mut self, peer: &Peer) {
+        // Closing would do, were it not for copies of the descriptors in forked children.
+        peer.transport.unwatch(&self.epoll);
+        if let Some(pidfd) = &peer.cma_access.pidfd {
+            let _ = self.epoll.remove(pidfd);
+        }
+        if let Some(session) = &peer.session {
+            self.sessions.remove(&session.ticket.id);
+            self.end_reconnect(peer.id);
+        }
+    }
+
+    /// The result of a call to connect.
+    pub(crate) fn take_connected(&mut self, call: u64) -> Option<Result<PeerId>> {
+        let at = self.connected.iter().position(|(other, _)| *other == call)?;
+        Some(self.connected.swap_remove(at).1)
+    }
+
+    pub(crate) fn close(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            let _ = self.epoll.remove(listener.fd());
+        }
+        if let Some(listener) = self.tcp.take() {
+            listener.unwatch(&self.epoll);
+        }
+        if let Some(listener) = self.same_host.take() {
+            let _ = self.epoll.remove(listener.fd());
+        }
+        self.greetings.clear();
+        self.reconnecting.clear();
+    }
+
+    /// Leaves everything to the process this one was forked from.
+    pub(crate) fn forsake(&mut self) {
+        self.listener = None;
+        self.tcp = None;
+        self.same_host = None;
+        std::mem::forget(std::mem::take(&mut self.greetings));
+    }
+
+    /// Leaves callers where they are until a time: nothing is heard of them, or they would keep the
+    /// endpoint awake.
+    fn rest_until(&mut self, at_ns: u64) {
+        for listener in [&self.listener, &self.same_host].into_iter().flatten() {
+            let _ = self.epoll.remove(listener.fd());
+        }
+        if let Some(listener) = &self.tcp {
+            listener.unwatch(&self.epoll);
+        }
+        self.listen_again_ns = self.listen_again_ns.max(Some(at_ns));
+    }
+
+    /// What has something to say.
+    fn events(&self) -> Option<Events> {
+        let mut events = Events::with_capacity(EVENTS_AT_ONCE);
+        match self.epoll.wait(&mut events, Some(Duration::ZERO)) {
+            Ok(_) => Some(events),
+            Err(error) => {
+                tracing::warn!(%error, "epoll_wait");
+                None
+            }
+        }
+    }
+
+    fn add_greeting(&mut self, greeting: Greeting) -> Result<usize> {
+        let at = match self.greetings.iter().position(Option::is_none) {
+            Some(at) => at,
+            None => {
+                self.greetings.push(None);
+                self.greetings.len() - 1
+            }
+        };
+        greeting.handshake.watch(&self.epoll, token(GREETING, at as u32, 0))?;
+        self.greetings[at] = Some(greeting);
+        Ok(at)
+    }
+}
+
+fn watch(epoll: &Epoll, fd: impl AsFd, token: u64) -> Result<()> {
+    let readable = Interest::Read;
+    epoll.add(fd, token, readable).map_err(|error| Error::os("epoll_ctl", "the endpoint", error))
+}
+
+/// What sends long messages of an endpoint to other hosts.
+pub(crate) fn driver(config: &Config, epoll: &Arc<Epoll>) -> Arc<Driver> {
+    Arc::new(Driver::new(config.sending, Arc::clone(epoll), token(RING, 0, 0)))
+}
+
+impl Engine {
+    /// Looks at every descriptor that has something to say. Whether any had.
+    pub(crate) fn handle_events(&mut self) -> bool {
+        let Some(events) = self.connections.events() else { return false };
+        self.see_to_due();
+        self.see_to_postponed();
+        self.see_to(&events)
+    }
+
+    /// The same in between, for connections that are not looked at one by one. What is due by the clock can wait.
+    pub(crate) fn ask_for_news(&mut self) -> bool {
+        let Some(events) = self.connections.events() else { return false };
+        let any = self.see_to(&events);
+        self.tcp_poll_set.asked(any);
+        any
+    }
+
+    fn see_to(&mut self, events: &Events) -> bool {
+        let mut any = false;
+        let mut had_ns = 0;
+        for event in events.iter() {
+            let (kind, index) = (event.token >> KIND_SHIFT, event.token as u32);
+            let generation = (event.token >> 32) as u32 & 0x1fff_ffff;
+            let peer = self.peers.at_mut(index);
+            let peer = peer.filter(|peer| peer.id.generation & 0x1fff_ffff == generation);
+            match (kind, peer) {
+                (LISTENER, _) => {
+                    had_ns += self.take_time(|engine| match index {
+                        TCP => engine.accept_tcp_callers(),
+                        index => engine.answer_callers(index == SAME_HOST),
+                    })
+                }
+                (KICK, _) => {
+                    let _ = self.connections.kick.clear();
+                    self.tell_of_gone_arenas();
+                    self.dial_by_names();
+                }
+                // That is not said twice.
+                (GREETING, _) if had_ns >= TURN_NS => {
+                    self.connections.postponed.push_back(index as usize)
+                }
+                (GREETING, _) => had_ns += self.take_time(|engine| engine.greet(index as usize)),
+                (ALARM, _) => {
+                    // What is due was just seen to.
+                    let _ = self.connections.alarm.as_ref().map(Alarm::clear);
+                    self.connections.alarm_ns = None;
+                }
+                (RING, _) => {
+                    if !self.land() {
+                        continue;
+                    }
+                }
+                (SOCKET, Some(peer)) => {
+                    let id = peer.id;
+                    if peer.transport.is_tcp() {
+                        if peer.hot {
+                            // It is looked at anyway, until there is no more of it.
+                            continue;
+                        }
+                        match self.core.turn(peer, false) {
+                            Ok(_) => self.heat(index),
+                            Err(ended) => self.connection_ended(id, ended),
+                        }
+                        any = true;
+                        continue;
+                    }
+                    match self.core.take_extents(peer) {
+                        Ok(Exchanged::Closed) => {
+                            let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };
+                            self.remove_peer(id, how);
+                        }
+                        Ok(Exchanged::Some) => self.heat(index),
+                        Ok(Exchanged::None) => continue,
+                        Err(violation) => self.cut_off(id, violation),
+                    }
+                }
+                (PROCESS, Some(peer)) => {
+                    let id = peer.id;
+                    let how = if peer.rx.is_closed() { Gone::Closed } else { Gone::Died };
+                    self.remove_peer(id, how);
+                }
+                _ => continue,
+            }
+            any = true;
+        }
+        any
+    }
+
+    /// Does something for callers, and counts the time. How long it took, ns.
+    fn take_time(&mut self, work: impl FnOnce(&mut Engine)) -> u64 {
+        let began = clock::now_ns();
+        work(self);
+        let now = clock::now_ns();
+        let rest = self.connections.share.worked(began, now);
+        // Without peers there is nothing else to do.
+        if let Some(until_ns) = rest.filter(|_| self.peers.live() > 0) {
+            self.connections.rest_until(until_ns);
+        }
+        now - began
+    }
+
+    /// Goes on with greetings that were postponed.
+    fn see_to_postponed(&mut self) {
+        let mut had_ns = 0;
+        while had_ns < TURN_NS
+            && let Some(at) = self.connections.postponed.pop_front()
+        {
+            had_ns += self.take_time(|engine| engine.greet(at));
+        }
+    }
+
+    /// Sees to what was due by now.
+    fn see_to_due(&mut self) {
+        let now = clock::now_ns();
+        if self.connections.listen_again_ns.is_some_and(|at| now >= at) {
+            self.connections.listen_again_ns = None;
+            // Some of them may be watched still.
+            if let Some(listener) = &self.connections.listener {
+                let _ = watch(&self.connections.epoll, listener.fd(), token(LISTENER, 0, 0));
+            }
+            if let Some(listener) = &self.connections.tcp {
+                let _ = listener.watch(&self.connections.epoll, token(LISTENER, TCP, 0));
+            }
+            if let Some(listener) = &self.connections.same_host {
+                let _ =
+                    watch(&self.connections.epoll, listener.fd(), token(LISTENER, SAME_HOST, 0));
+            }
+        }
+        self.look_after_names(now);
+        self.progress_tcp(now);
+        self.see_to_reconnecting(now);
+        for at in 0..self.connections.greetings.len() {
+            if let Some(greeting) = &self.connections.greetings[at]
+                && now >= greeting.handshake.deadline_ns()
+            {
+                self.greet(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Peers on other hosts whose connections broke: they are called again, or call, and go on.
+
+use std::{net::SocketAddr, time::Duration};
+
+use pinfold_sys::{cpu::clock, io::poll::Interest};
+use rustix::io::Errno;
+
+use super::super::{
+    Engine,
+    credit::LEAST,
+    handshakes::{Greeting, Handshake},
+    peer::Peer,
+    pending_peer::{Back, Session},
+};
+use super::{Connections, SOCKET, token};
+use crate::{
+    Error, Gone, PeerId, Result,
+    transport::tcp::{
+        address::{Address, Host},
+        bridge::Ended,
+        dial::{Dial, Patience, Terms},
+        greeting::Ticket,
+        handshake,
+        lookup::Lookup,
+        reconnect::{Due, Reconnect},
+    },
+    wire::tcp::greeting::Refusal,
+};
+
+impl Peer {
+    /// With what its session goes on now.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        let (session, bridge) = (self.session.as_ref()?, self.transport.as_tcp()?);
+        let stays = self.leaving.is_none();
+        stays.then(|| Ticket { received: bridge.reached(), ..session.ticket.clone() })
+    }
+}
+
+impl Connections {
+    /// A peer is not waited for any more, nor called.
+    pub(super) fn end_reconnect(&mut self, id: PeerId) {
+        self.reconnecting.retain(|(peer, _)| *peer != id);
+        self.end_greetings(id, None);
+    }
+
+    /// Gives up all greetings that are to lead a peer back, but for one.
+    fn end_greetings(&mut self, id: PeerId, but: Option<usize>) {
+        for (at, greeting) in self.greetings.iter_mut().enumerate() {
+            if Some(at) != but
+                && let Some(mut given_up) = greeting.take_if(|it| it.resumes == Some(id))
+            {
+                given_up.handshake.unwatch(&self.epoll);
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Whether a peer whose connection has ended is waited for.
+    pub(crate) fn may_return(&mut self, id: PeerId, ended: Ended) -> bool {
+        let why = match ended {
+            Ended::Gone => Errno::CONNRESET.raw_os_error(),
+            Ended::Broken(errno) => errno,
+            Ended::Closed | Ended::Violation(_) => return false,
+        };
+        let Some(peer) = self.peers.get_mut(id) else { return false };
+        if self.closed || peer.leaving.is_some() || peer.session.is_none() {
+            return false;
+        }
+        self.go_without(id, why);
+        self.see_to_reconnecting(clock::now_ns());
+        true
+    }
+
+    /// A peer is without a connection from here on.
+    fn go_without(&mut self, id: PeerId, why: i32) {
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        let Some(socket) = peer.transport.tcp().and_then(|bridge| bridge.break_off()) else {
+            return;
+        };
+        let _ = self.connections.epoll.remove(&socket);
+        let calls = peer.session.as_ref().is_some_and(|session| session.home.is_some());
+        tracing::debug!(peer = peer.info.name, why, calls, "a connection broke");
+        self.connections.end_reconnect(id);
+        // Without chance there is at least the time.
+        let chance = super::super::random().map_or_else(|_| clock::now_ns(), u64::from_ne_bytes);
+        let reconnect =
+            Reconnect::new(clock::now_ns(), self.config.reconnect_timeout, calls, why, chance);
+        self.connections.reconnecting.push((id, reconnect));
+        // Whoever sleeps does so for less long now.
+        self.kick = true;
+        self.core.wakes.any = true;
+    }
+
+    /// Calls those that are to be called, and gives up those that stayed away for too long.
+    pub(super) fn see_to_reconnecting(&mut self, now_ns: u64) {
+        let mut at = 0;
+        while let Some((id, reconnect)) = self.connections.reconnecting.get_mut(at) {
+            let id = *id;
+            at += 1;
+            match reconnect.due(now_ns) {
+                Due::Nothing => {}
+                Due::Call(patience) => {
+                    if let Err(error) = self.call_again(id, patience) {
+                        self.call_failed(id, &error);
+                    }
+                }
+                Due::GiveUp(why) => {
+                    at -= 1;
+                    self.connections.end_reconnect(id);
+                    self.remove_peer(id, Gone::Lost(why));
+                }
+            }
+        }
+    }
+
+    /// Begins to call a peer again. Nothing here waits.
+    fn call_again(&mut self, id: PeerId, patience: Duration) -> Result<()> {
+        let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
+        let ticket = peer.ticket();
+        let session = peer.session.as_mut();
+        let Some(Session { home: Some(home), lookup, .. }) = session else { return Ok(()) };
+        if ticket.is_none() {
+            return Ok(());
+        }
+        if let Some(found) = lookup.as_ref().and_then(Lookup::take) {
+            *lookup = None;
+            if let Ok(places) = found {
+                home.places = places;
+            }
+        }
+        // Where it was last is the first to be tried.
+        let places: Vec<_> = [home.to].into_iter().chain(home.places.iter().copied()).collect();
+        let (name, now) = (home.address.clone(), clock::now_ns());
+        let reconnect_timeout = self.config.reconnect_timeout;
+        let us = self.connections.offer(LEAST, reconnect_timeout)?;
+        let terms = Terms { us, ticket, silence: handshake::silence(reconnect_timeout) };
+        let patience = Patience { connect: patience, greet: None, again: false };
+        let dial = Dial::known(&name, &places, terms, patience, now);
+        let handshake = Handshake::Dial(Box::new(dial));
+        let greeting = Greeting { resumes: Some(id), ..Greeting::new(handshake, LEAST) };
+        let at = self.connections.add_greeting(greeting)?;
+        self.greet(at);
+        Ok(())
+    }
+
+    /// How a peer is gone whose greeting at `to`, which was to lead it back, was `refused`; `None`
+    /// if it may still be there.
+    pub(super) fn gone_for_good(
+        &self,
+        id: PeerId,
+        refused: Option<Refusal>,
+        to: SocketAddr,
+    ) -> Option<Gone> {
+        let session = self.peers.get(id)?.session.as_ref()?;
+        // Who answers elsewhere may be anybody that has the name as well, also of the same process.
+        if session.home.as_ref()?.to != to {
+            return None;
+        }
+        match refused? {
+            Refusal::UnknownSession { incarnation }
+                if incarnation == session.ticket.incarnation =>
+            {
+                Some(Gone::Forgot)
+            }
+            Refusal::UnknownSession { .. } | Refusal::OtherEndpoint => Some(Gone::Died),
+            _ => None,
+        }
+    }
+
+    /// A greeting that was to lead a peer back has failed.
+    pub(super) fn call_failed(&mut self, id: PeerId, error: &Error) {
+        tracing::debug!(%error, ?id, "a peer did not come back");
+        let Connections { lookups, reconnecting, .. } = &mut self.connections;
+        let session = self.peers.get_mut(id).and_then(|peer| peer.session.as_mut());
+        // If there is no home, it is the peer that calls, and may once more.
+        let Some(Session { home: Some(home), lookup, .. }) = session else { return };
+        // It may be elsewhere; then that is called as well.
+        if lookup.is_none()
+            && let Ok(address) = home.address.parse::<Address>()
+            && matches!(address.host(), Host::Name(_))
+        {
+            *lookup = lookups.ask(&address);
+        }
+        if let Some((_, reconnect)) = reconnecting.iter_mut().find(|(peer, _)| *peer == id) {
+            reconnect.failed(clock::now_ns(), errno_of(error));
+        }
+        self.kick = true;
+        self.core.wakes.any = true;
+    }
+
+    /// A peer calls that has a session here: what it has of connections is over, for it was told in this
+    /// greeting how much has come.
+    pub(super) fn replaced(&mut self, at: usize, session: &[u8; 16]) {
+        let Some(&id) = self.connections.sessions.get(session) else { return };
+        self.go_without(id, Errno::CONNRESET.raw_os_error());
+        self.connections.end_greetings(id, Some(at));
+        if let Some(greeting) = &mut self.connections.greetings[at] {
+            greeting.resumes = Some(id);
+        }
+    }
+
+    /// A peer is back.
+    pub(super) fn returns(&mut self, id: PeerId, back: Back) {
+        let _ = self.connections.epoll.remove(&back.socket);
+        self.connections.end_reconnect(id);
+        let Some(peer) = self.peers.get_mut(id) else { return };
+        let home = peer.session.as_mut().and_then(|session| session.home.as_mut());
+        if let Some((home, to)) = home.zip(back.to) {
+            home.to = to;
+        }
+        let Some(bridge) = peer.transport.tcp() else { return };
+        let resumed = bridge.resume(back.socket, back.rest, back.received);
+        let suite = bridge.suite();
+        let about = token(SOCKET, id.index, id.generation);
+        let watched = match bridge.socket() {
+            Some(socket) => self.connections.epoll.add(socket, about, Interest::Changes),
+            None => Ok(()),
+        };
+        peer.info.encryption = suite;
+        peer.info.reconnections += 1;
+        tracing::debug!(peer = peer.info.name, times = peer.info.reconnections, "a peer is back");
+        self.heat(id.index);
+        self.kick = true;
+        self.core.wakes.any = true;
+        let watched = watched.map_err(Ended::from);
+        let turned = resumed.and(watched).and_then(|()| {
+            let peer = self.peers.get_mut(id);
+            peer.map_or(Ok(false), |peer| self.core.turn(peer, false))
+        });
+        if let Err(ended) = turned {
+            self.connection_ended(id, ended);
+        }
+    }
+}
+
+/// What the system said, as far as it is known.
+fn errno_of(error: &Error) -> i32 {
+    let errno = match error {
+        Error::Os { source, .. } => source.raw_os_error(),
+        Error::NameGone { .. } => Some(Errno::CONNREFUSED.raw_os_error()),
+        Error::NoAnswer { .. } => Some(Errno::TIMEDOUT.raw_os_error()),
+        _ => None,
+    };
+    errno.unwrap_or(Errno::CONNRESET.raw_os_error())
+}

@@ -1,0 +1,126 @@
+//! Answers that found no room when the caller left.
+//!
+//! A caller whose receive has ended may not call again for long; but the sender waits for the
+//! answer, and if the ring was full then, the answer is still here. A thread is left with it: it
+//! waits for room, delivers, and ends.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::{Duration, Instant},
+};
+
+use pinfold_sys::{cpu::clock, threads::Kind};
+
+use super::{
+    Engine,
+    op::{Done, OpKey},
+    shared::Shared,
+};
+use crate::Result;
+
+/// It may run handlers.
+const CONTROL_FLUSH: Kind = Kind::new("pinfold-answers", Kind::STACK_OF_PROGRAMS);
+
+/// How long the caller itself waits for room: most peers are about to make some.
+const GRACE: Duration = Duration::from_micros(50);
+
+impl Shared {
+    /// Waits until an operation has ended, and what its peer is to hear is under way. `None`: the
+    /// deadline passed first. In a forked child it has ended: nothing reaches its memory there.
+    #[inline]
+    pub(crate) fn wait_done(
+        self: &Arc<Shared>,
+        key: OpKey,
+        deadline: Option<Instant>,
+    ) -> Option<Result<Done>> {
+        let mut blocked = false;
+        let done = self.wait_for(deadline, |engine| {
+            let done = engine.take_done(key);
+            blocked = !engine.core.blocked.is_empty();
+            done
+        });
+        if blocked {
+            self.deliver();
+        }
+        done.unwrap_or_else(|forked| Some(Err(forked)))
+    }
+
+    /// The result of an operation if it has ended, after a turn of progress.
+    pub(crate) fn try_done(self: &Arc<Shared>, key: OpKey) -> Option<Result<Done>> {
+        let mut engine = match self.enter() {
+            Ok(engine) => engine,
+            Err(forked) => return Some(Err(forked)),
+        };
+        engine.progress();
+        let done = engine.take_done(key);
+        let blocked = !engine.core.blocked.is_empty();
+        drop(engine);
+        if blocked && done.is_some() {
+            self.deliver();
+        }
+        done
+    }
+
+    /// Sees to answers that have found no room.
+    #[cold]
+    fn deliver(self: &Arc<Shared>) {
+        let end = Instant::now() + GRACE;
+        loop {
+            let Ok(mut engine) = self.enter() else { return };
+            if !engine.owes_answers() {
+                return;
+            }
+            if engine.driven || engine.control_flush {
+                engine.kick_if_needed();
+                return;
+            }
+            if Instant::now() >= end {
+                engine.control_flush = true;
+                break;
+            }
+            engine.progress();
+            drop(engine);
+            clock::relax();
+        }
+        let shared = Arc::clone(self);
+        match CONTROL_FLUSH.start(move || drop(shared.carry())) {
+            Ok(control_flush) => {
+                let mut place = self.control_flush.lock().unwrap_or_else(PoisonError::into_inner);
+                *place = Some(control_flush);
+            }
+            Err(error) => {
+                if let Ok(mut engine) = self.enter() {
+                    engine.control_flush = false;
+                }
+                tracing::warn!(%error, "answers wait for the next call");
+            }
+        }
+    }
+
+    /// Waits until all answers are delivered, or moot.
+    fn carry(self: Arc<Shared>) -> Result<()> {
+        self.wait_for(None, |engine| {
+            if engine.owes_answers() && !engine.closed {
+                return None;
+            }
+            // Within the same entry: who finds more answers after this starts another thread.
+            engine.control_flush = false;
+            Some(())
+        })?;
+        // Another thread may have been waiting behind this one.
+        self.enter()?.core.wakes.any = true;
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Whether answers wait for room.
+    pub(crate) fn owes_answers(&mut self) -> bool {
+        let peers = &mut self.peers;
+        self.core.blocked.iter().any(|index| {
+            peers
+                .at_mut(*index)
+                .is_some_and(|peer| peer.leaving.is_none() && !peer.control.is_empty())
+        })
+    }
+}

@@ -1,0 +1,192 @@
+//! What the operations of all peers share.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use pinfold_sys::cpu::clock;
+
+use super::{
+    op::{Bytes, Done, OpKey, OpTable, RecvStage, Wakes},
+    peer::{Control, Peer},
+    peer_transport::PeerTransport,
+    prefault::Prefault,
+};
+use crate::{
+    PeerId, Receipt, Result,
+    copy::{BULK, Copier, Largest},
+    memory::imported_extents::ImportedExtents,
+    policy::route::CostModel,
+    protocol::{
+        active::queue::Queues,
+        handoff::{after_close::Left, vectored::List},
+        rma::{regions::Regions, spaces::Spaces},
+    },
+    status::{Status, Tally},
+    transport::{shm::budget::Budget, tcp::transmit::Driver},
+    wire::{
+        descriptor::{Header, Kind},
+        rendezvous::Rts,
+    },
+    worker::{matching::Matcher, unlocked_copy::UnlockedCopies},
+};
+
+/// A message nobody had asked for when it came.
+pub(crate) enum Unexpected {
+    /// All of it is here.
+    Whole { bytes: Bytes, cost: u64, inline: bool, by: Largest },
+    /// It is coming in as stream `sid`.
+    Arriving { sid: u32, len: u64 },
+    /// It is in its sender's memory; there in these parts, if it was given away in several.
+    Waiting { sid: u32, rts: Rts, list: Option<List> },
+    /// Its sender is gone, and it is in the memory that the sender gave.
+    Left { len: u64, memory: Left },
+    /// A receive that was given up still takes it in.
+    Passing { of: OpKey, len: u64 },
+    /// A receive that was given up had it, and says how it came.
+    Again { bytes: Bytes, receipt: Box<Receipt> },
+    /// The same, but there was no memory to keep it in.
+    NoMemory { len: u64 },
+    /// Its sender went before it was complete.
+    Lost,
+}
+
+pub(crate) struct Core {
+    pub matcher: Matcher<OpKey, Unexpected>,
+    pub ops: OpTable,
+    /// Messages being read out of their senders' memory.
+    pub gets: VecDeque<OpKey>,
+    /// Messages being written into their receivers' memory.
+    pub puts: VecDeque<OpKey>,
+    /// Peers (by index) with something queued that found no room.
+    pub blocked: Vec<u32>,
+    pub wakes: Wakes,
+    /// Memory for growing lanes.
+    pub lane_budget: Budget,
+    /// Credit granted to all peers together.
+    pub grants: Budget,
+    /// Arenas of peers.
+    pub imported: ImportedExtents,
+    /// Donated buffers whose return is counted and that are still out.
+    pub donations_out: usize,
+    /// Threads that wait for what was given to come back.
+    pub awaits_returns: usize,
+    /// Receives whose memory is not there yet.
+    pub prefault: Prefault,
+    /// What peers can ask for.
+    pub regions: Regions,
+    /// What they can use by address.
+    pub spaces: Spaces,
+    /// The counters, and what others may see.
+    pub status: Status,
+    /// Messages for handlers.
+    pub active: Queues,
+    /// Bulk copies, by algorithm and size.
+    pub copies: Arc<crate::copy::Tally>,
+    /// Those outside the lock.
+    pub unlocked: Arc<UnlockedCopies>,
+    /// Copies of messages that were stored until they were asked for.
+    pub store: Copier,
+    /// What sends long messages to other hosts.
+    pub driver: Arc<Driver>,
+    /// Something was sent to another host since somebody looked.
+    pub sent_tcp: bool,
+    pub model: &'static CostModel,
+    pub strict: bool,
+    /// Whether pages of messages may be moved, if the program has said so.
+    pub moves: Option<bool>,
+    /// There are fewer processors than those that want one.
+    pub is_short: bool,
+}
+
+impl Core {
+    /// Ends an operation.
+    pub(crate) fn finish(&mut self, key: OpKey, result: Result<Done>) {
+        self.ops.finish(key, result, &mut self.wakes);
+        if !self.ops.settled.is_empty() || !self.ops.answered.is_empty() {
+            self.settle();
+        }
+        if !self.ops.passed_on.is_empty() {
+            self.pass_on();
+        }
+    }
+
+    /// How `bytes` bytes were copied under the lock just now: the largest part of them.
+    #[inline]
+    pub(crate) fn copied_by(&self, bytes: u64) -> Largest {
+        if bytes < BULK as u64 { Largest::NONE } else { self.copies.take_largest() }
+    }
+
+    /// Sends an answer: at once if there is room and nothing waits before it, else queued.
+    pub(crate) fn answer(&mut self, peer: &mut Peer, kind: Kind, aux: u32, words: &[u64]) {
+        self.answer_by(peer, Header::new(kind, 0, aux), words);
+    }
+
+    /// The same of a descriptor with this header.
+    pub(crate) fn answer_by(&mut self, peer: &mut Peer, header: Header, words: &[u64]) {
+        if peer.control.is_empty() && peer.tx.has_room(&mut self.lane_budget) == Ok(true) {
+            peer.tx.push(header, words);
+            self.ring(peer);
+            return;
+        }
+        let mut body = [0; 7];
+        body[..words.len()].copy_from_slice(words);
+        peer.control.push_back(Control { header, body, words: words.len() });
+        self.block(peer);
+    }
+
+    /// Puts a peer on the list of those to try again.
+    pub(crate) fn block(&mut self, peer: &mut Peer) {
+        if !peer.blocked {
+            peer.blocked = true;
+            peer.room_asked = false;
+            self.blocked.push(peer.id.index);
+        }
+    }
+
+    /// Wakes the peer if it sleeps.
+    #[inline(always)]
+    pub(crate) fn ring(&mut self, peer: &mut Peer) {
+        if peer.tx.must_ring() {
+            self.ring_now(peer);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn ring_now(&mut self, peer: &mut Peer) {
+        let socket = match &mut peer.transport {
+            PeerTransport::Tcp(bridge) => {
+                bridge.hand_on();
+                self.end_sent(peer);
+                return;
+            }
+            PeerTransport::Shm(socket) => socket,
+        };
+        peer.record.doorbells_sent.add(1);
+        peer.tx.say_rung(clock::now_ns());
+        // A peer that is gone cannot be rung; its socket says so to whoever polls it.
+        if let Err(error) = pinfold_sys::socket::seqpacket::ring(socket) {
+            tracing::debug!(%error, peer = peer.info.name, "ringing failed");
+        }
+    }
+
+    /// The peer out of whose memory this receive is being filled.
+    pub(crate) fn peer_of_get(&mut self, key: OpKey) -> Option<PeerId> {
+        match &self.ops.recv_mut(key)?.stage {
+            RecvStage::Getting(get) => Some(get.peer),
+            _ => None,
+        }
+    }
+
+    /// Whether some pull has bytes that this side can copy now.
+    pub(crate) fn has_get_work(&mut self) -> bool {
+        let gets = std::mem::take(&mut self.gets);
+        let work = gets.iter().any(|key| match self.ops.recv_mut(*key).map(|op| &op.stage) {
+            Some(RecvStage::Getting(get)) => {
+                let claims = get.shared.is_none_or(|shared| shared.theirs.is_none());
+                get.reads && (claims || get.left.is_some())
+            }
+            _ => false,
+        });
+        self.gets = gets;
+        work
+    }
+}

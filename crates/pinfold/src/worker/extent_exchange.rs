@@ -1,0 +1,160 @@
+//! Memory that is handed to peers and by peers, over the sockets of the pairs.
+
+use super::{Engine, core::Core, peer::Peer};
+use crate::{
+    Path,
+    failpoint::{self, Point},
+    memory::{
+        arena::{self, ArenaRef},
+        scatter::Part,
+    },
+    transport::{
+        descriptor_channel::{self, ChannelMessage},
+        shm::ring::Violation,
+    },
+    wire::rendezvous::Exported,
+};
+
+/// Channel messages taken from one peer before others get their turn.
+const MESSAGES_A_TURN: usize = 64;
+
+/// Turns at what is in a peer's socket, until the arena is found that a message lies in. The queue
+/// of a socket holds some hundred channel messages (`net.core.wmem_default`).
+const EXCHANGE_TURNS: u32 = 8;
+
+/// What was on a peer's socket.
+pub(crate) enum Exchanged {
+    None,
+    Some,
+    /// The peer closed the connection.
+    Closed,
+}
+
+impl Core {
+    /// Takes what a peer has sent over its socket.
+    pub(crate) fn take_extents(&mut self, peer: &mut Peer) -> Result<Exchanged, Violation> {
+        let may_map = [Path::Mapped, Path::Handoff].iter().any(|p| peer.permissions.may(*p));
+        let mut exchanged = Exchanged::None;
+        let Some(socket) = peer.transport.shm() else { return Ok(Exchanged::None) };
+        for _ in 0..MESSAGES_A_TURN {
+            match descriptor_channel::take(socket) {
+                Ok(None) => break,
+                Ok(Some(ChannelMessage::Bell)) => {}
+                Ok(Some(ChannelMessage::Extent(_))) if !may_map => {
+                    return Err(Violation("it sent memory although neither side maps any"));
+                }
+                Ok(Some(ChannelMessage::Extent(extent))) => {
+                    // Where it cannot be mapped, messages out of it come by other paths.
+                    self.imported.add(peer.id, extent, peer.rx.tie());
+                    failpoint::hit(Point::ExtentTaken);
+                }
+                Ok(Some(ChannelMessage::Gone { id })) => self.imported.remove(peer.id, id),
+                Ok(Some(ChannelMessage::Closed)) => return Ok(Exchanged::Closed),
+                Ok(Some(ChannelMessage::Senseless)) => {
+                    return Err(Violation("it sent something senseless over its socket"));
+                }
+                Ok(Some(ChannelMessage::Lost)) => {
+                    tracing::debug!(peer = peer.info.name, "no descriptor is left for an arena");
+                    self.imported.close_descriptors();
+                }
+                Err(error) => {
+                    tracing::debug!(%error, peer = peer.info.name, "the socket cannot be read");
+                    break;
+                }
+            }
+            exchanged = Exchanged::Some;
+        }
+        Ok(exchanged)
+    }
+
+    /// As [`Core::take_extents`], for a thread that may not be the one that sleeps on the socket:
+    /// the bells among the channel messages were for that one, which then looks for itself.
+    fn take_extents_now(&mut self, peer: &mut Peer) -> Result<Exchanged, Violation> {
+        self.wakes.leader = true;
+        self.take_extents(peer)
+    }
+
+    /// Takes what a peer has sent over its socket until its extent is there that a descriptor has
+    /// named: it was sent before that, behind not more than a socket's queue holds. A connection that
+    /// was closed meanwhile says so to whoever polls it.
+    pub(crate) fn await_extent(&mut self, peer: &mut Peer, extent: u64) -> Result<(), Violation> {
+        let mut turns = 0;
+        while self.imported.get(peer.id, extent).is_none()
+            && turns < EXCHANGE_TURNS
+            && matches!(self.take_extents_now(peer)?, Exchanged::Some)
+        {
+            turns += 1;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the peer has the extent a message lies in, and says where in it. `None`: it
+    /// could not be sent.
+    pub(crate) fn export_part(&self, peer: &mut Peer, memory: Part) -> Option<Exported> {
+        let (extent, offset) = memory.locate()?;
+        self.export_at(peer, &extent, offset)
+    }
+
+    /// The same, of a place in an extent.
+    pub(crate) fn export_at(
+        &self,
+        peer: &mut Peer,
+        extent: &ArenaRef,
+        offset: u64,
+    ) -> Option<Exported> {
+        let id = extent.id();
+        if !peer.exported_extents.has(id) {
+            if let Err(error) = export(peer, extent) {
+                tracing::debug!(%error, peer = peer.info.name, "an arena cannot be handed over");
+                peer.exported_extents.failed(id);
+                return None;
+            }
+            peer.exported_extents.sent(id);
+        }
+        Some(Exported { extent: id, offset })
+    }
+}
+
+fn export(peer: &Peer, extent: &ArenaRef) -> crate::Result<()> {
+    let socket = peer.transport.shm().ok_or(crate::Error::Withdrawn)?;
+    let fd = extent.fd_for_peers()?;
+    let (id, bytes) = (extent.id(), extent.bytes_max());
+    failpoint::hit(Point::BeforeExtent);
+    let sent = descriptor_channel::send_extent(socket, id, bytes, extent.peers_may_write(), fd);
+    failpoint::hit(Point::AfterExtent);
+    sent.map_err(|error| crate::Error::os("sendmsg", "an arena", error))
+}
+
+impl Engine {
+    /// Tells peers which arenas are in use no more, so that their mappings do not keep the memory.
+    #[inline]
+    pub(crate) fn tell_of_gone_arenas(&mut self) {
+        let gone = arena::gone();
+        if gone != self.gone_told {
+            self.sweep_exported_extents(gone);
+        }
+    }
+
+    #[cold]
+    fn sweep_exported_extents(&mut self, gone: u64) {
+        let mut all = true;
+        for id in self.peers.ids() {
+            let Some(peer) = self.peers.get_mut(id) else { continue };
+            let Some(socket) = peer.transport.shm() else { continue };
+            peer.exported_extents.sweep(
+                |extent| !arena::is_live(extent),
+                |extent| {
+                    // A full queue: at the next turn again.
+                    failpoint::hit(Point::BeforeGone);
+                    let told = descriptor_channel::send_gone(socket, extent).is_ok();
+                    failpoint::hit(Point::AfterGone);
+                    all &= told;
+                    told
+                },
+            );
+        }
+        if all {
+            self.gone_told = gone;
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! The fast path: a short message in one call, when nothing stands in its way.
+//!
+//! Nothing here fails. Whatever is unusual (a peer that is gone, no room, no credit, a queue, a
+//! posted receive, a descriptor that makes no sense) is left as it is for the ordinary way, which
+//! finds it again and says what is wrong. Nothing here wants anybody woken, either.
+
+use pinfold_sys::cpu::clock;
+
+use super::{
+    Engine,
+    core::Core,
+    outbound::PIECE_WHOLE,
+    peer::{MESSAGE_COST, Peer},
+    progress::{POLLS_A_CLOCK, PUBLISH_AFTER},
+};
+use crate::{
+    Path, PeerId, Receipt, Result,
+    copy::Largest,
+    endpoint::message::Received,
+    failpoint::{self, Point},
+    memory::{imported_extents::Loan, scatter::Part},
+    policy::route::Why,
+    status::Tally,
+    wire::{
+        descriptor::{Eager, Header, INLINE_MAX, Kind},
+        rendezvous::Rts,
+    },
+    worker::matching::{Source, TagMatch},
+};
+
+/// Looks at a lane before a receive is posted: a message that is about to come needs no entry.
+const LOOKS: u32 = 200;
+/// The same at a connection.
+const CONNECTION_POLLS: u32 = 20;
+/// The same at lanes, while connections are polled as well, at which nobody looks meanwhile.
+const POLLS_WITH_TCP: u32 = 4;
+
+/// How a message was sent.
+pub(crate) struct Sent {
+    pub path: Path,
+    pub why: Why,
+    pub by: Largest,
+}
+
+/// How a message was received.
+pub(crate) struct Took {
+    pub peer: PeerId,
+    pub tag: u64,
+    pub len: u64,
+    /// Bytes there was room for.
+    pub bytes: u64,
+    pub path: Path,
+    pub why: Why,
+    pub by: Largest,
+}
+
+/// A message that is looked at where it lies.
+pub(crate) struct Lent {
+    pub peer: PeerId,
+    pub tag: u64,
+    pub len: u64,
+    pub loan: Loan,
+}
+
+impl Took {
+    /// What the caller is told.
+    #[inline(always)]
+    pub(crate) fn received(self) -> Result<Received> {
+        let Took { peer, tag, len, bytes, path, why, by } = self;
+        Received { peer, tag, len, receipt: Receipt::copied(path, bytes, why, by) }.checked()
+    }
+}
+
+impl Engine {
+    #[inline(always)]
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.closed
+    }
+
+    /// Whether the head of a lane is for whoever asks next, and nobody waits on the descriptor.
+    #[inline(always)]
+    fn may_recv_fast(&self) -> bool {
+        self.is_usable() && self.core.matcher.is_idle() && (self.driven || !self.armed)
+    }
+
+    /// The same for one who waits for it a moment, unless it is time for the ordinary way.
+    #[inline(always)]
+    fn may_wait_fast(&mut self) -> bool {
+        if !self.may_recv_fast() {
+            return false;
+        }
+        self.polls += 1;
+        self.polls <= POLLS_A_CLOCK || !self.must_look_around()
+    }
+
+    /// Whether the ordinary way has something to do other than to receive: now and then it looks at
+    /// the sockets, and what is under way with other peers goes on.
+    #[cold]
+    #[inline(never)]
+    fn must_look_around(&mut self) -> bool {
+        let must = self.has_chores() || clock::now_ns() >= self.events_at;
+        if !must {
+            self.polls = 0;
+        }
+        must
+    }
+
+    /// Sends a message that fits its descriptor, if room and credit are known to be there.
+    ///
+    /// There is as little to this as can be, stores above all: the processor makes stores visible
+    /// in their order, so those behind the one to the ring wait for its cache line to come over,
+    /// and once the store queue is full (64 entries, say), so does the next message.
+    #[inline(always)]
+    pub(crate) fn send_at_once(&mut self, id: PeerId, tag: u64, memory: Part) -> bool {
+        debug_assert!(memory.len() <= INLINE_MAX as u64);
+        let (core, Some(peer)) = (&mut self.core, self.peers.get_mut(id)) else { return false };
+        let cost = MESSAGE_COST + memory.len();
+        let sent_cost = peer.sent_cost + cost;
+        let goes = !self.closed
+            && peer.is_clear()
+            && peer.permissions.may(Path::Inline)
+            && (tag >> 32) as u32 == peer.tag_high_tx
+            && sent_cost - peer.released <= peer.window
+            && peer.tx.has_room_known();
+        if !goes {
+            return false;
+        }
+        failpoint::hit(Point::BeforeInline);
+        peer.sent_cost = sent_cost;
+        peer.record.count_sent(Path::Inline, memory.len());
+        let header = Header::new(Kind::Inline, memory.len() as u8, tag as u32);
+        memory.read_words(peer.tx.next_body());
+        peer.tx.publish(header);
+        failpoint::hit(Point::AfterInline);
+        core.ring(peer);
+        true
+    }
+
+    /// Sends a message of one part that fits a descriptor or one piece. `None`: it has to be
+    /// posted; with what the cost model chose, if it was asked.
+    pub(crate) fn send_fast(
+        &mut self,
+        id: PeerId,
+        tag: u64,
+        memory: Part,
+        chosen: &mut Option<Receipt>,
+    ) -> Option<Sent> {
+        if !self.is_usable() {
+            return None;
+        }
+        let (peer, core) = (self.peers.get_mut(id)?, &mut self.core);
+        let has_room = peer.is_clear() && peer.tx.has_room(&mut core.lane_budget) == Ok(true);
+        if !has_room || !peer.has_credit(memory.len()) {
+            return None;
+        }
+        if memory.len() > INLINE_MAX as u64 {
+            return core.send_piece(peer, tag, memory, chosen);
+        }
+        let sent = self.send_at_once(id, tag, memory);
+        sent.then_some(Sent { path: Path::Inline, why: Why::NOT_ASKED, by: Largest::NONE })
+    }
+
+    /// Receives the next message of a lane into one part, if it matches, is whole and short, and
+    /// nothing else is posted or stored. Waits for it a few microseconds.
+    #[inline(always)]
+    pub(crate) fn recv_fast(&mut self, from: Source, tag: TagMatch, memory: Part) -> Option<Took> {
+        if !self.may_wait_fast() {
+            return None;
+        }
+        match from {
+            Source::Peer(id) => {
+                let peer = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none())?;
+                let header = await_head(&mut self.core, peer)?;
+                take_head(&mut self.core, peer, header, tag, memory)
+            }
+            Source::Any => {
+                let looks = if self.tcp_poll_set.any() { POLLS_WITH_TCP } else { LOOKS };
+                for _ in 0..looks {
+                    for &index in &self.hot {
+                        let Some(peer) = self.peers.at_mut(index) else { continue };
+                        if let (Some(header), None) = (peer.rx.head(), peer.leaving) {
+                            return take_head(&mut self.core, peer, header, tag, memory);
+                        }
+                    }
+                    clock::relax();
+                }
+                None
+            }
+        }
+    }
+
+    /// Receives the next message of a peer's lane where it lies, if its sender gave that away and it
+    /// matches, and nothing else is posted or stored. Waits for it a few microseconds.
+    #[inline(always)]
+    pub(crate) fn view_fast(&mut self, from: Source, tag: TagMatch) -> Option<Lent> {
+        let Source::Peer(id) = from else { return None };
+        if !self.may_wait_fast() {
+            return None;
+        }
+        let core = &mut self.core;
+        let peer = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none())?;
+        let mut header = await_head(core, peer)?;
+        if header.kind() == Some(Kind::Fin) {
+            header = pass_ends(core, peer, header)?;
+        }
+        if !header.begins_tagged(Kind::Rts) {
+            return None;
+        }
+        let Rts { tag: got_tag, len, given: true, exported: Some(exported), number, .. } =
+            Rts::read(&peer.rx.body())
+        else {
+            return None;
+        };
+        if !tag.matches(got_tag) {
+            return None;
+        }
+        let mut loan = core.imported.lend(id, exported, len, header.aux())?;
+        loan.number = number;
+        if peer.rx.advance(header).is_err() {
+            core.imported.give_back(&loan);
+            return None;
+        }
+        peer.tx.passed(header, peer.rx.consumed());
+        if peer.rx.unpublished() >= PUBLISH_AFTER {
+            Engine::publish(core, peer);
+        }
+        peer.record.count_received(Path::Handoff, len);
+        Some(Lent { peer: id, tag: got_tag, len, loan })
+    }
+
+    /// Gives back what was looked at, if no other thread is wanted for that, and if its turn has come:
+    /// word of it is then one number that the sender finds. Whether it did; if not, nothing happened.
+    #[inline(always)]
+    pub(crate) fn give_back_fast(&mut self, id: PeerId, loan: &Loan) -> bool {
+        let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) else {
+            return false;
+        };
+        if !peer.returns.is_next(loan.number) || !self.core.imported.give_recent_back(loan) {
+            return false;
+        }
+        peer.returns.end(loan.number);
+        if peer.rx.say_returned(loan.number) {
+            self.core.ring_now(peer);
+        }
+        true
+    }
+
+    /// Receives the next message of a peer's lane into one part, if it is here already, matches, is
+    /// whole and short, and nothing else is posted or stored.
+    ///
+    /// While other receives are posted it does not even look: what comes is for those first, and
+    /// to look at a line that its sender is about to write makes both wait for it.
+    #[inline]
+    pub(crate) fn recv_at_once(
+        &mut self,
+        from: Source,
+        tag: TagMatch,
+        memory: Part,
+    ) -> Option<Took> {
+        let Source::Peer(id) = from else { return None };
+        if !self.may_recv_fast() {
+            return None;
+        }
+        self.turn();
+        let peer = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none())?;
+        let header = peer.rx.head()?;
+        take_head(&mut self.core, peer, header, tag, memory)
+    }
+}
+
+impl Core {
+    /// Sends a message as one piece, if the cost model says so. The peer has room and credit.
+    fn send_piece(
+        &mut self,
+        peer: &mut Peer,
+        tag: u64,
+        memory: Part,
+        chosen: &mut Option<Receipt>,
+    ) -> Option<Sent> {
+        let len = memory.len();
+        let receipt = self.choose(peer, len, Some(memory)).ok()?;
+        if receipt.path != Path::Eager || len > PIECE_WHOLE || !self.fits_eager(peer, len) {
+            *chosen = Some(receipt);
+            return None;
+        }
+        let mut piece = match peer.tx.lend_known(len as u32) {
+            Some(piece) => piece,
+            None => match self.lend(peer, len as u32) {
+                Ok(Some(piece)) if u64::from(piece.len) == len => piece,
+                // A shorter range goes back with the next descriptor.
+                _ => {
+                    *chosen = Some(receipt);
+                    return None;
+                }
+            },
+        };
+        memory.fill(&mut peer.tx, &mut piece).ok()?;
+        failpoint::hit(Point::BeforeEager);
+        let body = Eager { tag, len, piece }.body();
+        peer.tx.push(Header::new(Kind::Eager, 0, u32::MAX), &body);
+        failpoint::hit(Point::AfterPiece);
+        peer.sent_cost += MESSAGE_COST + len;
+        self.ring(peer);
+        peer.record.count_sent(Path::Eager, len);
+        self.status.copied_user.add(len);
+        Some(Sent { path: Path::Eager, why: receipt.why(), by: self.copied_by(len) })
+    }
+}
+
+/// Waits a moment for the next descriptor of a lane.
+#[inline(always)]
+fn await_head(core: &mut Core, peer: &mut Peer) -> Option<Header> {
+    if let Some(header) = peer.rx.head() {
+        return Some(header);
+    }
+    peer.tx.nothing_on_the_way();
+    // There is time to say what has been taken so far.
+    if peer.rx.unpublished() > 0 {
+        Engine::publish(core, peer);
+    }
+    if peer.transport.is_tcp() {
+        return await_frame(core, peer);
+    }
+    for _ in 0..LOOKS {
+        // Between two looks the sender gets the line for itself.
+        clock::relax();
+        if let Some(header) = peer.rx.head() {
+            return Some(header);
+        }
+    }
+    None
+}
+
+/// The same for a connection: a look is a system call.
+#[inline(never)]
+fn await_frame(core: &mut Core, peer: &mut Peer) -> Option<Header> {
+    for _ in 0..CONNECTION_POLLS {
+        // An end is found again by the ordinary way.
+        core.turn(peer, false).ok()?;
+        if let Some(header) = peer.rx.head() {
+            return Some(header);
+        }
+    }
+    None
+}
+
+/// Takes word that memory of this side is looked at no more, which comes before or after most
+/// messages, and goes on to the next descriptor that is something else.
+#[inline(never)]
+fn pass_ends(core: &mut Core, peer: &mut Peer, mut header: Header) -> Option<Header> {
+    while header.kind() == Some(Kind::Fin) {
+        core.receive(peer, header).ok()?;
+        header = await_head(core, peer)?;
+    }
+    Some(header)
+}
+
+/// Receives the message that the descriptor at the head of a lane brings.
+#[inline(always)]
+fn take_head(
+    core: &mut Core,
+    peer: &mut Peer,
+    header: Header,
+    tag: TagMatch,
+    memory: Part,
+) -> Option<Took> {
+    let (got_tag, len, bytes, path, why);
+    if header.is_inline() {
+        got_tag = u64::from(peer.tag_high_rx) << 32 | u64::from(header.aux());
+        // A length that no honest peer writes is for the ordinary way to judge.
+        let inline = header.inline_len(INLINE_MAX).filter(|_| tag.matches(got_tag))?;
+        len = inline as u64;
+        bytes = memory.write_words(inline, |i| peer.rx.word(i));
+        (path, why) = (Path::Inline, Why::NOT_ASKED);
+    } else if header.begins_tagged(Kind::Eager) {
+        let eager = Eager::read(&peer.rx.body());
+        if !tag.matches(eager.tag)
+            || u64::from(eager.piece.len) != eager.len
+            || eager.len > peer.granted
+        {
+            return None;
+        }
+        (got_tag, len) = (eager.tag, eager.len);
+        bytes = memory.drain(&mut peer.rx, eager.piece).ok()?;
+        (path, why) = (Path::Eager, peer.receipt(Path::Eager, bytes, len).why());
+    } else {
+        return None;
+    }
+    // If that fails, the ordinary way finds the same and cuts the peer off.
+    peer.rx.advance(header).ok()?;
+    peer.tx.passed(header, peer.rx.consumed());
+    peer.rx.release(MESSAGE_COST + len);
+    // The sender hears of slots with our next message, or when we wait; of bulk bytes at once: they
+    // are few, and it may be waiting to use them again.
+    if path == Path::Eager || peer.rx.unpublished() >= PUBLISH_AFTER {
+        Engine::publish(core, peer);
+    }
+    peer.record.count_received(path, bytes);
+    core.status.copied_user.add(bytes);
+    // Inline ones are short.
+    let by = core.copied_by(bytes);
+    Some(Took { peer: peer.id, tag: got_tag, len, bytes, path, why, by })
+}

@@ -1,0 +1,206 @@
+//! What is put down for others to see: gauges, as they change.
+//!
+//! The fast path puts down nothing but its counters. Whatever queues, stores or waits goes the
+//! ordinary way, which ends here, with a few numbers that are compared and seldom stored.
+
+use pinfold_sys::cpu::{barrier, clock};
+
+use super::{
+    Engine,
+    core::Core,
+    op::{OpKey, SendStage},
+    peer::{Peer, PeerInfo},
+};
+use crate::{
+    Error, Path, Result,
+    copy::Counts,
+    endpoint::config::Config,
+    status::{Identity, Introduction, Status, Tally, flags, state},
+};
+
+/// Between looks at what receivers have taken, for the credit that others see.
+const CREDIT_EVERY_NS: u64 = 20_000_000;
+
+/// The page of a new endpoint.
+///
+/// # Errors
+/// As for [`Status::new`].
+pub(crate) fn status(config: &Config, id: [u8; 16]) -> Result<Status> {
+    let status = Status::new(&Identity {
+        id,
+        label: &config.label,
+        address: match (&config.listen, &config.listen_tcp) {
+            (Some(address), _) => Some(address.to_string()),
+            (None, tcp) => tcp.as_ref().map(ToString::to_string),
+        },
+        lane_bytes_max: config.lane_bytes_max,
+        unexpected_bytes_max: config.unexpected_bytes_max,
+        mapped_bytes_max: config.mapped_bytes_max,
+    });
+    status.map_err(Error::failed("the endpoint"))
+}
+
+impl Core {
+    /// Puts down who a new peer is, and at which `place` of another host.
+    pub(crate) fn introduce(
+        &self,
+        peer: &Peer,
+        endpoint: [u8; 16],
+        label: &str,
+        place: Option<&str>,
+    ) {
+        let PeerInfo { id, pid, uid, address, paths, .. } = &peer.info;
+        let refusal = |path: Path| peer.permissions.refusal(path);
+        let who = Introduction {
+            id: *id,
+            endpoint,
+            label,
+            pid: *pid,
+            uid: *uid,
+            address: address.as_deref().or(place),
+            paths: *paths,
+            refusal: &refusal,
+            credit_max: peer.window,
+            waiting_max: peer.waiting_max,
+            granted: peer.granted,
+            announced_max: peer.announced_max,
+        };
+        self.status.introduce(&peer.record, &who);
+        self.update_peer_gauges(peer);
+    }
+
+    /// Puts down what is queued and waits with a peer.
+    #[inline]
+    pub(crate) fn update_peer_gauges(&self, peer: &Peer) {
+        let record = &peer.record;
+        if !record.is_listed() {
+            return;
+        }
+        record.queued.set(peer.out.len() as u64);
+        record.answers.set(peer.control.len() as u64);
+        peer.update_waiting_gauges();
+        self.update_given_gauges(peer);
+        record.note_credit(peer.sent_cost - peer.released);
+        record.owed.set(peer.owed);
+        record.announced.set(peer.announced.len() as u64);
+        record.arriving.set(peer.inbound.len() as u64);
+        record.lane_bytes.set(peer.tx.memory() as u64);
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        record.flags.set(
+            flag(peer.blocked, flags::BLOCKED)
+                | flag(peer.hot, flags::POLLED)
+                | flag(peer.leaving.is_some(), flags::LEAVING)
+                | flag(peer.info.encryption.is_some(), flags::ENCRYPTED),
+        );
+    }
+}
+
+impl Core {
+    /// What was copied by algorithms that were chosen, under the lock and beside it.
+    pub(crate) fn copies(&self) -> Counts {
+        let mut counts = self.copies.counts();
+        counts += &self.unlocked.counts();
+        counts
+    }
+
+    /// Puts down what was copied by algorithms that were chosen.
+    pub(crate) fn update_copy_gauges(&self) {
+        let (bulk, streamed) = self.copies.copied_bytes();
+        self.status.copied_bulk.set(bulk);
+        self.status.copied_streamed.set(streamed);
+        self.status.note_copies(&self.copies());
+    }
+}
+
+impl Core {
+    /// Takes note of a send that is announced `now`, ticks.
+    #[inline]
+    pub(crate) fn note_wait(&mut self, peer: &mut Peer, key: OpKey, now: u64) {
+        if peer.waiting == 0 {
+            // What was put down is of others.
+            peer.record.waits_since_ns.set(0);
+        }
+        peer.waits.announce(key, now, peer.waiting, |key| self.is_waiting(key));
+    }
+
+    /// Puts down since when the send to a peer has waited that has waited longest; now, in ticks and ns.
+    fn update_wait_gauges(&mut self, peer: &mut Peer, now: u64, now_ns: u64) {
+        let front = peer.out.front().copied();
+        let oldest = peer.waits.oldest(front, now, |key| self.is_waiting(key));
+        let since =
+            oldest.map(|since| now_ns - clock::ns_of(now.saturating_sub(since)).min(now_ns));
+        peer.record.waits_since_ns.set(since.unwrap_or(0));
+    }
+
+    fn is_waiting(&mut self, key: OpKey) -> bool {
+        let send = self.ops.send_mut(key);
+        send.is_some_and(|send| matches!(send.stage, SendStage::Waiting { .. }))
+    }
+}
+
+impl Peer {
+    /// Puts down how many messages it was told of and has not answered.
+    #[inline(always)]
+    pub(crate) fn update_waiting_gauges(&self) {
+        if self.record.is_listed() {
+            self.record.waiting.set(u64::from(self.waiting));
+        }
+    }
+}
+
+impl Engine {
+    /// Puts down what waits at the endpoint as a whole.
+    #[inline]
+    pub(crate) fn update_gauges(&self) {
+        let (core, status) = (&self.core, &self.core.status);
+        status.posted.set(core.matcher.posted_len() as u64);
+        status.stored.set(core.matcher.unexpected_len() as u64);
+        status.copying.set((core.gets.len() + core.puts.len()) as u64);
+        status.mapped_bytes.set(core.imported.bytes() as u64);
+        status.lane_bytes.set(core.lane_budget.used() as u64);
+        status.granted_bytes.set(self.core.grants.used() as u64);
+        status.newcomers.set(self.newcomers.len() as u64);
+        status.barriers.set(barrier::issued());
+    }
+
+    /// Puts down that the endpoint has looked around.
+    pub(crate) fn update_credit_gauges_if_due(&mut self, now_ns: u64) {
+        self.core.status.looked_ns.set(now_ns);
+        self.update_gauges();
+        if now_ns >= self.credit_at {
+            self.credit_at = now_ns + CREDIT_EVERY_NS;
+            self.update_credit_gauges(now_ns);
+            self.core.update_copy_gauges();
+        }
+    }
+
+    /// Puts down that the endpoint sleeps from now on, one way or the other.
+    pub(crate) fn update_sleep_gauge(&mut self, how: u64) {
+        self.core.status.state.set(how);
+        let now_ns = clock::now_ns();
+        self.core.status.looked_ns.set(now_ns);
+        self.update_gauges();
+        self.update_credit_gauges(now_ns);
+        self.core.update_copy_gauges();
+    }
+
+    /// Puts down that the program waits on the descriptor, unless a thread sleeps on it already.
+    pub(crate) fn update_armed_gauge(&mut self) {
+        if !self.asleep {
+            self.update_sleep_gauge(state::ARMED);
+        }
+    }
+
+    /// Looks at what the peers that are polled have taken, and since when sends to them wait.
+    fn update_credit_gauges(&mut self, now_ns: u64) {
+        let now = clock::ticks();
+        for &index in &self.hot {
+            let Some(peer) = self.peers.at_mut(index) else { continue };
+            self.core.update_wait_gauges(peer, now, now_ns);
+            // What a blocked one waits for is looked at where it would otherwise be missed.
+            if peer.sent_cost != peer.released && !peer.blocked {
+                peer.refresh_credit();
+            }
+        }
+    }
+}

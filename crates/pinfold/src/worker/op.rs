@@ -1,0 +1,441 @@
+//! Operations that outlive the call that posted them.
+
+use std::{any::Any, task::Waker};
+
+use super::abandoned::{Announced, Next, PassedOn};
+use crate::{
+    Error, Path, PeerId, Receipt, Result,
+    endpoint::{DonatedBuf, message::Received},
+    memory::{imported_extents::Loan, scatter::Scatter, store::Landing},
+    protocol::{
+        active::receive::Act,
+        handoff::{account::Accounts, vectored::Parts},
+        rma::{
+            regions::{Asked, Way},
+            served::{Served, ServedRequest},
+        },
+    },
+    transport::shm::fragment::Cut,
+    wire::active::Verb,
+    worker::matching::PostedKey,
+};
+
+pub(crate) use super::wakes::Wakes;
+pub(crate) use crate::{
+    memory::store::Bytes,
+    protocol::rendezvous::transfer::{Copied, Get, Putting, SharedGet, There},
+};
+
+/// Names an operation until it is taken off the table; never a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OpKey {
+    pub index: u32,
+    generation: u32,
+}
+
+impl OpKey {
+    /// As one number.
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// The one with this number.
+    pub(crate) fn of_word(word: u64) -> OpKey {
+        OpKey { index: word as u32, generation: (word >> 32) as u32 }
+    }
+}
+
+/// What a finished receive hands out.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub peer: PeerId,
+    pub tag: u64,
+    /// The message's true length, bytes.
+    pub len: u64,
+    pub receipt: Receipt,
+    /// The message, if the receive brought no memory of its own. Boxed, since results are moved
+    /// about a few times.
+    pub bytes: Option<Box<Bytes>>,
+    /// The message where it is, if its sender gave it away.
+    pub loan: Option<Lending>,
+}
+
+impl Arrived {
+    /// What came into memory of the caller's.
+    pub(crate) fn of(Received { peer, tag, len, receipt }: Received) -> Arrived {
+        Arrived { peer, tag, len, receipt, bytes: None, loan: None }
+    }
+}
+
+/// A message in its sender's memory.
+#[derive(Debug)]
+pub(crate) enum Lending {
+    One(Box<Loan>),
+    Parts(Box<Parts>),
+}
+
+/// What a finished operation hands out.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Sent(Receipt),
+    Arrived(Arrived),
+    Opened(Box<Way>),
+    /// What a word was that was changed.
+    Was(u64),
+}
+
+impl From<Received> for Done {
+    fn from(received: Received) -> Done {
+        Done::Arrived(Arrived::of(received))
+    }
+}
+
+/// A send on its way.
+pub(crate) struct SendOp {
+    pub peer: PeerId,
+    pub tag: u64,
+    /// What it is for; if not for a receive, the tag says for whom.
+    pub verb: Verb,
+    pub memory: Scatter,
+    pub stage: SendStage,
+    pub receipt: Receipt,
+    /// Whether the receipt says what the cost model chose; it is asked once a message.
+    pub routed: bool,
+    /// When its first descriptor was written, ticks.
+    pub started: u64,
+    /// The path the caller insists on.
+    pub required: Option<Path>,
+    /// The extent that the receiver was told it can read the message out of.
+    pub offered: Option<u64>,
+    /// Whether the caller has given the memory away.
+    pub given: bool,
+    /// What it was charged for that, once it was.
+    pub charge: u64,
+    /// Whether it is one of messages of which the newest counts.
+    pub is_frame: bool,
+    /// The stream as which it is out, if that is not the operation's index.
+    pub stream: Option<u32>,
+    /// What the kernel answered when the one or the other side asked it to copy the message; 0 if it did not fail.
+    pub errno: u32,
+    /// Whether its memory may be wanted back before it has ended: its receiver is not told where that is, if all
+    /// that it lacks is credit.
+    pub timed: bool,
+    /// What it is, if it is no message.
+    pub served: Option<Box<Served>>,
+}
+
+impl SendOp {
+    /// A tagged message that nothing is known of yet but its memory.
+    #[inline(always)]
+    pub(crate) fn new(peer: PeerId, tag: u64, memory: Scatter, receipt: Receipt) -> SendOp {
+        SendOp {
+            peer,
+            tag,
+            verb: Verb::Tagged,
+            memory,
+            stage: SendStage::Fresh,
+            receipt,
+            routed: false,
+            started: 0,
+            required: None,
+            offered: None,
+            given: false,
+            charge: 0,
+            is_frame: false,
+            stream: None,
+            errno: 0,
+            timed: false,
+            served: None,
+        }
+    }
+
+    /// The number by which the receiver knows the message, if operation `key` is this.
+    pub(crate) fn sid(&self, key: OpKey) -> u32 {
+        self.stream.unwrap_or(key.index)
+    }
+}
+
+/// How far a send is.
+pub(crate) enum SendStage {
+    /// Queued; nothing is out.
+    Fresh,
+    /// Queued; its pieces up to `at` are out, `end` is where it stops. `announced`: the receiver
+    /// asked for it.
+    ///
+    /// It is cut as has been decided before the first piece.
+    Streaming { at: u64, end: u64, announced: bool, cut: Option<Cut> },
+    /// So many bytes of it are on their way over a connection, out of its memory.
+    Handed { bytes: u64 },
+    /// It is out, and not done before its receiver says so.
+    Asked,
+    /// Announced; the receiver has not answered.
+    Waiting { cancelled: bool },
+    /// The receiver may be reading, and this side writes what it can claim.
+    Putting(Box<Putting>),
+    /// This side has written its part; the receiver says when it has the rest.
+    PutDone(Copied),
+}
+
+/// A receive, posted or matched.
+pub(crate) struct RecvOp {
+    pub memory: Scatter,
+    /// Memory made for the message, when the caller brought none: what `memory` points to.
+    pub own: Option<Landing>,
+    /// Whether the caller brought none.
+    pub as_message: bool,
+    /// Whether the message may stay where it is.
+    pub as_view: bool,
+    /// Bytes of the memory that were put there before its message came.
+    pub prefaulted: u64,
+    pub stage: RecvStage,
+    /// The number of the message it has matched; 0 if it has matched none.
+    pub arrival: u64,
+    /// Whose its message is.
+    pub next: Next,
+    /// How its message was announced, if that stays where it is.
+    pub lent: Option<Box<Announced>>,
+}
+
+impl RecvOp {
+    /// A receive into `memory`, or of a message, not matched yet.
+    pub(crate) fn new(memory: Option<Scatter>) -> RecvOp {
+        RecvOp {
+            as_message: memory.is_none(),
+            memory: memory.unwrap_or(Scatter::empty()),
+            own: None,
+            as_view: false,
+            prefaulted: 0,
+            stage: RecvStage::Moving,
+            arrival: 0,
+            next: Next::Own,
+            lent: None,
+        }
+    }
+}
+
+/// How far a receive is.
+pub(crate) enum RecvStage {
+    /// Waits for a message.
+    Posted(PostedKey),
+    /// Waits for what handler `id` of this peer answers.
+    Asked { peer: PeerId, id: u32 },
+    /// Waits for what the owner of a region answers.
+    ServedRequest(Box<ServedRequest>),
+    /// Matched with an inbound stream of this peer.
+    Streaming { peer: PeerId },
+    /// Matched with a message in its sender's memory.
+    Getting(Box<Get>),
+    /// Matched with the message of another receive, which was given up and still takes it in.
+    Following(OpKey),
+    /// Between stages, inside one call.
+    Moving,
+}
+
+pub(crate) enum OpKind {
+    Send(SendOp),
+    Recv(RecvOp),
+    /// A region was asked for.
+    Open(Asked),
+}
+
+pub(crate) struct Op {
+    pub kind: OpKind,
+    pub done: Option<Result<Done>>,
+    pub waker: Option<Waker>,
+    /// Nobody will ask for the result: the entry goes when it is done.
+    pub abandoned: bool,
+    /// The buffer of an abandoned operation, or what was given away.
+    pub keeps: Option<Keeps>,
+    /// Whose message a handler was seeing to when it asked for this.
+    pub origin: Option<PeerId>,
+}
+
+/// What has to stay until an operation has ended.
+pub(crate) enum Keeps {
+    /// A buffer of the caller's, whose drop is code of the caller's.
+    Buffer(Box<dyn Any + Send>),
+    /// A buffer of an arena: dropped within the engine.
+    DonatedBuf { donation: DonatedBuf },
+    /// Several.
+    DonatedBufs { donations: Vec<DonatedBuf> },
+    /// What its end means to active messages.
+    Act(Act),
+}
+
+impl Op {
+    pub(crate) fn new(kind: OpKind) -> Op {
+        Op { kind, done: None, waker: None, abandoned: false, keeps: None, origin: None }
+    }
+
+    /// One that nobody will ask for, if it keeps something.
+    #[inline(always)]
+    pub(crate) fn kept(keeps: Option<Keeps>, kind: OpKind) -> Op {
+        Op { kind, done: None, waker: None, abandoned: keeps.is_some(), keeps, origin: None }
+    }
+}
+
+/// All operations of an endpoint.
+#[derive(Default)]
+pub(crate) struct OpTable {
+    entries: Vec<(u32, Option<Op>)>,
+    free: Vec<u32>,
+    /// Ends that mean something to active messages.
+    pub settled: Vec<(OpKey, Act, Result<Done>)>,
+    /// The [origins](Op::origin) of requests that have ended.
+    pub answered: Vec<PeerId>,
+    /// What is given to peers, by operations or without.
+    pub given: Accounts,
+    /// Receives that have ended and whose messages are [others'](Next).
+    pub passed_on: Vec<PassedOn>,
+}
+
+impl OpTable {
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, op: Op) -> OpKey {
+        if let Some(index) = self.free.pop() {
+            let entry = &mut self.entries[index as usize];
+            entry.1 = Some(op);
+            return OpKey { index, generation: entry.0 };
+        }
+        let index = self.entries.len() as u32;
+        self.entries.push((0, Some(op)));
+        OpKey { index, generation: 0 }
+    }
+
+    pub(crate) fn get(&self, key: OpKey) -> Option<&Op> {
+        let (generation, op) = self.entries.get(key.index as usize)?;
+        op.as_ref().filter(|_| *generation == key.generation)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: OpKey) -> Option<&mut Op> {
+        let (generation, op) = self.entries.get_mut(key.index as usize)?;
+        op.as_mut().filter(|_| *generation == key.generation)
+    }
+
+    pub(crate) fn remove(&mut self, key: OpKey) -> Option<Op> {
+        let (generation, op) = self.entries.get_mut(key.index as usize)?;
+        if *generation != key.generation {
+            return None;
+        }
+        let op = op.take()?;
+        *generation = generation.wrapping_add(1);
+        self.free.push(key.index);
+        Some(op)
+    }
+
+    /// Takes the result of an operation that has ended, and the operation off the table.
+    #[inline]
+    pub(crate) fn take_done(&mut self, key: OpKey) -> Option<Result<Done>> {
+        let (generation, entry) = self.entries.get_mut(key.index as usize)?;
+        let op = entry.as_mut().filter(|_| *generation == key.generation)?;
+        let done = op.done.take()?;
+        // In place: an operation is some hundred bytes.
+        *entry = None;
+        *generation = generation.wrapping_add(1);
+        self.free.push(key.index);
+        Some(done)
+    }
+
+    /// The operation now at `index`: what a peer's stream number leads to.
+    pub(crate) fn at(&self, index: u32) -> Option<OpKey> {
+        let (generation, op) = self.entries.get(index as usize)?;
+        op.is_some().then_some(OpKey { index, generation: *generation })
+    }
+
+    pub(crate) fn send_mut(&mut self, key: OpKey) -> Option<&mut SendOp> {
+        match self.get_mut(key) {
+            Some(Op { kind: OpKind::Send(send), done: None, .. }) => Some(send),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn recv_mut(&mut self, key: OpKey) -> Option<&mut RecvOp> {
+        match self.get_mut(key) {
+            Some(Op { kind: OpKind::Recv(recv), done: None, .. }) => Some(recv),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody will ask for the result of an operation.
+    pub(crate) fn is_abandoned(&self, key: OpKey) -> bool {
+        self.get(key).is_some_and(|op| op.abandoned)
+    }
+
+    /// Whether a receive is one whose memory its sender may be writing to.
+    pub(crate) fn is_awaiting(&self, key: OpKey) -> bool {
+        self.active_get(key).is_some_and(Get::awaits_sender)
+    }
+
+    /// As [`OpTable::is_awaiting`], of this sender.
+    pub(crate) fn awaits_sender(&self, key: OpKey, peer: PeerId) -> bool {
+        self.active_get(key).is_some_and(|get| get.peer == peer && get.awaits_sender())
+    }
+
+    fn active_get(&self, key: OpKey) -> Option<&Get> {
+        match self.get(key)? {
+            Op { kind: OpKind::Recv(recv), done: None, .. } => match &recv.stage {
+                RecvStage::Getting(get) => Some(get),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Ends an operation. Its waker, if any, is pushed onto `wakes`.
+    pub(crate) fn finish(&mut self, key: OpKey, mut result: Result<Done>, wakes: &mut Wakes) {
+        let Some(op) = self.get_mut(key) else { return };
+        if op.done.is_some() {
+            return;
+        }
+        let origin = op.origin.take();
+        let charge = match &op.kind {
+            OpKind::Send(SendOp { peer, tag, charge: charge @ 1.., is_frame, .. }) => {
+                Some((*peer, *charge, is_frame.then_some(*tag)))
+            }
+            _ => None,
+        };
+        let mut passed_on = None;
+        if let OpKind::Recv(recv) = &mut op.kind {
+            // Whoever takes the result may do so much later: the sender's memory is not kept mapped for that.
+            if matches!(recv.stage, RecvStage::Getting(_)) {
+                recv.stage = RecvStage::Moving;
+            }
+            if recv.next != Next::Own {
+                let result = std::mem::replace(&mut result, Err(Error::Cancelled));
+                let recv = std::mem::replace(recv, RecvOp::new(None));
+                passed_on = Some(PassedOn { recv, result });
+            }
+        }
+        if op.abandoned {
+            match self.remove(key).and_then(|op| op.keeps) {
+                Some(Keeps::Buffer(buffer)) => wakes.drops.push(buffer),
+                Some(Keeps::Act(act)) => self.settled.push((key, act, result)),
+                Some(Keeps::DonatedBuf { .. } | Keeps::DonatedBufs { .. }) | None => {}
+            }
+        } else {
+            op.done = Some(result);
+            // Whoever gave it wants to be the last to have it.
+            op.keeps = None;
+            wakes.wakers.extend(op.waker.take());
+            wakes.any = true;
+        }
+        self.answered.extend(origin);
+        if let Some((peer, charge, frame)) = charge {
+            self.given.end(peer, charge, frame);
+        }
+        self.passed_on.extend(passed_on);
+    }
+
+    /// Every operation that has not ended.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (OpKey, &Op)> {
+        self.entries.iter().enumerate().filter_map(|(index, (generation, op))| {
+            let op = op.as_ref().filter(|op| op.done.is_none())?;
+            Some((OpKey { index: index as u32, generation: *generation }, op))
+        })
+    }
+}
+
+/// The error of every operation with a peer that is gone.
+pub(crate) fn gone(name: &str, how: crate::Gone) -> Error {
+    Error::PeerGone { peer: name.to_owned(), how }
+}

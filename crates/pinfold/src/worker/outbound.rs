@@ -1,0 +1,498 @@
+//! The sending side: from a posted send to descriptors in the lane.
+//!
+//! Per peer there is a queue of sends with something to write. A send leaves it when its last
+//! piece is out, or when it is announced and the word is the receiver's. The order of first
+//! descriptors is the order of posting, which is what keeps messages in order. What the receiver has
+//! asked for is in a queue of its own, before the other.
+
+use pinfold_sys::cpu::clock;
+
+use super::{
+    core::Core,
+    op::{Done, OpKey, SendOp, SendStage},
+    peer::{MESSAGE_COST, Peer},
+};
+use crate::{
+    Error, Path, Receipt, Refusal, Result,
+    failpoint::{self, Point},
+    memory::scatter::{Part, Scatter},
+    policy::route,
+    protocol::{
+        rendezvous::select::SAID_FROM,
+        rma::served::{Begun, Served},
+    },
+    status::Tally,
+    sync::Ordering,
+    transport::shm::{
+        fragment::{Cut, FragmentSize},
+        ring::Violation,
+    },
+    wire::{
+        active::{Label, Verb},
+        descriptor::{Eager, Header, INLINE_MAX, INLINE_WIDE_MAX, Kind, Piece},
+        rendezvous::Rts,
+    },
+};
+
+/// Messages up to this long go as one piece.
+pub(crate) const PIECE_WHOLE: u64 = 4 << 10;
+/// Messages shorter than this say nothing about the speed of copying.
+const LEARN_FROM: u64 = 8 << 10;
+
+/// What became of one step of a send.
+enum Step {
+    /// It has ended.
+    Ended(Result<Receipt>),
+    /// It is announced and leaves the queue.
+    Announced,
+    /// It waits for room, or for credit.
+    Stuck,
+    /// Its memory is to be given, and so much of that is with the peer already that it waits.
+    Held,
+}
+
+/// The bytes of the next piece.
+fn piece_len(at: u64, end: u64, fragment: FragmentSize) -> u32 {
+    let left = end - at;
+    let len = if left <= PIECE_WHOLE {
+        left
+    } else if at == 0 {
+        // The first piece is short, so that the receiver starts early.
+        (left / 4).clamp(1 << 10, FragmentSize::SHORT.bytes()) & !63
+    } else {
+        fragment.next(left)
+    };
+    len as u32
+}
+
+impl Core {
+    /// Sends a message of up to 56 bytes at once, if nothing stands before it.
+    ///
+    /// `word(i)` is the i-th eight bytes of the message. `Ok(false)`: it has to be queued.
+    pub(crate) fn send_inline(
+        &mut self,
+        peer: &mut Peer,
+        tag: u64,
+        len: usize,
+        word: impl Fn(usize) -> u64,
+    ) -> Result<bool, Violation> {
+        debug_assert!(len <= INLINE_MAX);
+        if !peer.tx.has_room(&mut self.lane_budget)? || !peer.has_credit(len as u64) {
+            return Ok(false);
+        }
+        let high = (tag >> 32) as u32;
+        let low = tag as u32;
+        let words = len.div_ceil(8);
+        if high != peer.tag_high_tx {
+            peer.tag_high_tx = high;
+            if len <= INLINE_WIDE_MAX {
+                let mut body = [0; 7];
+                body[0] = tag;
+                for (i, slot) in body[1..][..words].iter_mut().enumerate() {
+                    *slot = word(i);
+                }
+                peer.tx.push(Header::new(Kind::InlineWide, len as u8, 0), &body[..1 + words]);
+                peer.sent_cost += MESSAGE_COST + len as u64;
+                return Ok(true);
+            }
+            peer.tx.push(Header::new(Kind::TagHigh, 0, high), &[]);
+            failpoint::hit(Point::TagHighSent);
+            if !peer.tx.has_room(&mut self.lane_budget)? {
+                return Ok(false);
+            }
+        }
+        failpoint::hit(Point::BeforeInline);
+        for (i, place) in peer.tx.next_body().iter().enumerate().take(words) {
+            place.store(word(i), Ordering::Relaxed);
+        }
+        peer.tx.publish(Header::new(Kind::Inline, len as u8, low));
+        failpoint::hit(Point::AfterInline);
+        peer.sent_cost += MESSAGE_COST + len as u64;
+        Ok(true)
+    }
+
+    /// Whether a message of `len` bytes may go without asking.
+    pub(crate) fn fits_eager(&mut self, peer: &mut Peer, len: u64) -> bool {
+        // Half the window at most, so that one message does not stop all others.
+        len <= peer.window / 2 && peer.has_credit(len)
+    }
+
+    pub(crate) fn lend(&mut self, peer: &mut Peer, len: u32) -> Result<Option<Piece>, Violation> {
+        if len == 0 {
+            return Ok(Some(Piece { offset: 0, len: 0, sample: 0 }));
+        }
+        peer.tx.lend(len, len.min(1 << 10), &mut self.lane_budget)
+    }
+
+    /// Writes what is queued for the peer, as far as there is room.
+    pub(crate) fn pump(&mut self, peer: &mut Peer) -> Result<(), Violation> {
+        let before = peer.tx.produced();
+        let result = self.pump_quietly(peer);
+        self.update_peer_gauges(peer);
+        if peer.tx.produced() != before || !peer.transport.is_sent() {
+            self.ring(peer);
+        }
+        result
+    }
+
+    fn pump_quietly(&mut self, peer: &mut Peer) -> Result<(), Violation> {
+        loop {
+            self.drop_served(peer);
+            while let Some(control) = peer.control.front() {
+                if !peer.tx.has_room(&mut self.lane_budget)? {
+                    self.block(peer);
+                    return Ok(());
+                }
+                peer.tx.push(control.header, &control.body[..control.words]);
+                peer.control.pop_front();
+            }
+            let Some(&key) = peer.queue().front() else {
+                match self.next_frame(peer) {
+                    true => continue,
+                    false => return Ok(()),
+                }
+            };
+            // The operation is taken out while it is worked on: it and the rest of the core are
+            // both needed.
+            let Some(op) = self.ops.send_mut(key) else {
+                peer.queue().pop_front();
+                continue;
+            };
+            let memory = std::mem::replace(&mut op.memory, Scatter::empty());
+            let stage = std::mem::replace(&mut op.stage, SendStage::Fresh);
+            let served = op.served.take();
+            let mut work = SendOp { memory, stage, served, ..*op };
+            let step = self.step(peer, key, &mut work);
+            if let Some(op) = self.ops.send_mut(key) {
+                *op = work;
+            }
+            match step? {
+                Step::Ended(result) => {
+                    peer.queue().pop_front();
+                    self.finish(key, result.map(Done::Sent));
+                }
+                Step::Announced => {
+                    peer.queue().pop_front();
+                }
+                Step::Held => {
+                    self.block(peer);
+                    return Ok(());
+                }
+                Step::Stuck => {
+                    peer.record.room_stalls.add(1);
+                    self.block(peer);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Takes a send as far as room and credit allow.
+    fn step(&mut self, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result<Step, Violation> {
+        if matches!(op.stage, SendStage::Fresh) {
+            if op.given && !self.is_charged(peer, op) {
+                return Ok(Step::Held);
+            }
+            if !peer.tx.has_room(&mut self.lane_budget)? {
+                return Ok(Step::Stuck);
+            }
+            if let Some(served) = op.served.take() {
+                let begun = self.begin_served(peer, key, op, &served);
+                op.served = Some(served);
+                return match begun {
+                    Begun::Streams => self.stream(peer, key, op),
+                    Begun::AllOut => Ok(Step::Announced),
+                    Begun::Ended => Ok(Step::Ended(Ok(op.receipt))),
+                };
+            }
+            if op.verb == Verb::Failed {
+                let label = Label::from_tag(op.verb, op.tag);
+                return Ok(match self.send_active(peer, label, 0, &[])? {
+                    true => Step::Ended(Ok(op.receipt)),
+                    false => Step::Stuck,
+                });
+            }
+            if !op.routed {
+                match self.route(peer, op) {
+                    Err(error) => return Ok(Step::Ended(Err(error))),
+                    Ok(receipt) => op.receipt = receipt,
+                }
+                op.routed = true;
+            }
+            let len = op.memory.len();
+            match op.receipt.path {
+                Path::Inline => {
+                    let words = op.memory.read_words::<7>();
+                    let goes = match op.verb {
+                        Verb::Tagged => self.send_inline(peer, op.tag, len as usize, |i| words[i]),
+                        verb => {
+                            let label = Label::from_tag(verb, op.tag);
+                            self.send_active(peer, label, len as usize, &words)
+                        }
+                    };
+                    if goes? {
+                        op.receipt.copied_user = len;
+                        peer.record.count_sent(Path::Inline, len);
+                        return Ok(Step::Ended(Ok(op.receipt)));
+                    }
+                    let insists = op.required == Some(Path::Inline);
+                    if insists || !peer.tx.has_room(&mut self.lane_budget)? {
+                        return Ok(Step::Stuck);
+                    }
+                    return self.announce(peer, key, op);
+                }
+                Path::Eager if self.fits_eager(peer, len) => {
+                    let (at, end) = (0, len);
+                    op.stage = SendStage::Streaming { at, end, announced: false, cut: None };
+                    op.started = clock::ticks();
+                }
+                Path::Eager | Path::Cma | Path::Mapped | Path::Handoff => {
+                    return self.announce(peer, key, op);
+                }
+            }
+        }
+        self.stream(peer, key, op)
+    }
+
+    /// Which way a fresh send goes, and why not the others.
+    pub(crate) fn route(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
+        let len = op.memory.len();
+        if op.given {
+            return self.route_donation(peer, op);
+        }
+        if op.verb != Verb::Tagged {
+            return self.route_active(peer, op);
+        }
+        if let Some(path) = op.required {
+            // Before anything is handed over.
+            if let Some(why) = peer.permissions.refusal(path) {
+                return Err(Error::PathRefused { path, why });
+            }
+            let refusal = match path {
+                Path::Inline => (len > INLINE_MAX as u64).then_some(Refusal::TooLong),
+                Path::Mapped => match op.memory.part() {
+                    Some(memory) if memory.locate().is_some() => {
+                        let exported = self.export_part(peer, memory);
+                        exported.is_none().then_some(Refusal::NotMapped)
+                    }
+                    _ if peer.tx.goes_to_open_memory() => None,
+                    _ => Some(Refusal::NotShareable),
+                },
+                Path::Handoff => Some(Refusal::Kept),
+                Path::Eager | Path::Cma => None,
+            };
+            return match refusal {
+                Some(why) => Err(Error::PathRefused { path, why }),
+                None => Ok(Receipt::new(path, len)),
+            };
+        }
+        self.choose(peer, len, op.memory.part())
+    }
+
+    /// Which way memory goes that is given away: where it cannot be, a copy of it goes.
+    fn route_donation(&mut self, peer: &mut Peer, op: &SendOp) -> Result<Receipt> {
+        let (len, memory) = (op.memory.len(), op.memory.part());
+        let in_parts = op.memory.parts() > 1;
+        let why = match (peer.permissions.refusal(Path::Handoff), memory) {
+            (Some(why), _) => why,
+            (None, None) if in_parts => match self.route_parts(peer, op) {
+                Ok(receipt) => return Ok(receipt),
+                Err(why) => why,
+            },
+            (None, Some(memory))
+                if peer.exported_extents.may_offer()
+                    && self.export_part(peer, memory).is_some() =>
+            {
+                return Ok(Receipt::new(Path::Handoff, len));
+            }
+            _ => Refusal::NotMapped,
+        };
+        let mut receipt = self.choose(peer, len, memory)?;
+        receipt.refuse(Path::Handoff, why);
+        Ok(receipt)
+    }
+
+    /// What the cost model says of a message of `len` bytes; `memory` if it lies in one part.
+    pub(crate) fn choose(
+        &mut self,
+        peer: &mut Peer,
+        len: u64,
+        memory: Option<Part>,
+    ) -> Result<Receipt> {
+        let choose = if self.strict { route::choose_strict } else { route::choose };
+        let refused = |(path, why)| Error::PathRefused { path, why };
+        let may_pay = len >= peer.learner.from(Path::Mapped) || !peer.permissions.may(Path::Eager);
+        let may_map = may_pay && peer.permissions.may(Path::Mapped);
+        let place = memory.filter(|_| may_map).and_then(Part::locate);
+        // The one or the other side can map the other's memory.
+        let goes_to_open = may_map && len >= SAID_FROM && peer.tx.goes_to_open_memory();
+        let place = place.filter(|_| peer.exported_extents.may_offer());
+        let shareable = place.is_some() || goes_to_open;
+        let choice =
+            choose(len, shareable, &peer.permissions, &mut peer.learner).map_err(refused)?;
+        if choice.receipt.path != Path::Mapped
+            || goes_to_open
+            || place.is_some_and(|(extent, at)| self.export_at(peer, &extent, at).is_some())
+        {
+            return Ok(choice.receipt);
+        }
+        let choice = choose(len, false, &peer.permissions, &mut peer.learner).map_err(refused)?;
+        let mut receipt = choice.receipt;
+        receipt.refuse(Path::Mapped, Refusal::NotMapped);
+        Ok(receipt)
+    }
+
+    /// Announces a message; it stays in its memory until the receiver asks for it.
+    fn announce(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        op: &mut SendOp,
+    ) -> Result<Step, Violation> {
+        // There is a place for an answer.
+        if peer.waiting >= peer.waiting_max && !op.verb.is_answer() {
+            return Ok(Step::Stuck);
+        }
+        // What would have gone at once but for credit may come by any path the pair has.
+        let may_copy = [Path::Cma, Path::Mapped].iter().any(|path| peer.permissions.may(*path));
+        let short = matches!(op.receipt.path, Path::Inline | Path::Eager);
+        if short {
+            peer.record.credit_stalls.add(1);
+        }
+        // No other credit would be enough for one that is longer.
+        let unasked = short && op.verb == Verb::Tagged && op.memory.len() <= peer.window / 2;
+        let insists = op.receipt.path == Path::Eager && (op.required.is_some() || !may_copy);
+        let prefers = op.receipt.path == Path::Eager && peer.prefers_ring(op.memory.len());
+        let stream = insists || short && op.timed || prefers;
+        let exported = match (op.receipt.path, op.memory.part()) {
+            (Path::Mapped | Path::Handoff, Some(memory)) => self.export_part(peer, memory),
+            _ => None,
+        };
+        let given = op.receipt.path == Path::Handoff;
+        let list = match given && op.memory.parts() > 1 {
+            true => match self.write_list(peer, &op.memory) {
+                Ok(list) => list,
+                Err(None) => return Ok(Step::Stuck),
+                Err(Some(violation)) => return Err(violation),
+            },
+            false => None,
+        };
+        // Of several extents any will do to say that there are some.
+        let first = || op.memory.each_part().next().and_then(Part::locate);
+        let listed = list.and_then(|_| first()).map(|(extent, _)| extent.id());
+        op.offered = exported.map(|exported| exported.extent).or(listed);
+        let (tag, len, place) = (op.tag, op.memory.len(), op.memory.place());
+        let rts = Rts { tag, len, place, stream, unasked, given, exported, list, number: 0 };
+        failpoint::hit(Point::BeforeAnnounce);
+        peer.tx.push(Header::new(Kind::Rts, op.verb as u8, op.sid(key)), &rts.body());
+        failpoint::hit(Point::AfterAnnounce);
+        op.started = clock::ticks();
+        if !given {
+            self.note_wait(peer, key, op.started);
+        }
+        peer.waiting += 1;
+        peer.two_way.announce(op.started);
+        op.stage = SendStage::Waiting { cancelled: false };
+        Ok(Step::Announced)
+    }
+
+    /// Writes pieces while there is room for them.
+    fn stream(&mut self, peer: &mut Peer, key: OpKey, op: &mut SendOp) -> Result<Step, Violation> {
+        let SendStage::Streaming { at, end, announced, .. } = op.stage else {
+            return Ok(Step::Announced);
+        };
+        if at == 0 && announced {
+            // Until now it waited for its receiver.
+            op.started = clock::ticks();
+        }
+        let len = op.memory.len();
+        if at == 0 && self.hand_to_connection(peer, key, op, end, announced)? {
+            return Ok(Step::Announced);
+        }
+        let all_out = self.write_pieces(peer, key, op)?;
+        op.receipt.note_copies(self.copied_by(len));
+        if !all_out {
+            return Ok(Step::Stuck);
+        }
+        if let Some(served) = &op.served {
+            op.receipt.copied_user = end;
+            self.status.copied_user.add(end);
+            if let Served::Answer { .. } = **served {
+                return Ok(Step::Ended(Ok(op.receipt)));
+            }
+            op.stage = SendStage::Asked;
+            return Ok(Step::Announced);
+        }
+        if len >= LEARN_FROM {
+            peer.learn_eager(op.sid(key), len, op.started, announced);
+        }
+        let why_not = match op.receipt.path {
+            // An inline message comes this way only when credit is short.
+            Path::Inline => Refusal::NoCredit,
+            Path::Mapped => Refusal::NotMapped,
+            Path::Cma if op.errno != 0 => Refusal::Denied(op.errno as i32),
+            _ => Refusal::Declined,
+        };
+        op.receipt.took(Path::Eager, why_not);
+        if op.errno != 0 {
+            op.receipt.refuse(Path::Cma, Refusal::Denied(op.errno as i32));
+        }
+        op.receipt.copied_user = end;
+        peer.record.count_sent(Path::Eager, len);
+        self.status.copied_user.add(end);
+        Ok(Step::Ended(Ok(op.receipt)))
+    }
+
+    /// The same; whether all of them are out.
+    fn write_pieces(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        op: &mut SendOp,
+    ) -> Result<bool, Violation> {
+        let sid = op.sid(key);
+        let SendStage::Streaming { at, end, announced, cut } = &mut op.stage else {
+            return Ok(true);
+        };
+        let (len, part_len) = (op.memory.len(), op.memory.part_len());
+        let Cut { fragment, sample_number } =
+            *cut.get_or_insert_with(|| peer.tx.cut(*end, part_len));
+        let mut first = *at == 0 && !*announced;
+        while first || *at < *end {
+            if !peer.tx.has_room(&mut self.lane_budget)? {
+                return Ok(false);
+            }
+            let Some(mut piece) = self.lend(peer, piece_len(*at, *end, fragment))? else {
+                return Ok(false);
+            };
+            let shared = match op.served.as_deref() {
+                Some(served) => Core::fill_served(peer, served, piece, *at)?,
+                None => false,
+            };
+            if !shared {
+                op.memory.fill(&mut peer.tx, &mut piece, *at)?;
+            }
+            if *at == 0 && sample_number != 0 {
+                // A sample that was taken of the same piece is not heard of.
+                piece.sample = sample_number;
+            }
+            if first {
+                let body = Eager { tag: op.tag, len, piece }.body();
+                failpoint::hit(Point::BeforeEager);
+                peer.tx.push(Header::new(Kind::Eager, op.verb as u8, sid), &body);
+                peer.sent_cost += MESSAGE_COST + len;
+                first = false;
+            } else {
+                failpoint::hit(Point::BeforePiece);
+                peer.tx.push(Header::new(Kind::Data, 0, sid), &piece.body());
+            }
+            failpoint::hit(Point::AfterPiece);
+            *at += u64::from(piece.len);
+            // A sleeper is woken by the first piece, not by the last.
+            if *at < *end {
+                self.ring(peer);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,119 @@
+//! What has not been delivered to peers, and what of theirs is not back.
+
+use super::{
+    Engine,
+    core::Core,
+    op::{Keeps, Op, OpKey, OpKind, SendOp, SendStage},
+    peer::Peer,
+};
+use crate::{
+    Error, Gone, PeerId,
+    endpoint::Outstanding,
+    protocol::{
+        active::receive::Act,
+        handoff::{after_close::is_out, donate::Fate},
+    },
+};
+
+/// Whether nobody hears of the end of a send, and its sender did not take it back.
+fn is_unheard(op: &Op, send: &SendOp) -> bool {
+    let taken_back = matches!(send.stage, SendStage::Waiting { cancelled: true });
+    let unheard = match &op.keeps {
+        Some(Keeps::Act(act)) => matches!(act, Act::Gone { .. }),
+        Some(Keeps::Buffer(_) | Keeps::DonatedBuf { .. } | Keeps::DonatedBufs { .. }) => {
+            op.abandoned
+        }
+        None => false,
+    };
+    unheard && !taken_back
+}
+
+impl Core {
+    /// Whether a send that nobody waits for has not been delivered when its peer goes, `how`.
+    pub(crate) fn is_lost(&self, key: OpKey, how: Gone) -> bool {
+        self.ops.get(key).is_some_and(|op| {
+            matches!(&op.kind, OpKind::Send(send)
+                if is_unheard(op, send) && !(how == Gone::Disconnected && is_out(send)))
+        })
+    }
+}
+
+impl Engine {
+    /// What the connected peers have not got, or have not given back; nothing of those to which that is nothing.
+    pub(crate) fn outstanding(&mut self) -> Vec<Outstanding> {
+        let mut all = Vec::new();
+        for id in self.peers.ids() {
+            let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.leaving.is_none()) else {
+                continue;
+            };
+            self.core.collect_donations(peer);
+            let mut one = Outstanding {
+                peer: id,
+                name: peer.info.name.clone(),
+                sends: peer.control.len() as u64,
+                given: 0,
+                given_bytes: 0,
+                gone: None,
+            };
+            for fate in peer.given.iter() {
+                // One that is a send is counted as such.
+                if let Fate::Out { donation, .. } = fate {
+                    one.given += 1;
+                    one.given_bytes += donation.len() as u64;
+                }
+            }
+            for donation in self.core.ops.given.waiting(id) {
+                one.given += 1;
+                one.given_bytes += donation.len() as u64;
+            }
+            if peer.transport.as_tcp().is_some_and(|bridge| !bridge.is_flushed()) {
+                one.sends += peer.tx.in_flight().max(1);
+            }
+            all.push(one);
+        }
+        for (_, Op { kind, .. }) in self.core.ops.open() {
+            let OpKind::Send(send) = kind else { continue };
+            let Some(one) = all.iter_mut().find(|one| one.peer == send.peer) else { continue };
+            if send.given {
+                one.given += 1;
+                one.given_bytes += send.memory.len();
+            } else {
+                one.sends += 1;
+            }
+        }
+        all.retain(|one| !one.is_none());
+        all
+    }
+
+    /// How a peer went, if it did.
+    pub(crate) fn how_gone(&self, id: PeerId) -> Option<Gone> {
+        match self.present(id) {
+            Ok(()) => None,
+            Err(Error::PeerGone { how, .. }) => Some(how),
+            // It is so long ago that nobody remembers.
+            Err(_) => Some(Gone::Closed),
+        }
+    }
+
+    /// Whether something is on its way for nobody who waits for it, to this peer or any, that would be lost if the
+    /// connection ended now.
+    pub(crate) fn has_unsent(&self, to: Option<PeerId>) -> bool {
+        let is_it = |id: PeerId| to.is_none_or(|to| to == id);
+        // On this host they can go at any time.
+        let waits =
+            |peer: &Peer| peer.transport.is_tcp() && self.core.ops.given.has_waiting(peer.id);
+        let frames = |peer: &Peer| is_it(peer.id) && peer.leaving.is_none() && waits(peer);
+        self.peers.iter().any(frames)
+            || self.core.ops.open().any(|(_, op)| {
+                matches!(&op.kind, OpKind::Send(send) if is_it(send.peer)
+                    && is_unheard(op, send)
+                    && self.is_lost_with(send.peer, is_out(send)))
+            })
+    }
+
+    /// Whether a send to this peer is lost if the connection ends; `left`: its memory stays with the receiver.
+    fn is_lost_with(&self, id: PeerId, left: bool) -> bool {
+        let peer = self.peers.get(id).filter(|peer| peer.leaving.is_none());
+        peer.is_some_and(|peer| !left || peer.transport.is_tcp())
+    }
+}

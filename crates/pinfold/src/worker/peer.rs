@@ -1,0 +1,478 @@
+//! One connected peer: its lanes, what is queued for it, what is coming in from it.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use pinfold_sys::cpu::clock;
+use rustc_hash::FxHashMap;
+
+use super::{
+    op::OpKey,
+    peer_transport::PeerTransport,
+    pending_peer::{PendingPeer, Session},
+    send_waits::Waits,
+};
+use crate::{
+    Gone, PathSet, PeerId, Receipt,
+    copy::{Copier, Largest, Reader, Tally},
+    memory::{exported_extents::ExportedExtents, store::Kept},
+    policy::{
+        route::{Asking, CostModel, Halves, Learner, Path, Permissions, Refusal, TOLD_FROM},
+        two_way::TwoWay,
+    },
+    protocol::{
+        handoff::{
+            donate::Fate,
+            returns::{Given, Returns},
+        },
+        rma::{
+            cma::{CmaAccess, Way},
+            served::{Landing, ServedRma},
+        },
+    },
+    status::PeerRecord,
+    sync::LightFence,
+    transport::{
+        local::Side,
+        shm::{
+            hazards::Hazards,
+            lane::{LaneRx, LaneTx},
+            segment::Segment,
+        },
+    },
+    wire::{
+        descriptor::{Body, Header, INLINE_MAX},
+        layout::{CLAIMS, Direction},
+    },
+    worker::matching::UnexpectedKey,
+};
+
+pub(crate) use crate::status::MESSAGE_COST;
+
+/// What is known about a connected peer.
+#[derive(Clone, Debug)]
+pub struct PeerInfo {
+    /// Its identifier at this endpoint.
+    pub id: PeerId,
+    /// Its label and process id: the name that errors use.
+    pub name: String,
+    /// Its process id as this process's namespace knows it; 0 if it lies outside, or on another host.
+    pub pid: u32,
+    /// Its user id; the largest number for a peer on another host.
+    pub uid: u32,
+    /// The address that was connected to; `None` for a peer that connected to this endpoint. One of the form
+    /// `tcp:HOST:PORT` may have led to a peer on this host.
+    pub address: Option<String>,
+    /// By what the connection with a peer on another host is [encrypted](crate::Builder::encrypt), as TLS 1.3 calls
+    /// it; `None` if it is not, and for a peer on this host.
+    pub encryption: Option<&'static str>,
+    /// How often a connection with another host broke and another took its place.
+    pub reconnections: u64,
+    /// The paths on which messages to it can go.
+    pub paths: PathSet,
+    /// Why messages to it cannot go by `cma`; `None` if they can.
+    pub cma_refused: Option<Refusal>,
+}
+
+/// A message that comes in pieces.
+pub(crate) struct Inbound {
+    pub sid: u32,
+    pub tag: u64,
+    /// Its true length.
+    pub len: u64,
+    /// Bytes that come.
+    pub end: u64,
+    /// Bytes that have come.
+    pub got: u64,
+    pub came: Came,
+    /// Whether the sender took it to be mapped here.
+    pub offered: bool,
+    /// What the kernel answered when it was asked for the message; 0 if it was not.
+    pub errno: u32,
+    pub sink: Sink,
+    /// The credit it holds while nobody has asked for it.
+    pub cost: u64,
+    /// When its first piece came, ticks, if it is long enough for its sender to be told.
+    pub started: u64,
+    /// By which number the sender asked what it takes from the first piece on.
+    pub sample_number: Option<u8>,
+}
+
+impl Inbound {
+    /// A message of `len` bytes of which nothing has come yet and all is to.
+    pub(crate) fn new(sid: u32, tag: u64, len: u64, sink: Sink) -> Inbound {
+        Inbound {
+            sid,
+            tag,
+            len,
+            end: len,
+            got: 0,
+            came: Came::default(),
+            offered: false,
+            errno: 0,
+            sink,
+            cost: 0,
+            started: 0,
+            sample_number: None,
+        }
+    }
+}
+
+/// What was copied of an inbound message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Came {
+    /// Bytes copied to where they belong.
+    pub copied: u64,
+    /// Those of them that were stored before.
+    pub stored: u64,
+    /// Those of them that the kernel put there.
+    pub cma: u64,
+    pub by: Largest,
+}
+
+/// Where the pieces of an inbound message go.
+pub(crate) enum Sink {
+    /// To the memory of a receive.
+    Op(OpKey),
+    /// To memory of ours, until a receive asks for it.
+    Keep(UnexpectedKey, Kept),
+    /// To the memory of a read of a region.
+    Read(OpKey),
+    /// To a region of ours.
+    Write(Box<Landing>),
+}
+
+/// A descriptor that answers the peer, waiting for room.
+pub(crate) struct Control {
+    pub header: Header,
+    pub body: Body,
+    pub words: usize,
+}
+
+pub(crate) struct Peer {
+    pub id: PeerId,
+    /// Its counters, and what others may see of it.
+    pub record: PeerRecord,
+    pub info: PeerInfo,
+    pub tx: LaneTx,
+    pub rx: LaneRx,
+    pub transport: PeerTransport,
+    /// With what the pair goes on if its connection breaks, if it does.
+    pub session: Option<Session>,
+    pub cma_access: Arc<CmaAccess>,
+
+    pub tag_high_tx: u32,
+    pub tag_high_rx: u32,
+
+    /// Sends that have descriptors to write, in order.
+    pub out: VecDeque<OpKey>,
+    /// Sends that the peer has asked for, or asked to be answered: they need no credit, and do not
+    /// wait behind those that do.
+    pub asked: VecDeque<OpKey>,
+    pub control: VecDeque<Control>,
+    /// Operations that it is asked for, on its regions.
+    pub served_rma: ServedRma,
+    /// Whether it does those, for it is on another host.
+    pub serves_regions: bool,
+    /// Whether it is on the list of peers that wait for room.
+    pub blocked: bool,
+    /// Whether, since then, it has been asked to ring when it makes room.
+    pub room_asked: bool,
+    /// Unmatched eager cost the receiver allows.
+    pub window: u64,
+    /// Eager cost sent, ever.
+    pub sent_cost: u64,
+    /// Eager cost the receiver had released when last looked.
+    pub released: u64,
+    /// Announced messages the receiver has not answered.
+    pub waiting: u32,
+    pub waiting_max: u32,
+    /// Since when sends to it wait.
+    pub waits: Waits,
+    pub permissions: Permissions,
+    pub learner: Learner,
+    /// What asking and answering adds to a transfer out of this side's memory.
+    asking: Asking,
+    /// Copies out of its arenas, and into them.
+    pub copies_in: Copier,
+    pub copies_out: Copier,
+    /// What has to come between something published and a look at what the other side set.
+    pub fence: LightFence,
+    pub two_way: TwoWay,
+    pub exported_extents: ExportedExtents,
+    /// What was given to it, and what of its donated buffers was given back, as far as that is
+    /// counted.
+    pub given: Given<Fate>,
+    pub returns: Returns,
+    /// When the last message to it had gone, ticks.
+    last_end: u64,
+    /// When the last long message from it had come, ticks.
+    last_arrival: u64,
+
+    pub inbound: Vec<Inbound>,
+    /// Unmatched eager cost here, and what was granted.
+    pub owed: u64,
+    pub granted: u64,
+    /// Announced messages here that are unmatched, and how many were granted.
+    /// Those for handlers are not with the matcher.
+    pub announced: FxHashMap<u32, Option<UnexpectedKey>>,
+    pub announced_max: u32,
+    /// Parts of those that were given away in several, as far as it is kept where they lie.
+    pub listed: usize,
+    claims_taken: u32,
+    claim_generations: [u16; CLAIMS as usize],
+    /// Messages through the ring, both sides of each.
+    halves: Halves,
+
+    /// Set while it is being let go: it may still be writing into memory of a receive of ours, which
+    /// must not be given back before it has reported.
+    pub leaving: Option<Gone>,
+
+    /// Whether its lane is polled.
+    pub hot: bool,
+    /// Polls of its lane since something was in it.
+    pub idle_polls: u32,
+}
+
+impl Peer {
+    pub(crate) fn new(
+        id: PeerId,
+        pending: PendingPeer,
+        granted: crate::transport::local::Limits,
+        model: &CostModel,
+        own_barrier: bool,
+        copies: &Arc<Tally>,
+        record: PeerRecord,
+    ) -> Peer {
+        let PendingPeer { side, mapping, transport, session, pidfd, presence, pid, uid, .. } =
+            pending;
+        let PendingPeer { label, address, place, .. } = pending;
+        let (send_way, fence) = (
+            match side {
+                Side::Accepting => Direction::ToConnecting,
+                Side::Connecting => Direction::ToAccepting,
+            },
+            if own_barrier && pending.barrier_global {
+                LightFence::Compiler
+            } else {
+                LightFence::Full
+            },
+        );
+        let segment = Segment::new(mapping);
+        let cma = pending.peer_reads.or(pending.we_write);
+        let (allowed, ours) = (pending.paths, pending.our_paths);
+        let permissions = Permissions::new(|path| match path {
+            Path::Cma => cma,
+            Path::Mapped | Path::Handoff if transport.is_tcp() => {
+                Err(cma.err().unwrap_or(Refusal::OtherHost))
+            }
+            _ if allowed.contains(path) => Ok(()),
+            _ if ours.contains(path) => Err(Refusal::SwitchedOffByPeer),
+            _ => Err(Refusal::SwitchedOff),
+        });
+        let tried = [pending.we_read, pending.we_write, pending.peer_reads, pending.peer_writes];
+        let hazards = Hazards::new(&segment, send_way);
+        let cma_access = Arc::new(CmaAccess::new(pid, pidfd, hazards, presence, tried));
+        let mut paths = allowed;
+        if cma.is_err() {
+            paths = paths.without(Path::Cma);
+        }
+        let whose = place.clone().unwrap_or_else(|| format!("pid {pid}"));
+        let name = if label.is_empty() { whose } else { format!("{label} ({whose})") };
+        let mut tx = LaneTx::new(&segment, send_way, fence, copies);
+        if transport.is_tcp() {
+            tx = tx.without_waiting();
+        }
+        Peer {
+            id,
+            record,
+            info: PeerInfo {
+                id,
+                name,
+                pid,
+                uid,
+                address,
+                encryption: transport.as_tcp().and_then(|bridge| bridge.suite()),
+                reconnections: 0,
+                paths,
+                cma_refused: cma.err(),
+            },
+            tx,
+            rx: LaneRx::new(&segment, send_way.reverse(), fence, copies),
+            copies_in: Copier::new(Reader::Me, copies),
+            copies_out: Copier::new(Reader::OtherCore, copies),
+            transport,
+            session,
+            cma_access,
+            tag_high_tx: 0,
+            tag_high_rx: 0,
+            out: VecDeque::new(),
+            asked: VecDeque::new(),
+            control: VecDeque::new(),
+            served_rma: ServedRma::default(),
+            serves_regions: pending.serves_regions,
+            blocked: false,
+            room_asked: false,
+            window: pending.granted.unexpected_bytes,
+            sent_cost: 0,
+            released: 0,
+            waiting: 0,
+            waits: Waits::default(),
+            waiting_max: pending.granted.rendezvous_max,
+            permissions,
+            learner: Learner::new(model),
+            asking: Asking::new(),
+            fence,
+            two_way: TwoWay::default(),
+            exported_extents: ExportedExtents::default(),
+            given: Given::default(),
+            returns: Returns::default(),
+            last_end: 0,
+            last_arrival: 0,
+            inbound: Vec::new(),
+            owed: 0,
+            granted: granted.unexpected_bytes,
+            announced: FxHashMap::default(),
+            announced_max: granted.rendezvous_max,
+            listed: 0,
+            claims_taken: 0,
+            claim_generations: [0; CLAIMS as usize],
+            halves: Halves::default(),
+            leaving: None,
+            hot: false,
+            idle_polls: 0,
+        }
+    }
+
+    /// The kernel does not do something for the pair any more, as `errno` says.
+    #[cold]
+    pub(crate) fn withdraw(&mut self, way: Way, errno: u32) {
+        let why = Refusal::Denied(errno as i32);
+        tracing::debug!(peer = self.info.name, ?way, %why, "withdrawn");
+        self.cma_access.withdraw(way, why);
+        self.note_withdrawn();
+    }
+
+    /// Something may have been withdrawn: `cma` is no path of the pair any more if nothing is left that leads out of
+    /// this side's memory.
+    #[cold]
+    pub(crate) fn note_withdrawn(&mut self) {
+        if let Err(why) = self.cma_access.sends()
+            && self.permissions.may(Path::Cma)
+        {
+            self.permissions.withdraw(Path::Cma, why);
+            self.info.paths = self.info.paths.without(Path::Cma);
+            self.info.cma_refused = Some(why);
+            let refusal = |path| self.permissions.refusal(path);
+            self.record.note_paths(self.info.paths, refusal);
+        }
+    }
+
+    /// Whether nothing stands before a new message.
+    #[inline(always)]
+    pub(crate) fn is_clear(&self) -> bool {
+        self.leaving.is_none() && self.out.is_empty() && self.control.is_empty()
+    }
+
+    /// Whether it has given something back that is not known here yet.
+    pub(crate) fn has_returns(&self) -> bool {
+        self.given.is_ended_by(self.tx.returned())
+    }
+
+    /// The queue whose first send is next to write.
+    pub(crate) fn queue(&mut self) -> &mut VecDeque<OpKey> {
+        if self.asked.is_empty() { &mut self.out } else { &mut self.asked }
+    }
+
+    /// The receipt of a message of `len` bytes received from it, of which `bytes` were taken.
+    pub(crate) fn receipt(&self, path: Path, bytes: u64, len: u64) -> Receipt {
+        let mut receipt = Receipt::new(path, bytes);
+        if path != Path::Inline && len > INLINE_MAX as u64 {
+            receipt.refuse(Path::Inline, Refusal::TooLong);
+        }
+        match path {
+            Path::Inline => {}
+            Path::Eager => {
+                receipt.refuse(Path::Cma, self.info.cma_refused.unwrap_or(Refusal::Slower));
+            }
+            Path::Cma | Path::Mapped => receipt.refuse(Path::Eager, Refusal::Slower),
+            Path::Handoff => {}
+        }
+        if path == Path::Mapped {
+            receipt.refuse(Path::Cma, self.info.cma_refused.unwrap_or(Refusal::Slower));
+        }
+        receipt
+    }
+
+    /// Takes a claim line for a shared transfer.
+    pub(crate) fn take_claim(&mut self) -> Option<(u32, u16)> {
+        let claim = (!self.claims_taken).trailing_zeros();
+        if claim >= CLAIMS {
+            return None;
+        }
+        self.claims_taken |= 1 << claim;
+        let generation = &mut self.claim_generations[claim as usize];
+        *generation = generation.wrapping_add(1);
+        Some((claim, *generation))
+    }
+
+    /// Gives a claim line back, its transfer closed.
+    pub(crate) fn give_claim(&mut self, claim: u32) {
+        self.claims_taken &= !(1 << claim);
+    }
+
+    /// Message `sid` of `len` bytes is written into the ring. Learns what the last one took that the
+    /// receiver has told of.
+    pub(crate) fn learn_eager(&mut self, sid: u32, len: u64, started: u64, announced: bool) {
+        let here = self.sample_ns(started);
+        let asking = if announced { self.asking.average() } else { 0 };
+        if len < TOLD_FROM {
+            return self.learner.observe(Path::Eager, len, here);
+        }
+        self.halves.sent(sid as u8, len, here, asking);
+        if let Some(whole) = self.halves.hear(self.tx.took_there()) {
+            self.learner.observe(Path::Eager, whole.len, whole.ns);
+        }
+    }
+
+    /// Whether a message that has to be announced, and for which the ring was chosen, is better sent
+    /// through the ring all the same.
+    pub(crate) fn prefers_ring(&self, len: u64) -> bool {
+        // Of those that always are announced, that has been learnt.
+        let is_weighed = len > self.window / 2;
+        let ring = self.learner.predict(Path::Eager, len) + self.asking.average() as f64;
+        is_weighed || ring < self.learner.predict(Path::Cma, len)
+    }
+
+    /// Learns what a message out of this side's memory took by `path`: the receiver's account,
+    /// and what asking and answering adds.
+    pub(crate) fn learn_rendezvous(&mut self, path: Path, len: u64, started: u64, took_ns: u64) {
+        let took = took_ns.min(1 << 40);
+        let added = self.sample_ns(started).saturating_sub(took);
+        let asking = self.asking.observe(added);
+        self.learner.observe(path, len, took + asking);
+    }
+
+    /// Ns since a message to this peer `started`.
+    fn sample_ns(&mut self, started: u64) -> u64 {
+        sample_ns(started, &mut self.last_end)
+    }
+
+    /// Ns since a long message began to come, at `started`.
+    pub(crate) fn arrival_lap_ns(&mut self, started: u64) -> u64 {
+        sample_ns(started, &mut self.last_arrival)
+    }
+
+    /// The inbound stream `sid`.
+    pub(crate) fn inbound_at(&self, sid: u32) -> Option<usize> {
+        self.inbound.iter().position(|stream| stream.sid == sid)
+    }
+}
+
+/// Ns from `started`, ticks, or from the end of the message before, if that was later, until now:
+/// messages that overlap share their time.
+fn sample_ns(started: u64, last_end: &mut u64) -> u64 {
+    let now = clock::ticks();
+    let ticks = now.saturating_sub(started.max(*last_end));
+    *last_end = now;
+    clock::ns_of(ticks)
+}

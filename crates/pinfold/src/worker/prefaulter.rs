@@ -1,0 +1,58 @@
+//! Putting pages where messages will be copied to, as [`prefault`](super::prefault) says.
+
+use std::sync::OnceLock;
+
+use pinfold_sys::{
+    mem::prefault::{Prefault, Unput},
+    trial,
+};
+
+use super::prefault::{Outcome, Step};
+
+/// What an endpoint does it with.
+///
+/// To know that no userfaultfd has the memory takes one. As a filter on system calls may end who asks for it, nothing
+/// is done where one is in force, unless the program says that it has no such memory.
+pub(crate) struct Prefaulter {
+    /// What the program has said.
+    wanted: Option<bool>,
+    prefault: OnceLock<Prefault>,
+}
+
+impl Prefaulter {
+    pub(crate) fn new(wanted: Option<bool>) -> Prefaulter {
+        Prefaulter { wanted, prefault: OnceLock::new() }
+    }
+
+    /// Takes a step: some microseconds.
+    pub(crate) fn put(&self, step: &Step) -> Outcome {
+        // Looked at each time: a filter may come later.
+        let is_unfiltered = trial::is_unfiltered();
+        if !is_unfiltered && self.wanted != Some(true) {
+            tracing::debug!("the memory of a receive was not made ready: there is a filter");
+            return Outcome::NotNow;
+        }
+        let prefault = match self.prefault.get() {
+            Some(prefault) => prefault,
+            None => match Prefault::open(is_unfiltered) {
+                Ok(prefault) => self.prefault.get_or_init(|| prefault),
+                Err(error) => {
+                    tracing::debug!(%error, "the memory of a receive was not made ready");
+                    return Outcome::NotNow;
+                }
+            },
+        };
+        match prefault.put(step.address, step.len, step.most) {
+            Ok(put) => Outcome::Saw { seen: put.seen, made: put.made },
+            Err(Unput::NotOurs) => Outcome::NotOurs,
+            Err(Unput::NotNow(error)) => {
+                tracing::debug!(%error, "the memory of a receive was not made ready");
+                Outcome::NotNow
+            }
+            Err(Unput::Never(error)) => {
+                tracing::debug!(%error, "no memory of receives is made ready");
+                Outcome::Never
+            }
+        }
+    }
+}

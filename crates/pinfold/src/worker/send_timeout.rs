@@ -1,0 +1,96 @@
+#![allow(unsafe_code)]
+//! Sends that wait no longer than they are told to, seen from the engine.
+//!
+//! **Invariant.** The memory of a send is another one from [`Engine::detach`] on, and no peer was told where it was:
+//! one that is short of credit is announced as one that has to be asked for ([`SendOp::timed`]), and pieces are copied
+//! by this side.
+
+use super::{
+    Engine,
+    op::{Keeps, OpKey, SendOp, SendStage},
+};
+use crate::{
+    PeerId, Receipt, Result, Untaken,
+    memory::scatter::{Part, Scatter},
+    policy::route::{Path, Refusal},
+};
+
+/// Messages up to this long are copied, if their memory is wanted back and they are under way.
+const COPIED_MAX: u64 = 1 << 20;
+
+/// What becomes of a send whose memory is the caller's again, although it has not ended.
+pub(crate) enum Detached {
+    /// Its receiver was told of it, and has not said whether it is too late to take it back.
+    Unsure,
+    /// It goes.
+    Goes(Receipt),
+}
+
+impl Engine {
+    /// Posts a send of one part that can be [taken back](Engine::take_back_late) and [detached](Engine::detach).
+    pub(crate) fn post_timed(
+        &mut self,
+        id: PeerId,
+        tag: u64,
+        memory: Part,
+        chosen: Option<Receipt>,
+    ) -> Result<OpKey> {
+        let receipt = chosen.unwrap_or(Receipt::new(Path::Eager, memory.len()));
+        let send = SendOp::new(id, tag, memory.into(), receipt);
+        self.post(SendOp { routed: chosen.is_some(), timed: true, ..send }, None)
+    }
+
+    /// Takes a send back, whose time is up, if it does not move yet. Why it does not.
+    pub(crate) fn take_back_late(&mut self, key: OpKey) -> Option<Untaken> {
+        let send = self.core.ops.send_mut(key)?;
+        let (id, len, lacks_credit) = (send.peer, send.memory.len(), lacks_credit(send));
+        let credit = self.peers.get_mut(id).map_or(0, |peer| peer.window);
+        let why = match send.stage {
+            SendStage::Fresh => Untaken::Behind,
+            SendStage::Waiting { .. } if lacks_credit && len <= credit / 2 => {
+                Untaken::NoCredit { credit }
+            }
+            SendStage::Waiting { .. } => Untaken::NoReceive,
+            _ => return None,
+        };
+        self.cancel(key);
+        self.kick_if_needed();
+        Some(why)
+    }
+
+    /// The name that errors use of a peer.
+    pub(crate) fn name_of(&mut self, id: PeerId) -> String {
+        self.peers.get_mut(id).map_or_else(|| "the peer".into(), |peer| peer.info.name.clone())
+    }
+
+    /// Lets a send that was not ended by that go on out of other memory, if it is short and no peer may be at its
+    /// memory.
+    pub(crate) fn detach(&mut self, key: OpKey) -> Option<Detached> {
+        let send = self.core.ops.send_mut(key)?;
+        if !send.timed || send.memory.len() > COPIED_MAX {
+            return None;
+        }
+        let detached = match send.stage {
+            SendStage::Waiting { .. } if lacks_credit(send) => Detached::Unsure,
+            SendStage::Streaming { .. } => {
+                let mut receipt = send.receipt;
+                if receipt.path != Path::Eager {
+                    receipt.took(Path::Eager, Refusal::Declined);
+                }
+                receipt.copied_user = 2 * send.memory.len();
+                Detached::Goes(receipt)
+            }
+            _ => return None,
+        };
+        let mut bytes = send.memory.to_vec();
+        // SAFETY: the bytes lie on the heap, and stay until the operation has ended: `keeps` has them.
+        send.memory = unsafe { Scatter::one(bytes.as_mut_ptr(), bytes.len()) };
+        self.let_go(key, Keeps::Buffer(Box::new(bytes)));
+        Some(detached)
+    }
+}
+
+/// Whether a send, if it is announced, is so because there was no credit.
+fn lacks_credit(send: &SendOp) -> bool {
+    matches!(send.receipt.path, Path::Inline | Path::Eager)
+}

@@ -1,0 +1,381 @@
+//! What every handle of one endpoint shares: the engine behind its lock, and its descriptor.
+
+use std::{
+    io,
+    ops::{Deref, DerefMut},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use pinfold_sys::{
+    cpu::affinity,
+    fork::ForkMark,
+    io::poll::{Epoll, Interest},
+    threads::Kind,
+};
+
+use super::{Engine, prefaulter::Prefaulter, unlocked_copy::UnlockedCopies};
+use crate::{
+    Error, Result,
+    endpoint::{
+        Endpoint,
+        config::{Config, Progress},
+        handle::Owner,
+    },
+    sync::biased::{BiasedLock, Guard},
+};
+
+/// It runs handlers and wakers.
+const DRIVER: Kind = Kind::new("pinfold", Kind::STACK_OF_PROGRAMS);
+
+/// After an attempt to start it that failed there is none for so long.
+const REST: Duration = Duration::from_millis(1);
+
+/// Between looks whether the driving thread has ended.
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
+
+/// How long closing waits for peers that do not take their answers.
+const FLUSH: Duration = Duration::from_secs(1);
+
+pub(crate) struct Shared {
+    engine: BiasedLock<Engine>,
+    /// Looked at before the engine is entered: in a child of the process that made it, another
+    /// thread's entry may never end.
+    fork: ForkMark,
+    pub epoll: Arc<Epoll>,
+    /// What a caller waits on: `epoll`, and the engine's bell.
+    pub pollable: Epoll,
+    /// The thread that drives the endpoint, once it has been started.
+    driver: OnceLock<JoinHandle<()>>,
+    /// Held by who starts it: when the last attempt failed.
+    unstarted: Mutex<Option<Instant>>,
+    /// The thread that was last left with answers; see [`control_flush`](super::control_flush).
+    pub control_flush: Mutex<Option<JoinHandle<()>>>,
+    /// Tells it to end.
+    stop: AtomicBool,
+    crowded: bool,
+    /// What handles hold.
+    owner: OnceLock<Weak<Owner>>,
+    /// Whether handlers run on the thread that drives, and on no other.
+    pub dedicated: bool,
+    /// Bulk copies outside the engine.
+    pub unlocked: Arc<UnlockedCopies>,
+    /// What puts pages where messages will be copied to.
+    pub preparer: Prefaulter,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config) -> Result<Arc<Shared>> {
+        let epoll =
+            Epoll::new().map_err(|error| Error::os("epoll_create1", "the endpoint", error))?;
+        let epoll = Arc::new(epoll);
+        let fork = ForkMark::new().map_err(|error| Error::os("mmap", "the fork mark", error))?;
+        let dedicated = config.progress == Progress::Dedicated;
+        let preparer = Prefaulter::new(config.prepares);
+        let engine = Engine::new(config, Arc::clone(&epoll))?;
+        let failed = |error| Error::os("epoll_ctl", "the endpoint", error);
+        let pollable =
+            Epoll::new().map_err(|error| Error::os("epoll_create1", "the endpoint", error))?;
+        pollable.add(&*epoll, 0, Interest::Read).map_err(failed)?;
+        pollable.add(&engine.connections.bell, 1, Interest::Read).map_err(failed)?;
+        Ok(Shared::around(engine, (epoll, pollable), fork, preparer, dedicated))
+    }
+
+    #[inline(never)]
+    fn around(
+        engine: Box<Engine>,
+        (epoll, pollable): (Arc<Epoll>, Epoll),
+        fork: ForkMark,
+        preparer: Prefaulter,
+        dedicated: bool,
+    ) -> Arc<Shared> {
+        Arc::new(Shared {
+            unlocked: Arc::clone(&engine.core.unlocked),
+            preparer,
+            engine: BiasedLock::new(*engine),
+            fork,
+            epoll,
+            pollable,
+            driver: OnceLock::new(),
+            unstarted: Mutex::new(None),
+            control_flush: Mutex::new(None),
+            stop: AtomicBool::new(false),
+            crowded: affinity::current_cpus().len() < 2,
+            owner: OnceLock::new(),
+            dedicated,
+        })
+    }
+
+    /// The engine, if this is the thread that made it and no other uses it. What is done with it
+    /// wants nothing woken.
+    #[inline(always)]
+    pub(crate) fn fast_path(&self) -> Option<Guard<'_, Engine>> {
+        if self.fork.is_child() {
+            return None;
+        }
+        self.engine.fast_path()
+    }
+
+    /// The engine, for as long as the guard lives. What it wants woken is woken when it is left.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Result<Inside<'_>> {
+        if self.fork.is_child() {
+            return Err(Error::Forked);
+        }
+        Ok(Inside { guard: Some(self.engine.lock()), shared: self })
+    }
+
+    /// Whether other threads have come to the engine lately.
+    #[inline(always)]
+    pub(crate) fn has_others(&self) -> bool {
+        self.engine.has_others()
+    }
+
+    /// Whose handles hold it.
+    pub(crate) fn owned_by(&self, owner: Weak<Owner>) {
+        let _ = self.owner.set(owner);
+    }
+
+    /// A handle of it, as long as the program has one.
+    pub(crate) fn handle(&self) -> Option<Endpoint> {
+        Endpoint::of(self.owner.get()?)
+    }
+
+    /// Whether this is a child of the process that made the endpoint.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.fork.is_child()
+    }
+
+    /// Whether this process has one processor to itself and its peers, where spinning only
+    /// keeps the peer from running.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    /// Waits, for a while, until nobody waits to hear from this side.
+    fn flush(self: &Arc<Shared>) -> Result<()> {
+        if !self.enter()?.is_flushed() {
+            let end = Instant::now() + FLUSH;
+            self.wait_for(Some(end), |engine| engine.is_flushed().then_some(()))?;
+        }
+        Ok(())
+    }
+
+    /// Waits as long until nothing would be lost of what nobody waits for.
+    fn linger(self: &Arc<Shared>) -> Result<()> {
+        if self.enter()?.has_unsent(None) {
+            let end = Instant::now() + FLUSH;
+            self.wait_for(Some(end), |engine| (!engine.has_unsent(None)).then_some(()))?;
+        }
+        Ok(())
+    }
+
+    /// Starts the thread that drives the endpoint, if it does not run yet.
+    ///
+    /// # Errors
+    /// [`Error::Os`] where there is none to be had now. It may be asked for again, as often as anybody likes.
+    pub(crate) fn start_driver(self: &Arc<Shared>) -> Result<()> {
+        if self.driver.get().is_some() {
+            return Ok(());
+        }
+        let failed = |error| Error::os("clone3", "the endpoint's thread", error);
+        let busy = || failed(io::ErrorKind::WouldBlock.into());
+        // What is woken meanwhile may come here again.
+        let mut unstarted = self.unstarted.try_lock().map_err(|_| busy())?;
+        if self.driver.get().is_some() {
+            return Ok(());
+        }
+        if unstarted.is_some_and(|last| last.elapsed() < REST) {
+            return Err(busy());
+        }
+        let weak = Arc::downgrade(self);
+        self.set_driven(true);
+        let spawned = DRIVER.start(move || {
+            // Holds the endpoint only while it waits, and is woken to end.
+            if let Some(shared) = weak.upgrade() {
+                drop(weak);
+                // A child of this process does not have this thread.
+                let _ = shared.drive();
+            }
+        });
+        match spawned {
+            Ok(thread) => drop(self.driver.set(thread)),
+            Err(error) => {
+                self.set_driven(false);
+                if unstarted.replace(Instant::now()).is_none() {
+                    tracing::warn!(%error, "no thread drives the endpoint: its futures are polled in turn");
+                }
+                return Err(failed(error));
+            }
+        }
+        Ok(())
+    }
+
+    fn set_driven(&self, driven: bool) {
+        if let Ok(mut engine) = self.enter() {
+            engine.driven = driven;
+        }
+    }
+
+    /// Drives the endpoint until it is closed.
+    fn drive(self: Arc<Shared>) -> Result<()> {
+        self.is_driven_here();
+        self.wait_for(None, |engine| {
+            (engine.closed || self.stop.load(Ordering::Acquire)).then_some(())
+        })?;
+        self.enter()?.core.wakes.any = true;
+        Ok(())
+    }
+
+    /// Closes the endpoint; all that waits on it ends with an error. Answers that found no room yet, and
+    /// messages that nobody waits for, go out first, as long as their receivers take them.
+    ///
+    /// # Errors
+    /// [`Error::Forked`]: it is the parent's to close.
+    pub(crate) fn close(self: &Arc<Shared>) -> Result<()> {
+        self.linger()?;
+        self.flush()?;
+        self.stop.store(true, Ordering::Release);
+        let mut engine = self.enter()?;
+        engine.close();
+        drop(engine);
+        // A peer in the middle of a copy into our memory finishes it.
+        self.flush()?;
+        let mut engine = self.enter()?;
+        engine.kick = true;
+        engine.core.wakes.any = true;
+        drop(engine);
+        if let Some(driver) = self.driver.get() {
+            see_off(driver);
+        }
+        let control_flush =
+            self.control_flush.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(control_flush) = control_flush {
+            see_off(&control_flush);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.fork.is_child() {
+            return;
+        }
+        // The threads are the parent's; what their handles name here may be others by now.
+        std::mem::forget(self.driver.take());
+        let control_flush = self.control_flush.get_mut().unwrap_or_else(PoisonError::into_inner);
+        std::mem::forget(control_flush.take());
+        if let Some(engine) = self.engine.get_mut() {
+            engine.forsake();
+        }
+    }
+}
+
+/// Waits until a thread of the endpoint, which holds its descriptors, has ended. Not for ever: it
+/// may be running a waker that waits for the caller.
+fn see_off(thread: &JoinHandle<()>) {
+    let end = Instant::now() + FLUSH;
+    while !thread.is_finished()
+        && thread.thread().id() != thread::current().id()
+        && Instant::now() < end
+    {
+        pinfold_sys::cpu::clock::pause(LOOK_AGAIN);
+    }
+}
+
+/// The engine, entered.
+pub(crate) struct Inside<'a> {
+    shared: &'a Shared,
+    guard: Option<Guard<'a, Engine>>,
+}
+
+impl Deref for Inside<'_> {
+    type Target = Engine;
+
+    #[inline(always)]
+    fn deref(&self) -> &Engine {
+        // Only `drop` takes it.
+        self.guard.as_ref().unwrap_or_else(|| unreachable!())
+    }
+}
+
+impl DerefMut for Inside<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Engine {
+        self.guard.as_mut().unwrap_or_else(|| unreachable!())
+    }
+}
+
+impl Inside<'_> {
+    /// Lets others in, and what this entry left to be done be done.
+    pub(crate) fn leave_and_enter(&mut self) -> Result<()> {
+        self.leave();
+        *self = self.shared.enter()?;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn leave(&mut self) {
+        let Some(engine) = self.guard.take() else { return };
+        let has_due = engine.core.active.is_due();
+        if engine.core.wakes.is_empty() && !(engine.kick && engine.asleep) && !has_due {
+            return;
+        }
+        leave(engine, self.shared);
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Leaves the engine and then runs what it wanted run: wakers, then handlers.
+#[cold]
+#[inline(never)]
+fn leave(mut engine: Guard<'_, Engine>, shared: &Shared) {
+    let handles = shared.has_handling(&engine);
+    if !handles && engine.core.active.take_news() {
+        // For whichever other thread may.
+        engine.kick = true;
+        engine.core.wakes.any = true;
+    }
+    if (engine.kick || engine.core.wakes.leader) && engine.asleep {
+        engine.kick = false;
+        if let Err(error) = engine.connections.kick.signal() {
+            tracing::warn!(%error, "a sleeping thread could not be woken");
+        }
+    }
+    let wakes = std::mem::take(&mut engine.core.wakes);
+    if wakes.any {
+        engine.news = true;
+        if engine.armed && engine.driven {
+            engine.armed = false;
+            if let Err(error) = engine.connections.bell.signal() {
+                tracing::warn!(%error, "a caller that waits could not be told");
+            }
+        }
+    }
+    let followers = if wakes.any { std::mem::take(&mut engine.followers) } else { Vec::new() };
+    drop(engine);
+    for waker in wakes.wakers {
+        waker.wake();
+    }
+    for follower in followers {
+        follower.unpark();
+    }
+    drop(wakes.drops);
+    if handles {
+        shared.run_handlers();
+    }
+}

@@ -1,0 +1,396 @@
+//! How the engine stops polling without missing anything, and starts again.
+//!
+//! Lanes are *hot*, polled at every turn, or *cold*: their peers ring for every first message.
+//! Going to sleep is asking all hot lanes to ring as well. A ring that is missed then is made up for by a look
+//! soon after ([`sleep`](crate::policy::sleep)), until a barrier makes sure that none can be; see
+//! [`doorbell`](crate::transport::shm::doorbell).
+
+use std::time::Duration;
+
+use pinfold_sys::cpu::clock;
+
+use super::{Engine, peer::Peer};
+use crate::{
+    failpoint::{self, Point},
+    policy::sleep::Step,
+    status::{Tally, state},
+    sync,
+    transport::tcp::bridge::Bridge,
+};
+
+/// Hot lanes that are never cooled down while awake.
+const HOT_MAX: usize = 16;
+/// Empty polls after which a lane may be cooled down.
+const IDLE_POLLS: u32 = 1000;
+/// What was stored before is seen after, ns: a processor that has a line to itself writes it at once, and one
+/// that has to fetch it takes a fifth of this.
+const SETTLE_NS: u64 = 1_000;
+
+impl Engine {
+    /// Starts polling a peer's lane.
+    pub(crate) fn heat(&mut self, index: u32) {
+        if let Some(peer) = self.peers.at_mut(index) {
+            peer.rx.unask();
+            peer.idle_polls = 0;
+            if !peer.hot {
+                peer.hot = true;
+                self.hot.push(index);
+                if peer.transport.is_tcp() {
+                    self.tcp_poll_set.begin();
+                }
+            }
+        }
+    }
+
+    /// Leaves a peer on another host to the epoll if its connection was looked at in vain and there are many. It is
+    /// to be taken off the list of those that are polled then.
+    pub(crate) fn may_leave(&mut self, index: u32) -> bool {
+        let Some(peer) = self.peers.at_mut(index) else { return false };
+        let leaves = peer.leaving.is_none()
+            && self.tcp_poll_set.is_in_vain(peer.idle_polls)
+            && peer.rx.head().is_none()
+            && peer.transport.as_tcp().is_some_and(Bridge::is_drained);
+        if leaves {
+            peer.hot = false;
+            self.tcp_poll_set.leave(index);
+            self.core.update_peer_gauges(peer);
+        }
+        leaves
+    }
+
+    /// Has the longest idle of many hot lanes ring from now on, so that polling stays cheap.
+    pub(crate) fn cool_down(&mut self, now_ns: u64) {
+        if self.hot.len() <= HOT_MAX || self.asleep || !self.rest.may_have_barrier(now_ns) {
+            return;
+        }
+        let mut cooled = Vec::new();
+        for &index in &self.hot {
+            if let Some(peer) = self.peers.at_mut(index)
+                && peer.idle_polls > IDLE_POLLS
+            {
+                // What is still to be said to a distant one; what becomes of that its events tell.
+                let _ = self.core.turn(peer, true);
+                peer.rx.ask();
+                peer.hot = false;
+                if peer.transport.is_tcp() {
+                    self.tcp_poll_set.end();
+                }
+                cooled.push(index);
+            }
+        }
+        if cooled.is_empty() {
+            return;
+        }
+        self.barrier(now_ns);
+        self.hot.retain(|index| !cooled.contains(index));
+        for index in cooled {
+            if self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some()) {
+                self.heat(index);
+            }
+        }
+    }
+
+    /// Has every peer ring for whatever this endpoint waits for. `false`: something is there
+    /// already, do not sleep.
+    pub(crate) fn ask_all(&mut self) -> bool {
+        if !self.core.gets.is_empty() && self.core.has_get_work()
+            || !self.core.puts.is_empty()
+            || self.core.active.has_chores()
+            || !self.newcomers.is_empty() && self.armed
+        {
+            return false;
+        }
+        let (mut came_from_tcp, mut to_poll) = (self.land(), Vec::new());
+        for &index in &self.hot {
+            if let Some(peer) = self.peers.at_mut(index) {
+                if peer.rx.unpublished() > 0 {
+                    Engine::publish(&mut self.core, peer);
+                }
+                peer.rx.ask();
+                // It says what is still to be said. An end is found again by the next poll.
+                came_from_tcp |= self.core.turn(peer, true).unwrap_or(true);
+            }
+        }
+        // Nobody rings for those that are left to the epoll, but they are to hear what the others do.
+        for index in self.tcp_poll_set.take_untold() {
+            if let Some(peer) = self.peers.at_mut(index)
+                && !peer.hot
+                && peer.transport.is_tcp()
+                && self.core.turn(peer, true).unwrap_or(true)
+            {
+                came_from_tcp = true;
+                to_poll.push(index);
+            }
+        }
+        for at in 0..self.core.blocked.len() {
+            let index = self.core.blocked[at];
+            if let Some(peer) = self.peers.at_mut(index) {
+                peer.tx.ask_for_room();
+                peer.room_asked = true;
+                if peer.transport.is_tcp() && self.core.turn(peer, true).unwrap_or(true) {
+                    came_from_tcp = true;
+                    to_poll.push(index);
+                }
+            }
+        }
+        for index in to_poll {
+            self.heat(index);
+        }
+        if self.core.awaits_returns > 0 {
+            self.ask_for_returns();
+        }
+        failpoint::hit(Point::BellAsked);
+        if came_from_tcp || self.settles_and_brings() {
+            self.unask_all();
+            return false;
+        }
+        true
+    }
+
+    /// Lets what peers have stored without a look at their bells arrive. Whether something has come.
+    fn settles_and_brings(&mut self) -> bool {
+        sync::fence(sync::Ordering::SeqCst);
+        let began = clock::ticks();
+        loop {
+            let is_settled = clock::ns_of(clock::ticks().wrapping_sub(began)) >= SETTLE_NS;
+            if self.has_come() {
+                return true;
+            }
+            if is_settled {
+                return false;
+            }
+            clock::relax();
+        }
+    }
+
+    /// Whether there is something for which a peer would have to ring. Room that came is found once.
+    pub(crate) fn has_come(&mut self) -> bool {
+        let came = |&index| self.peers.at_mut(index).is_some_and(|peer| peer.rx.head().is_some());
+        if self.hot.iter().any(came) {
+            return true;
+        }
+        for &index in &self.core.blocked {
+            let Some(peer) = self.peers.at_mut(index) else { continue };
+            let released = peer.released;
+            peer.refresh_credit();
+            // A cursor gone astray is found out by the next push.
+            let room = peer.tx.room_came().unwrap_or(true);
+            if room || peer.released != released || peer.has_returns() {
+                return true;
+            }
+        }
+        let gave = self.core.awaits_returns > 0;
+        // One peer's turn takes note of what the kernel says of all.
+        gave && self.given().any(Peer::has_returns) || self.core.driver.has_news()
+    }
+
+    /// Those that have been given something.
+    fn given(&self) -> impl Iterator<Item = &Peer> {
+        self.peers.iter().filter(|peer| !peer.given.is_empty())
+    }
+
+    /// Has those ring when they give it back.
+    #[cold]
+    fn ask_for_returns(&mut self) {
+        self.given().for_each(|peer| peer.tx.ask_for_room());
+    }
+
+    /// Whether the endpoint, whose peers have been [asked](Engine::ask_all) and have brought nothing, sleeps on, and
+    /// for how long at most (`None`: until something happens).
+    pub(crate) fn sleeps_for(&mut self) -> Option<Option<Duration>> {
+        let now_ns = clock::now_ns();
+        match self.rest.next(now_ns) {
+            Step::Brief(brief) => Some(Some(brief)),
+            Step::Barrier => {
+                self.barrier(now_ns);
+                (!self.has_come()).then_some(None)
+            }
+        }
+    }
+
+    /// When a peer last rang, if that was in this time. Clocks of other containers may be others, and peers may say
+    /// anything.
+    pub(crate) fn rung_ns(&mut self, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let peers =
+            self.hot.iter().filter_map(|&index| Some(self.peers.at_mut(index)?.rx.rung_ns()));
+        peers.filter(|rung| (from_ns..=to_ns).contains(rung)).max()
+    }
+
+    /// From here on no ring is missed that was asked for before.
+    #[cold]
+    fn barrier(&mut self, now_ns: u64) {
+        sync::heavy_fence();
+        self.rest.had_barrier(now_ns);
+        self.update_gauges();
+    }
+
+    /// When something is due that nobody rings for, by the clock.
+    pub(crate) fn due_ns(&mut self) -> Option<u64> {
+        let parked = self.core.regions.deferred_free.pause();
+        let parked = parked.map(|pause| clock::now_ns() + pause.as_nanos() as u64);
+        self.poll_ns(clock::now_ns);
+        self.connections.deadline_ns().into_iter().chain(parked).min()
+    }
+
+    /// Polls again: nobody has to ring.
+    pub(crate) fn unask_all(&mut self) {
+        for &index in &self.hot {
+            if let Some(peer) = self.peers.at_mut(index) {
+                peer.rx.unask();
+            }
+        }
+    }
+
+    /// The caller no longer waits on the descriptor.
+    #[cold]
+    pub(crate) fn disarm(&mut self) {
+        self.armed = false;
+        self.core.status.state.set(state::AWAKE);
+        self.unask_all();
+        self.handle_events();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::{
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use pinfold_sys::trial;
+
+    use crate::{Builder, Endpoint, PeerId, SendMode, Source, TagMatch};
+
+    /// Two endpoints on a connection, and what each calls the other.
+    fn pair(by: impl Fn() -> Builder) -> ((Endpoint, PeerId), (Endpoint, PeerId)) {
+        let by = || by().local_shortcut(false);
+        let one = by().listen("tcp:127.0.0.1:0").build().unwrap();
+        let two = by().build().unwrap();
+        let address = one.listens_at().unwrap();
+        let (to_two, to_one) = thread::scope(|scope| {
+            let to_two = scope.spawn(|| one.accept().unwrap());
+            let to_one = two.connect(&address).unwrap();
+            (to_two.join().unwrap(), to_one)
+        });
+        ((one, to_two), (two, to_one))
+    }
+
+    /// Has an endpoint's operations end by this thread while, as far as it knows, another sleeps for all: that is
+    /// told of what ended them.
+    fn end_all_beside_a_leader(endpoint: &Endpoint, mut meanwhile: impl FnMut()) {
+        let set = |asleep| {
+            let mut engine = endpoint.shared().enter().unwrap();
+            (engine.led, engine.asleep, engine.kick) = (asleep, asleep, false);
+        };
+        set(true);
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            endpoint.progress().unwrap();
+            let engine = endpoint.shared().enter().unwrap();
+            let is_woken = engine.connections.kick.clear().unwrap();
+            if engine.core.ops.open().next().is_none() {
+                assert!(is_woken);
+                break;
+            }
+            drop(engine);
+            assert!(Instant::now() < end);
+            meanwhile();
+        }
+        set(false);
+    }
+
+    /// Its own operation may be what others see end, and nothing else tells of that any more.
+    #[test]
+    fn who_sleeps_hears_of_what_others_took_from_a_connection() {
+        let ((one, to_two), (two, to_one)) = pair(Endpoint::builder);
+        let receive = one.recv_owned(to_two, 1, vec![0; 5]);
+        two.send(to_one, 1, b"hello").unwrap();
+        end_all_beside_a_leader(&one, || ());
+        let (done, bytes) = receive.wait();
+        assert_eq!((done.unwrap().len, &bytes), (5, &b"hello".to_vec()));
+    }
+
+    fn until(mut done: impl FnMut() -> bool) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while !done() {
+            assert!(Instant::now() < end);
+        }
+    }
+
+    /// Of many connections, those that bring nothing are not looked at, and what comes on them is found all the same;
+    /// and before this side sleeps, it says what it has got.
+    #[test]
+    fn connections_that_bring_nothing_are_left_alone() {
+        let ((one, _), (two, to_one)) = pair(Endpoint::builder);
+        let mut to_one = vec![to_one];
+        let address = one.listens_at().unwrap();
+        for _ in 0..6 {
+            thread::scope(|scope| {
+                scope.spawn(|| one.accept().unwrap());
+                to_one.push(two.connect(&address).unwrap());
+            });
+        }
+        let looked_at = |endpoint: &Endpoint| endpoint.shared().enter().unwrap().hot.len();
+        let leave_alone = |endpoint: &Endpoint| {
+            until(|| {
+                endpoint.progress().unwrap();
+                looked_at(endpoint) <= 2
+            });
+        };
+        leave_alone(&one);
+        for round in 0..3 {
+            for &peer in &to_one {
+                two.send(peer, round, b"hello").unwrap();
+                let message = one.recv(Source::Any, TagMatch::any()).unwrap();
+                assert_eq!((message.tag(), &*message), (round, &b"hello"[..]));
+            }
+            leave_alone(&one);
+        }
+        let receives: Vec<_> =
+            to_one.iter().map(|_| one.recv_owned(Source::Any, 3, vec![0; 5])).collect();
+        for &peer in &to_one {
+            two.send(peer, 3, b"hello").unwrap();
+        }
+        until(|| {
+            one.progress().unwrap();
+            one.shared().enter().unwrap().core.ops.open().next().is_none()
+        });
+        leave_alone(&one);
+        drop(receives);
+        let is_told = || {
+            two.progress().unwrap();
+            let engine = two.shared().enter().unwrap();
+            engine
+                .peers
+                .iter()
+                .all(|peer| peer.transport.as_tcp().is_some_and(|it| it.is_flushed()))
+        };
+        assert!(!is_told());
+        one.shared().enter().unwrap().ask_all();
+        until(is_told);
+    }
+
+    #[test]
+    fn who_sleeps_hears_of_sends_that_others_saw_end() {
+        if let Err(error) = trial::io_uring() {
+            return eprintln!("SKIPPED: no io_uring: {error}");
+        }
+        // Nothing but the kernel's notice tells the end of such a send.
+        let by = || {
+            let sending = Endpoint::builder().send_mode(SendMode::PerSend).io_uring(true);
+            sending.reconnect_timeout(Duration::ZERO)
+        };
+        let ((one, to_two), (two, to_one)) = pair(by);
+        let mut receive = two.recv_owned(to_one, 1, vec![0; 6 << 20]);
+        // More than the kernel takes before somebody reads.
+        let send = one.send_owned(to_two, 1, vec![7; 6 << 20]);
+        let mut got = None;
+        end_all_beside_a_leader(&one, || got = got.take().or_else(|| receive.try_wait()));
+        let (done, _) = send.wait();
+        done.unwrap();
+        let (done, bytes) = got.unwrap_or_else(|| receive.wait());
+        done.unwrap();
+        assert!(bytes == [7; 6 << 20]);
+    }
+}

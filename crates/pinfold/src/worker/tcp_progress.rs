@@ -1,0 +1,246 @@
+#![allow(unsafe_code)]
+//! Peers on other hosts: what goes over their connections past the lanes.
+//!
+//! Long messages are sent straight from the memory of who sends them, and put straight into that of who
+//! receives them, or into the library's own pages.
+//!
+//! **Invariant.** What a bridge has of a message's memory is of an operation that has not ended: it ends when
+//! the bridge names it as sent, or together with the peer, when its connection has settled.
+
+use std::ptr;
+
+use super::{
+    Engine,
+    core::Core,
+    op::{Done, OpKey, SendOp, SendStage},
+    peer::{MESSAGE_COST, Peer, Sink},
+};
+use crate::{
+    Path,
+    protocol::rma::served::Served,
+    status::Tally,
+    transport::{
+        shm::ring::Violation,
+        tcp::bridge::{Bridge, Ended},
+    },
+    wire::{
+        descriptor::{Header, Kind},
+        tcp::frame,
+    },
+};
+
+/// Messages from this length on go past the lane: what it would copy costs more than what a message of its
+/// own takes.
+const DIRECT_FROM: u64 = 16 << 10;
+/// Messages that may be on their way past the lane.
+const DIRECT_MAX: usize = 64;
+/// Long messages, and bytes of one, that are taken from one peer before others get their turn.
+const MESSAGES_A_TURN: u32 = 8;
+const BYTES_A_TURN: u64 = 1 << 20;
+
+/// How long after something was sent it is looked whether it has come.
+const LOOK_NS: u64 = 1_000_000_000;
+
+impl Engine {
+    /// When to look next whether peers on other hosts answer: if something was sent, and nobody looks, then in a
+    /// moment.
+    pub(crate) fn poll_ns(&mut self, now_ns: impl FnOnce() -> u64) -> Option<u64> {
+        if std::mem::take(&mut self.core.sent_tcp) && self.connections.poll_ns.is_none() {
+            self.connections.poll_ns = Some(now_ns().saturating_add(LOOK_NS));
+        }
+        self.connections.poll_ns
+    }
+
+    /// Looks whether peers on other hosts answer, if it is time to.
+    pub(crate) fn progress_tcp(&mut self, now_ns: u64) {
+        if self.poll_ns(|| now_ns).is_none_or(|at_ns| now_ns < at_ns) {
+            return;
+        }
+        self.connections.poll_ns = None;
+        for id in self.peers.ids() {
+            let bridge = self.peers.get_mut(id).and_then(|peer| peer.transport.tcp());
+            match bridge.map_or(Ok(None), |bridge| bridge.look(now_ns)) {
+                Ok(at_ns) => {
+                    self.connections.poll_ns =
+                        self.connections.poll_ns.into_iter().chain(at_ns).min();
+                }
+                Err(ended) => self.connection_ended(id, ended),
+            }
+        }
+    }
+
+    /// Ends the operations whose memory the kernel was at and no longer is, as far as it has said so. Whether
+    /// any ended.
+    pub(crate) fn land(&mut self) -> bool {
+        if !self.core.driver.has_news() {
+            return false;
+        }
+        for id in self.peers.ids() {
+            if let Some(peer) = self.peers.get_mut(id).filter(|peer| peer.transport.has_in_flight())
+            {
+                self.core.end_sent(peer);
+            }
+        }
+        true
+    }
+}
+
+impl Core {
+    /// Takes what has come over a peer's connection, and what is there for it to the connection. Whether
+    /// anything came, or the kernel is done with a message.
+    pub(crate) fn turn(&mut self, peer: &mut Peer, waits: bool) -> Result<bool, Ended> {
+        let (mut moved, mut took_long) = (false, false);
+        for _ in 0..MESSAGES_A_TURN {
+            let Some(bridge) = peer.transport.tcp() else { break };
+            moved |= bridge.turn(waits, &mut self.lane_budget)?;
+            // What is in the lane comes first.
+            if peer.rx.head().is_some() || bridge.direct().is_none() {
+                break;
+            }
+            let took = self.take_long(peer)?;
+            moved |= took > 0;
+            took_long |= took > 0;
+            if took == 0 || took >= BYTES_A_TURN {
+                break;
+            }
+        }
+        if let Some(bridge) = peer.transport.tcp()
+            && (took_long || bridge.direct().is_some())
+        {
+            // The sender of a message that has come may wait to hear of it, and this side may not turn again.
+            bridge.hand_on();
+        }
+        // What a sleeping leader was to be woken by, nobody finds any more: a connection tells of each change once.
+        self.wakes.leader |= moved;
+        Ok(self.end_sent(peer) || moved)
+    }
+
+    /// Ends the operations whose messages are sent. Whether there were any.
+    pub(crate) fn end_sent(&mut self, peer: &mut Peer) -> bool {
+        let mut any = false;
+        self.sent_tcp |= peer.transport.tcp().is_some_and(Bridge::take_has_sent);
+        while let Some(transmitted) = peer.transport.tcp().and_then(|bridge| bridge.take_sent()) {
+            any = true;
+            let key = OpKey::of_word(transmitted.name);
+            let Some(op) = self.ops.send_mut(key) else { continue };
+            let SendStage::Handed { bytes } = op.stage else { continue };
+            let mut receipt = op.receipt;
+            if peer.info.encryption.is_some() {
+                // What the kernel copies is not the message any more.
+                receipt.copied_user = bytes;
+                receipt.note_encrypted();
+            } else {
+                receipt.copied_kernel = bytes.saturating_sub(transmitted.spared);
+                receipt.note_sent(transmitted.mode, transmitted.driver);
+            }
+            self.status.copied_user.add(receipt.copied_user);
+            self.status.copied_kernel.add(receipt.copied_kernel);
+            self.wakes.leader = true;
+            if op.served.as_deref().is_some_and(Served::is_write) {
+                op.receipt = receipt;
+                self.written(peer, key);
+                continue;
+            }
+            let (len, is_message) = (op.memory.len(), op.served.is_none());
+            if is_message {
+                peer.record.count_sent(Path::Eager, len);
+            }
+            self.finish(key, Ok(Done::Sent(receipt)));
+        }
+        any
+    }
+
+    /// Hands a message to the connection, if it is long enough for that. `bytes` of it are wanted; `announced`:
+    /// the receiver has asked for them.
+    pub(crate) fn hand_to_connection(
+        &mut self,
+        peer: &mut Peer,
+        key: OpKey,
+        op: &mut SendOp,
+        bytes: u64,
+        announced: bool,
+    ) -> Result<bool, Violation> {
+        let sid = op.sid(key);
+        let Some(bridge) = peer.transport.tcp() else { return Ok(false) };
+        if bytes < DIRECT_FROM || bridge.direct_ones() >= DIRECT_MAX {
+            return Ok(false);
+        }
+        let parts = op.memory.first(bytes);
+        let name = key.word();
+        if announced {
+            let header = Header::new(Kind::Data, 0, sid);
+            // SAFETY: the memory is there until the operation has ended, see the invariant.
+            unsafe { bridge.send_directly(name, header, &frame::long_data(bytes), parts) }?;
+        } else {
+            let header = Header::new(Kind::Eager, op.verb as u8, sid);
+            // SAFETY: as above.
+            unsafe {
+                bridge.send_directly(name, header, &frame::long_eager(op.tag, bytes), parts)
+            }?;
+            peer.sent_cost += MESSAGE_COST + bytes;
+        }
+        op.stage = SendStage::Handed { bytes };
+        Ok(true)
+    }
+
+    /// Puts what comes next of a long message to its place: how many bytes, and at least 1 if it goes
+    /// through the lane from here on.
+    fn take_long(&mut self, peer: &mut Peer) -> Result<u64, Ended> {
+        let mut took = 0;
+        while took < BYTES_A_TURN
+            && let Some(bridge) = peer.transport.tcp()
+            && let Some((sid, left)) = bridge.direct()
+        {
+            let at = peer.inbound.iter().position(|stream| stream.sid == sid);
+            let at = at.ok_or(Violation("it sent bytes of no stream"))?;
+            let stream = &mut peer.inbound[at];
+            let mut landed = None;
+            if left > stream.end - stream.got {
+                return Err(Violation("it sent more of a message than it announced").into());
+            }
+            let part = match &mut stream.sink {
+                Sink::Op(key) | Sink::Read(key) => {
+                    self.ops.recv_mut(*key).and_then(|op| op.memory.part_at(stream.got))
+                }
+                Sink::Keep(_, kept) => kept.next_part(),
+                Sink::Write(landing) => {
+                    landed = self.landing_part(landing, stream.got, left);
+                    landed.as_ref().map(|to| to.part)
+                }
+            };
+            let Some(part) = part else {
+                // There is less room than the message has bytes.
+                bridge.through_lane();
+                return Ok(took + 1);
+            };
+            // SAFETY: memory of a receive that has not ended, the library's own, and nobody else's, or a region's
+            // that stands, of which the kernel writes what `put` does not.
+            let came = unsafe {
+                bridge.take_directly(part, |bytes| match &landed {
+                    Some(region) => region.put(bytes),
+                    // What has come is shorter than the part, and is memory of the bridge's.
+                    None => ptr::copy_nonoverlapping(bytes.as_ptr(), part.ptr, bytes.len()),
+                })
+            }? as u64;
+            if came == 0 {
+                break;
+            }
+            took += came;
+            stream.got += came;
+            stream.came.copied += came;
+            if peer.info.encryption.is_none() {
+                stream.came.cma += came;
+            }
+            if let Sink::Keep(_, kept) = &mut stream.sink {
+                // SAFETY: they were written just now, where it said.
+                unsafe { kept.came(came) };
+            }
+            if stream.got == stream.end {
+                let stream = peer.inbound.swap_remove(at);
+                self.all_came(peer, stream);
+                break;
+            }
+        }
+        Ok(took)
+    }
+}

@@ -1,0 +1,275 @@
+//! Waiting: spin briefly, as long as the [policy](crate::policy::spin) says, then sleep.
+//!
+//! Of the threads that wait on one endpoint, one *leads*: when it has spun in vain it sleeps on
+//! the endpoint's descriptor for all. The others *follow*: they park and are woken when anything
+//! has happened. Whoever leaves the lead wakes the followers, and one of them takes it.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use pinfold_sys::cpu::{clock, scheduled};
+
+use super::{
+    Engine,
+    prefault::Step,
+    shared::{Inside, Shared},
+};
+use crate::{
+    Result,
+    failpoint::{self, Point},
+    status::{Tally, state},
+};
+
+/// Polls in vain while holding the engine, before other threads get a chance.
+const POLLS_A_TURN: u32 = 32;
+
+/// A thread that polls in vain and takes so long for it has not been running, ns.
+const HELD_UP_NS: u64 = 1_000_000;
+
+/// What to do after a turn of polling.
+enum Next {
+    Spin,
+    Sleep(Sleep),
+    Follow,
+}
+
+/// How a leader sleeps.
+pub(crate) struct Sleep {
+    /// It has waited since then.
+    since_ns: u64,
+    until_ns: Option<u64>,
+    /// Then it looks whether it sleeps on.
+    at_first: Option<Duration>,
+}
+
+/// How a thread's wait goes.
+#[derive(Default)]
+struct Pace {
+    /// Since when it has polled in vain, ns; 0 as long as it has not.
+    started: u64,
+    /// The end of the last turn, ns.
+    looked: u64,
+    turns: u32,
+    /// Whether the last poll did anything.
+    moved: bool,
+}
+
+impl Pace {
+    /// A turn has ended.
+    fn note_turn(&mut self, engine: &mut Engine) {
+        let now = clock::now_ns();
+        if self.started == 0 {
+            self.started = now;
+        } else if now - self.looked > HELD_UP_NS && scheduled::was_preempted() {
+            engine.spin.was_preempted(now);
+        }
+        self.looked = now;
+        self.turns = self.turns.wrapping_add(1);
+    }
+
+    /// What was waited for has come.
+    fn end(&self, engine: &mut Engine) {
+        if self.started != 0 {
+            engine.spin.came_while_spinning(clock::now_ns() - self.started);
+        }
+    }
+}
+
+impl Shared {
+    /// Waits until `ready` has an answer. `None`: the deadline passed first.
+    ///
+    /// # Errors
+    /// [`Error::Forked`](crate::Error::Forked).
+    pub(crate) fn wait_for<T>(
+        self: &Arc<Shared>,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut(&mut Engine) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let mut pace = Pace::default();
+        loop {
+            let mut engine = self.enter()?;
+            if let Some(value) = self.poll(&mut engine, &mut pace, &mut ready)? {
+                return Ok(Some(value));
+            }
+            pace.note_turn(&mut engine);
+            // The last poll may have brought it; nothing may come between this look and the sleep.
+            if let Some(value) = ready(&mut engine) {
+                pace.end(&mut engine);
+                return Ok(Some(value));
+            }
+            let next = self.decide(engine, &pace, deadline)?;
+            self.rest(next, &mut pace, deadline)?;
+            if deadline.is_some_and(|end| Instant::now() >= end) {
+                let mut engine = self.enter()?;
+                engine.progress();
+                return Ok(ready(&mut engine));
+            }
+        }
+    }
+
+    // One function each: what one needs of the stack is not there while another goes on.
+
+    /// A turn of polling.
+    fn poll<'a, T>(
+        &'a self,
+        engine: &mut Inside<'a>,
+        pace: &mut Pace,
+        ready: &mut impl FnMut(&mut Engine) -> Option<T>,
+    ) -> Result<Option<T>> {
+        for _ in 0..POLLS_A_TURN {
+            if let Some(value) = ready(engine) {
+                pace.end(engine);
+                return Ok(Some(value));
+            }
+            pace.moved = engine.progress();
+            if pace.moved {
+                // Something is under way: there is nothing to sleep for yet.
+                pace.started = 0;
+                if self.has_handling(engine) {
+                    // That is when handlers run.
+                    engine.leave_and_enter()?;
+                }
+                // A peer may have it go on and on: other threads come first, and hear of what came.
+                if self.has_others() {
+                    break;
+                }
+            } else {
+                clock::relax();
+            }
+        }
+        Ok(None)
+    }
+
+    /// What to do after a turn that brought nothing. Leaves the engine.
+    fn decide(
+        &self,
+        mut engine: Inside<'_>,
+        pace: &Pace,
+        deadline: Option<Instant>,
+    ) -> Result<Next> {
+        let step = if pace.moved { None } else { engine.next_to_prefault() };
+        let next = match self.has_handling(&engine) || step.is_some() {
+            true => Next::Spin,
+            false => engine.next(pace, deadline),
+        };
+        drop(engine);
+        if let Some(step) = step {
+            self.prefault_next(&step)?;
+        }
+        Ok(next)
+    }
+
+    fn rest(
+        self: &Arc<Shared>,
+        next: Next,
+        pace: &mut Pace,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        match next {
+            Next::Spin if pace.turns.is_multiple_of(8) && self.is_crowded() => thread::yield_now(),
+            Next::Spin => {}
+            Next::Follow => {
+                // Woken by the leader; a time-out only for the deadline's sake.
+                match deadline.map(|end| end.saturating_duration_since(Instant::now())) {
+                    Some(left) => thread::park_timeout(left),
+                    None => thread::park(),
+                }
+            }
+            Next::Sleep(sleep) => {
+                self.sleep(sleep)?;
+                pace.started = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts pages where a message may be copied to.
+    #[cold]
+    pub(crate) fn prefault_next(&self, step: &Step) -> Result<()> {
+        let outcome = self.preparer.put(step);
+        let mut engine = self.enter()?;
+        let core = &mut engine.core;
+        core.prefault.did(&mut core.ops, step, outcome);
+        Ok(())
+    }
+
+    /// Sleeps on the endpoint's descriptor, as its leader: at most until `until_ns`, and so long at first.
+    pub(crate) fn sleep(self: &Arc<Shared>, sleep: Sleep) -> Result<()> {
+        let Sleep { since_ns, until_ns, mut at_first } = sleep;
+        let mut now = clock::now_ns();
+        loop {
+            let left = until_ns.map(|until| Duration::from_nanos(until.saturating_sub(now)));
+            let longest = at_first.into_iter().chain(left).min();
+            failpoint::hit(Point::BeforeSleep);
+            // What there is it leaves to `handle_events`: some of it is told only once.
+            let has_news = self.epoll.sleep(longest);
+            failpoint::hit(Point::AfterSleep);
+            let mut engine = self.enter()?;
+            now = clock::now_ns();
+            let is_over = !matches!(has_news, Ok(false)) || until_ns.is_some_and(|end| now >= end);
+            let sleeps_on = if is_over || engine.has_come() { None } else { engine.sleeps_for() };
+            if let Some(longest) = sleeps_on {
+                at_first = longest;
+                continue;
+            }
+            let rung = engine.rung_ns(since_ns, now);
+            engine.spin.slept(rung.unwrap_or(now) - since_ns, rung.map(|rung| now - rung));
+            engine.wake_up();
+            if let Err(error) = has_news {
+                tracing::warn!(%error, "poll");
+            }
+            return Ok(());
+        }
+    }
+}
+
+impl Engine {
+    /// Decides what a thread does that has polled for `spun_ns` in vain.
+    fn next(&mut self, pace: &Pace, deadline: Option<Instant>) -> Next {
+        let Pace { started, looked: now, .. } = *pace;
+        self.core.is_short = self.spin.is_short(now);
+        let spins = now - started < self.spin.limit_ns(now);
+        if self.led {
+            // Another thread leads, perhaps asleep: this one need not poll for long.
+            if spins {
+                return Next::Spin;
+            }
+            // What this thread leaves behind, the leader must not sleep over.
+            self.kick_if_needed();
+            let this = thread::current();
+            if self.followers.iter().all(|thread| thread.id() != this.id()) {
+                self.followers.push(this);
+            }
+            return Next::Follow;
+        }
+        if spins || !self.ask_all() {
+            return Next::Spin;
+        }
+        let Some(at_first) = self.sleeps_for() else {
+            self.unask_all();
+            return Next::Spin;
+        };
+        self.core.status.sleeps.add(1);
+        self.update_sleep_gauge(state::ASLEEP);
+        self.led = true;
+        self.asleep = true;
+        self.kick = false;
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let end_ns = left.map(|left| clock::now_ns() + left.as_nanos() as u64);
+        let until_ns = end_ns.into_iter().chain(self.due_ns()).min();
+        Next::Sleep(Sleep { since_ns: started, until_ns, at_first })
+    }
+
+    /// The leader is awake again: everybody looks anew.
+    fn wake_up(&mut self) {
+        self.asleep = false;
+        self.core.status.state.set(state::AWAKE);
+        self.led = false;
+        self.unask_all();
+        self.handle_events();
+        self.core.wakes.any = true;
+    }
+}
