@@ -10,9 +10,30 @@ use std::collections::VecDeque;
 
 use crate::wire::{descriptor::Piece, layout::LINE};
 
-/// Bytes in use while the consumer keeps up: so few that their lines stay in the first-level caches
-/// of both sides, which moves twice as many bytes a second as any larger number does.
+/// Bytes in use while the consumer keeps up, for pieces of up to [`HOT_PIECE_MAX`]: so few that their
+/// lines stay in the first-level caches of both sides, which moves twice as many bytes a second as any
+/// larger number does.
 pub(crate) const HOT_BYTES: u32 = 8 << 10;
+
+/// The longest of these, bytes.
+const HOT_PIECE_MAX: u32 = 4 << 10;
+
+/// The same for longer pieces that are copied within the caches: so many that neither side waits for
+/// the other at each piece, and few enough for the second-level caches.
+pub(crate) const WARM_BYTES: u32 = 64 << 10;
+
+/// The longest of these, bytes.
+const WARM_PIECE_MAX: u32 = 8 << 10;
+
+/// The bytes in which a piece of `len` goes round while the consumer keeps up; `None` for one that is
+/// worth being written past the caches, and goes round in all there are.
+pub(crate) const fn lap_bytes(len: u32) -> Option<u32> {
+    match len {
+        0..=HOT_PIECE_MAX => Some(HOT_BYTES),
+        ..=WARM_PIECE_MAX => Some(WARM_BYTES),
+        _ => None,
+    }
+}
 
 /// A range given out, until its descriptor is consumed.
 struct Lent {
@@ -36,9 +57,9 @@ pub(crate) struct Bulk {
     lent: VecDeque<Lent>,
 }
 
-/// With no more than this in flight a wide lap is not followed by another unasked: the consumer
+/// With no more laps than this in flight a wide one is not followed by another unasked: the consumer
 /// is about to catch up.
-const FEW_BYTES: u32 = 4 * HOT_BYTES;
+const FEW_LAPS: u32 = 4;
 
 impl Bulk {
     /// Nothing usable yet.
@@ -98,17 +119,18 @@ impl Bulk {
     #[inline]
     pub(crate) fn lend(&mut self, len: u32, number: u64) -> Option<Piece> {
         let len_lines = len.checked_next_multiple_of(LINE as u32)?;
+        let lap = lap_bytes(len);
         // An empty ring restarts at 0, and small: with the lines most likely still in the caches.
         if self.used == 0 {
             self.head = 0;
-            if len_lines <= HOT_BYTES {
-                self.size = self.size.min(HOT_BYTES);
+            if let Some(lap) = lap {
+                self.size = self.size.min(lap);
             }
         }
         let to_end = self.size - self.head;
-        if len_lines > to_end && self.size > HOT_BYTES {
+        if len_lines > to_end && self.size > lap.unwrap_or(HOT_BYTES) {
             // Long pieces have no use for a short lap.
-            if len_lines <= HOT_BYTES && self.used > 0 && self.used <= FEW_BYTES && !self.wide {
+            if lap.is_some_and(|lap| (1..=FEW_LAPS * lap).contains(&self.used)) && !self.wide {
                 return None;
             }
             self.wide = false;

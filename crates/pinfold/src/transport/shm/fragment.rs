@@ -25,8 +25,9 @@ pub(crate) struct FragmentSize(u32);
 
 impl FragmentSize {
     /// Small enough that the receiver copies one while the sender fills the next, and several fit the
-    /// bytes that both sides have in their caches.
-    pub(crate) const SHORT: FragmentSize = FragmentSize(2 << 10);
+    /// bytes that both sides have in their caches; long enough that neither waits for the other's word
+    /// at every turn.
+    pub(crate) const SHORT: FragmentSize = FragmentSize(8 << 10);
     /// Long enough for streaming stores to get going; several fit the ring.
     pub(crate) const LONG: FragmentSize = FragmentSize(24 << 10);
 
@@ -35,14 +36,10 @@ impl FragmentSize {
         self.0 as u64
     }
 
-    /// The length of the next piece where `left` bytes are left, more than none. Long pieces are all
-    /// about as long, so that what is learnt of one holds for all.
+    /// The length of the next piece where `left` bytes are left, more than none. All pieces of a
+    /// message are about as long, so that what is learnt of one holds for all.
     pub(crate) const fn next(self, left: u64) -> u64 {
-        let fragment = self.bytes();
-        if self.0 == FragmentSize::SHORT.0 {
-            return if left < fragment { left } else { fragment };
-        }
-        let piece = left.div_ceil(left.div_ceil(fragment)).next_multiple_of(LINE as u64);
+        let piece = left.div_ceil(left.div_ceil(self.bytes())).next_multiple_of(LINE as u64);
         if left < piece { left } else { piece }
     }
 }

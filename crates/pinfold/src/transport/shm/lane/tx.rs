@@ -6,7 +6,7 @@ use pinfold_sys::cpu::clock;
 
 use super::super::{
     budget::Budget,
-    bulk::{Bulk, HOT_BYTES},
+    bulk::{Bulk, lap_bytes},
     copy_learner::CopyIn,
     doorbell,
     fragment::{Cut, FragmentSize, FragmentSizes},
@@ -167,7 +167,7 @@ impl LaneTx {
         if let Some(piece) = self.lend_known(want) {
             return Ok(Some(piece));
         }
-        if want <= self.bulk.size() && self.bulk.size() >= HOT_BYTES {
+        if lap_bytes(want).is_some_and(|lap| self.bulk.size() >= lap) {
             while self.await_consumer()? {
                 if let Some(piece) = self.lend_known(want) {
                     return Ok(Some(piece));
@@ -227,8 +227,10 @@ impl LaneTx {
             return false;
         }
         // Long pieces go round in all there is: room for several is what lets both sides work.
-        let ample = if want > HOT_BYTES { BULK_BYTES_MAX } else { 0 };
-        let modest = (now * 2).max(HOT_BYTES).max(want.next_power_of_two()).min(BULK_BYTES_MAX);
+        let lap = lap_bytes(want);
+        let ample = if lap.is_none() { BULK_BYTES_MAX } else { 0 };
+        let modest = (now * 2).max(lap.unwrap_or(0)).max(want.next_power_of_two());
+        let modest = modest.min(BULK_BYTES_MAX);
         if !self.holding.grow_bulk(ample.max(modest), budget) {
             self.holding.grow_bulk(modest, budget);
         }
