@@ -42,8 +42,8 @@ const WEIGHT_STALE: f32 = 0.75;
 const EXPLORE_TURNS: u32 = 96;
 
 /// The same for a path that was not tried yet, and for one that was in use until lately: what made
-/// it look bad may be over, as when the host had taken its processor away for a moment. Doubles with
-/// every try in vain.
+/// it look bad may be over, as when the host had taken its processor away for a moment. Four times as
+/// many with every try in vain.
 const RETRY_TURNS: u32 = 6;
 
 /// Transfers of a try. The first of them meets what is left of those before, by another path, and
@@ -247,7 +247,7 @@ impl Learner {
             Some((long, left)) => {
                 let cell = &mut class.cells[long];
                 if left == TRY_TURNS {
-                    (cell.tried, cell.rest) = (turn, (2 * cell.rest).min(EXPLORE_TURNS));
+                    (cell.tried, cell.rest) = (turn, (4 * cell.rest).min(EXPLORE_TURNS));
                 }
                 class.trying = (left > 1).then_some((long, left - 1));
                 long

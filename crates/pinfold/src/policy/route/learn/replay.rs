@@ -8,10 +8,14 @@ use super::*;
 
 /// Messages of a path in a turn.
 const BATCH: usize = 4;
+/// A trace is replayed so many times in a row.
+const ROUNDS: usize = 3;
 /// By then the best path is found.
 const FOUND: usize = 100;
 /// What a pair that chooses may take, of what the best path takes.
 const BOUND: f64 = 1.05;
+/// The same where the model to begin with is wrong by a factor of 2.
+const BOUND_MISLED: f64 = 1.08;
 
 /// What one path took in a turn, ns.
 #[derive(Clone, Debug)]
@@ -73,20 +77,22 @@ impl Trace {
         self.turns[0].iter().fold(PathSet::none(), |open, cost| open.with(cost.path))
     }
 
+    /// All turns, in all rounds, from turn `from` on.
+    fn turns(&self, from: usize) -> impl Iterator<Item = &Vec<Cost>> {
+        self.turns.iter().cycle().take(ROUNDS * self.turns.len()).skip(from)
+    }
+
     /// What messages took by each path on average, ns, from turn `from` on.
     fn means(&self, from: usize) -> Vec<(Path, f64)> {
-        let turns = &self.turns[from..];
-        let mean = |at: usize| {
-            let sum: f64 = turns.iter().map(|turn| turn[at].took).sum();
-            (turns[0][at].path, sum / turns.len() as f64)
-        };
-        (0..turns[0].len()).map(mean).collect()
+        let count = self.turns(from).count() as f64;
+        let mean = |at: usize| self.turns(from).map(|turn| turn[at].took).sum::<f64>() / count;
+        self.turns[0].iter().enumerate().map(|(at, cost)| (cost.path, mean(at))).collect()
     }
 
     /// What messages take on average where `learner` chooses, ns, from turn `from` on.
     fn replay(&self, learner: &mut Learner, from: usize) -> f64 {
         let mut sum = 0.0;
-        for (number, turn) in self.turns.iter().enumerate() {
+        for (number, turn) in self.turns(0).enumerate() {
             for message in 0..BATCH {
                 let pick = learner.pick(self.len, self.open());
                 let cost = turn.iter().find(|cost| cost.path == pick.path).unwrap();
@@ -96,7 +102,7 @@ impl Trace {
                 sum += if number >= from { cost.took } else { 0.0 };
             }
         }
-        sum / (BATCH * (self.turns.len() - from)) as f64
+        sum / (BATCH * self.turns(from).count()) as f64
     }
 }
 
@@ -143,24 +149,25 @@ fn the_best_path_is_found_in_a_hundred_messages() {
         let best = means.iter().map(|(_, mean)| *mean).fold(f64::MAX, f64::min);
         for model in models() {
             let took = trace.replay(&mut Learner::new(&model), from);
-            assert!(took <= BOUND * best, "{name}: {took} by choice, {means:?}, from {model:?}");
+            // What is tried most is what the model took to be best.
+            let bound = if model == CostModel::DEFAULT { BOUND } else { BOUND_MISLED };
+            assert!(took <= bound * best, "{name}: {took} by choice, {means:?}, from {model:?}");
         }
     }
 }
 
-/// A machine that changes: another trace follows, in which another path may be the best one, or the same at other
-/// costs. Some hundred messages later the choice is as good as before.
+/// A machine that changes: a trace of another pattern or distance follows, in which another path may be the best one,
+/// or the same at other costs. Some hundred messages later the choice is as good as before.
 #[test]
 fn a_change_of_the_machine_is_followed() {
     /// Turns: 240 messages, 2 ms of them at 64 KiB.
     const FOLLOWED: usize = 60;
     let all = all();
     for (one, first) in &all {
-        for (other, second) in all.iter().filter(|(_, it)| it.open() == first.open()) {
+        let alike = |it: &Trace| it.len == first.len && it.open() == first.open();
+        for (other, second) in all.iter().filter(|(_, it)| alike(it)) {
             let mut learner = Learner::new(&CostModel::DEFAULT);
             first.replay(&mut learner, 0);
-            // Costs of another length are costs of another machine.
-            let second = Trace { len: first.len, ..second.clone() };
             let best = second.means(FOLLOWED).iter().map(|it| it.1).fold(f64::MAX, f64::min);
             let took = second.replay(&mut learner, FOLLOWED);
             assert!(took <= 1.1 * best, "{one}, then {other}: {took} by choice, {best} at best");
