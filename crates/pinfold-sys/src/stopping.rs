@@ -1,4 +1,5 @@
-//! Whether another process could stop this one: by a signal, or by whatever whoever may debug it can do.
+//! Whether another process could stop this one: by a signal, or by whatever whoever may debug it
+//! can do.
 //!
 //! A process that could may as well hold this one up in the kernel. One that is confined must not.
 //! All of it is read from `/proc`; what cannot be read there counts against the other process.
@@ -10,8 +11,8 @@ use std::fs;
 pub enum Stopping {
     /// It could stop this one.
     Could,
-    /// It has filters that this one does not know, or has given up privileges: it has to show that it may
-    /// debug this one (`ptrace(2)`), by reading its memory or by writing it.
+    /// It has filters that this one does not know, or has given up privileges: it has to show that
+    /// it may debug this one (`ptrace(2)`), by reading its memory or by writing it.
     ToShow,
     /// It could not, or nothing is known.
     Cannot,

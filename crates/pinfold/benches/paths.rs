@@ -1,9 +1,10 @@
-//! `cargo bench -p pinfold --bench paths [-- DIRECTORY]`: what messages take by each path of a pair, what the library's
-//! learner is told of them, and what a pair takes that may choose.
+//! `cargo bench -p pinfold --bench paths [-- DIRECTORY]`: what messages take by each path of a
+//! pair, what the library's learner is told of them, and what a pair takes that may choose.
 //!
-//! Two processes, each bound to a processor of its own, with a pair of endpoints for each path. All of a scenario's
-//! paths take turns, some messages each. Contents are checked; they stay as they are between messages. With a directory,
-//! the turns are written there, a file for each scenario: those in `src/policy/route/learn/traces` came so.
+//! Two processes, each bound to a processor of its own, with a pair of endpoints for each path. All
+//! of a scenario's paths take turns, some messages each. Contents are checked; they stay as they
+//! are between messages. With a directory, the turns are written there, a file for each scenario:
+//! those in `src/policy/route/learn/traces` came so.
 
 #[path = "paths/heard.rs"]
 mod heard;

@@ -19,8 +19,8 @@ const NOWHERE: usize = 1 << 44;
 /// Memory that the receiver may have touched for it, KiB.
 const TOUCHED_MAX_KIB: u64 = 128 << 10;
 
-/// Memory that is made for a message is not touched, page by page, to find out whose fault it is that it
-/// cannot be copied.
+/// Memory that is made for a message is not touched, page by page, to find out whose fault it is
+/// that it cannot be copied.
 #[test]
 fn what_cannot_be_read_costs_nothing() {
     let stage = Stage::new(60);
@@ -62,7 +62,8 @@ fn peak_kib() -> u64 {
 
 struct Nowhere;
 
-// SAFETY: there is no memory, so nobody reads or writes it: whoever has it copied is told so by the kernel.
+// SAFETY: there is no memory, so nobody reads or writes it: whoever has it copied is told so by the
+// kernel.
 unsafe impl OwnedBuf for Nowhere {
     fn bytes(&self) -> (*const u8, usize) {
         (std::ptr::without_provenance(NOWHERE), LEN)

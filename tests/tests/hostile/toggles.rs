@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! A peer whose memory is there when it is looked at and gone when it is copied: it holds whoever copies
-//! it up, once.
+//! A peer whose memory is there when it is looked at and gone when it is copied: it holds whoever
+//! copies it up, once.
 // Invariant: the pages are the role's own, and stay mapped for good; what is read of them is zero.
 
 use std::{

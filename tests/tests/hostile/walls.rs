@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
-//! Peers that could not stop their victim by a signal: the kernel copies nothing out of their memory. One has
-//! a process-id namespace of its own, one a user namespace. Theirs, and anybody's, may be the file of a file
-//! system that never reads it.
+//! Peers that could not stop their victim by a signal: the kernel copies nothing out of their
+//! memory. One has a process-id namespace of its own, one a user namespace. Theirs, and anybody's,
+//! may be the file of a file system that never reads it.
 // Invariant: the pages of the file stay mapped for good.
 
 use std::{

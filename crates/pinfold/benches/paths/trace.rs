@@ -68,8 +68,8 @@ impl Trace {
         text
     }
 
-    /// A line for each of the first turns: the hop, then for each of the `paths` what a message took
-    /// and what was told of the first ones.
+    /// A line for each of the first turns: the hop, then for each of the `paths` what a message
+    /// took and what was told of the first ones.
     pub fn text(&self, paths: &[&str]) -> String {
         let mut text = String::new();
         for turn in self.0.iter().take(WRITTEN) {

@@ -1,17 +1,17 @@
 //! What a message through the ring takes: its two sides copy at the same time, so the time of the
 //! slower one.
 //!
-//! The sender knows its own time at once, the receiver's some messages later: the receiver leaves it,
-//! with the number of the message, in one word of the lane.
+//! The sender knows its own time at once, the receiver's some messages later: the receiver leaves
+//! it, with the number of the message, in one word of the lane.
 
 use crate::wire::sample;
 
-/// The receiver says what a message took it from this length on, bytes; of a shorter one its sender's
-/// time is the whole.
+/// The receiver says what a message took it from this length on, bytes; of a shorter one its
+/// sender's time is the whole.
 pub(crate) const TOLD_FROM: u64 = 16 << 10;
 
-/// Messages whose receiver has not said yet: as many as the ring holds of the shortest ones that are
-/// cut long.
+/// Messages whose receiver has not said yet: as many as the ring holds of the shortest ones that
+/// are cut long.
 const OPEN: usize = 8;
 
 /// One message, as its sender saw it.
@@ -43,7 +43,8 @@ impl Halves {
         self.open[number as usize % OPEN] = Some(Half { number, len, ns, asking_ns });
     }
 
-    /// The receiver's `word` is about one of the messages: the whole of that one. Each is told once.
+    /// The receiver's `word` is about one of the messages: the whole of that one. Each is told
+    /// once.
     pub(crate) fn hear(&mut self, word: u64) -> Option<Whole> {
         let place = self.open.iter_mut().find(|place| {
             place.is_some_and(|half| sample::answered(word, half.number).is_some())

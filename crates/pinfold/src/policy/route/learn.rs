@@ -42,8 +42,8 @@ const WEIGHT_STALE: f32 = 0.75;
 const EXPLORE_TURNS: u32 = 96;
 
 /// The same for a path that was not tried yet, and for one that was in use until lately: what made
-/// it look bad may be over, as when the host had taken its processor away for a moment. Four times as
-/// many with every try in vain.
+/// it look bad may be over, as when the host had taken its processor away for a moment. Four times
+/// as many with every try in vain.
 const RETRY_TURNS: u32 = 6;
 
 /// Transfers of a try. The first of them meets what is left of those before, by another path, and
@@ -280,8 +280,8 @@ impl Learner {
         }
     }
 
-    /// Notes which paths could pay in a class: those within reach of exploration at the upper end of
-    /// the class, by what is known of them or by the model alone.
+    /// Notes which paths could pay in a class: those within reach of exploration at the upper end
+    /// of the class, by what is known of them or by the model alone.
     fn weigh(&mut self, at: usize) {
         let len = (1 << (CLASS_MIN as usize + at + 1)) - 1;
         let cells = &self.classes[at].cells;

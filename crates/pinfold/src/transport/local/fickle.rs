@@ -1,4 +1,5 @@
-//! Processes whose memory had this one wait: none of them is copied from again, nor when it comes back.
+//! Processes whose memory had this one wait: none of them is copied from again, nor when it comes
+//! back.
 
 use std::collections::VecDeque;
 

@@ -28,10 +28,12 @@ const WARM_PIECE_MAX: u32 = 8 << 10;
 /// The bytes in which a piece of `len` goes round while the consumer keeps up; `None` for one that is
 /// worth being written past the caches, and goes round in all there are.
 pub(crate) const fn lap_bytes(len: u32) -> Option<u32> {
-    match len {
-        0..=HOT_PIECE_MAX => Some(HOT_BYTES),
-        ..=WARM_PIECE_MAX => Some(WARM_BYTES),
-        _ => None,
+    if len <= HOT_PIECE_MAX {
+        Some(HOT_BYTES)
+    } else if len <= WARM_PIECE_MAX {
+        Some(WARM_BYTES)
+    } else {
+        None
     }
 }
 

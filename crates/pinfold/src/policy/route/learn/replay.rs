@@ -1,8 +1,10 @@
-//! The learner beside recorded costs: what a pair would have taken that chooses, and what the best path took.
+//! The learner beside recorded costs: what a pair would have taken that chooses, and what the best
+//! path took.
 //!
-//! The traces come from `cargo bench -p pinfold --bench paths`, on two processors of a virtual machine. A line is one
-//! turn: what a hop took, then for each path what a message took (time ÷ messages), and what the learner was told of
-//! the first messages. The learner is told the latter and pays the former.
+//! The traces come from `cargo bench -p pinfold --bench paths`, on two processors of a virtual
+//! machine. A line is one turn: what a hop took, then for each path what a message took (time ÷
+//! messages), and what the learner was told of the first messages. The learner is told the latter
+//! and pays the former.
 
 use super::*;
 
@@ -122,8 +124,8 @@ fn models() -> Vec<CostModel> {
     models
 }
 
-/// Assumption: the path that the learner is told the least of is the one by which users wait least, or about as
-/// good. Medians of what it is told say that of means of what users take.
+/// Assumption: the path that the learner is told the least of is the one by which users wait least,
+/// or about as good. Medians of what it is told say that of means of what users take.
 #[test]
 fn what_is_told_puts_paths_in_the_order_of_what_users_take() {
     for (name, trace) in all() {
@@ -156,8 +158,9 @@ fn the_best_path_is_found_in_a_hundred_messages() {
     }
 }
 
-/// A machine that changes: a trace of another pattern or distance follows, in which another path may be the best one,
-/// or the same at other costs. Some hundred messages later the choice is as good as before.
+/// A machine that changes: a trace of another pattern or distance follows, in which another path
+/// may be the best one, or the same at other costs. Some hundred messages later the choice is as
+/// good as before.
 #[test]
 fn a_change_of_the_machine_is_followed() {
     /// Turns: 240 messages, 2 ms of them at 64 KiB.
@@ -175,8 +178,8 @@ fn a_change_of_the_machine_is_followed() {
     }
 }
 
-/// A receiver's stall that was told of many messages, as an average would be, drives the sender away from the best
-/// path: the learner cannot make up for what it is told.
+/// A receiver's stall that was told of many messages, as an average would be, drives the sender
+/// away from the best path: the learner cannot make up for what it is told.
 #[test]
 fn an_average_over_messages_would_miss_the_bound() {
     let (_, trace) = all().into_iter().find(|(name, _)| *name == "stream-heap-64k").unwrap();

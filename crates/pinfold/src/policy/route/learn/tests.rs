@@ -71,8 +71,8 @@ impl Tries {
         self.changes += usize::from(before.is_some_and(|before| before != used));
     }
 
-    /// One in so many turns, and a few at first, for each path, and after each change: after 6 and 24
-    /// turns. Each is of some transfers.
+    /// One in so many turns, and a few at first, for each path, and after each change: after 6 and
+    /// 24 turns. Each is of some transfers.
     fn most(&self) -> usize {
         let tries = self.transfers / EXPLORE_TURNS as usize + 3 * (LONG.len() - 1 + self.changes);
         tries * TRY_TURNS as usize

@@ -1,8 +1,8 @@
 //! How far memory of a peer is relied on to be where it was.
 //!
 //! A copy by the kernel waits for pages that are missing, so a look comes first, and what was there
-//! a moment ago is taken to be there still. A peer whose memory comes and goes is looked at each time,
-//! and one that has had a copy wait is not copied from or to any more.
+//! a moment ago is taken to be there still. A peer whose memory comes and goes is looked at each
+//! time, and one that has had a copy wait is not copied from or to any more.
 
 use pinfold_sys::mem::presence::Touch;
 
@@ -78,8 +78,9 @@ impl Trust {
         looks.wary = looks.wary.saturating_sub(1);
     }
 
-    /// A look has not. Whether that was once too often: memory that is sent has been written just before, so it
-    /// is there; memory of receives is often new at an address where other memory was.
+    /// A look has not. Whether that was once too often: memory that is sent has been written just
+    /// before, so it is there; memory of receives is often new at an address where other memory
+    /// was.
     pub(super) fn missed(&mut self, at: u64, len: u64, touch: Touch, now_ns: u64) -> bool {
         let looks = self.of(touch);
         let mut was_there = false;
