@@ -17,7 +17,7 @@ use crate::{
     copy::Largest,
     failpoint::{self, Point},
     memory::store::Kept,
-    policy::route::TOLD_FROM,
+    policy::route::{TOLD_FROM, halves},
     protocol::{handoff::vectored, rma::regions::ANSWERS_MAX},
     status::Tally,
     transport::shm::ring::Violation,
@@ -346,7 +346,8 @@ impl Core {
             );
         }
         let ns = peer.arrival_lap_ns(stream.started);
-        peer.rx.say_took(sample::answer(stream.sid as u8, ns));
+        let number = halves::number(stream.sid, stream.len);
+        peer.rx.say_took(sample::answer(number, ns));
     }
 
     /// A message in its sender's memory.

@@ -16,7 +16,9 @@ use crate::{
     copy::{Copier, Largest, Reader, Tally},
     memory::{exported_extents::ExportedExtents, store::Kept},
     policy::{
-        route::{Asking, CostModel, Halves, Learner, Path, Permissions, Refusal, TOLD_FROM},
+        route::{
+            Asking, CostModel, Halves, Learner, Path, Permissions, Refusal, TOLD_FROM, halves,
+        },
         two_way::TwoWay,
     },
     protocol::{
@@ -428,7 +430,7 @@ impl Peer {
         if len < TOLD_FROM {
             return self.learner.observe(Path::Eager, len, here);
         }
-        self.halves.sent(sid as u8, len, here, asking);
+        self.halves.sent(halves::number(sid, len), len, here, asking);
         if let Some(whole) = self.halves.hear(self.tx.took_there()) {
             self.learner.observe(Path::Eager, whole.len, whole.ns);
         }

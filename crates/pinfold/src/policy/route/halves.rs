@@ -27,6 +27,7 @@ struct Half {
 #[derive(Debug, Default)]
 pub(crate) struct Halves {
     open: [Option<Half>; OPEN],
+    next: usize,
 }
 
 /// A message of `len` bytes took `ns` nanoseconds.
@@ -36,11 +37,25 @@ pub(crate) struct Whole {
     pub(crate) ns: u64,
 }
 
+/// The number of a message of `len` bytes on stream `sid`, by which both sides name it. Streams are
+/// used again at once, so it tells the length as well: a time is at worst that of the message
+/// before, of about the same length.
+pub(crate) fn number(sid: u32, len: u64) -> u8 {
+    const STREAM_BITS: u32 = 3;
+    let class = len.checked_ilog2().unwrap_or(0).min(31) as u8;
+    class << STREAM_BITS | (sid as u8 & ((1 << STREAM_BITS) - 1))
+}
+
 impl Halves {
     /// Message `number` of `len` bytes is written, which took `ns` nanoseconds, after its receiver
     /// was asked for `asking_ns`.
     pub(crate) fn sent(&mut self, number: u8, len: u64, ns: u64, asking_ns: u64) {
-        self.open[number as usize % OPEN] = Some(Half { number, len, ns, asking_ns });
+        let same = |half: &Option<Half>| half.is_some_and(|half| half.number == number);
+        let at = self.open.iter().position(same).unwrap_or_else(|| {
+            self.next = (self.next + 1) % OPEN;
+            self.next
+        });
+        self.open[at] = Some(Half { number, len, ns, asking_ns });
     }
 
     /// The receiver's `word` is about one of the messages: the whole of that one. Each is told
@@ -82,6 +97,25 @@ mod tests {
         assert_eq!(halves.hear(sample::answer(2, 20)), None);
         assert_eq!(halves.hear(sample::answer(9, 20)), None);
         assert_eq!(halves.hear(sample::answer(0, 30)), Some(Whole { len: 1000, ns: 30 }));
+    }
+
+    /// Messages of two lengths take turns on one stream, each of them told of once the next one is
+    /// written.
+    #[test]
+    fn lengths_are_told_apart_on_one_stream() {
+        let mut halves = Halves::default();
+        let (mut word, mut told) = (0, Vec::new());
+        for turn in 0..6 {
+            let (len, theirs) = if turn % 2 == 0 { (1 << 20, 70_000) } else { (1 << 14, 3000) };
+            halves.sent(number(0, len), len, 10, 0);
+            told.extend(halves.hear(word));
+            word = sample::answer(number(0, len), theirs);
+        }
+        assert_eq!(told.len(), 5);
+        assert!(told.iter().all(|it| it.ns == if it.len == 1 << 20 { 70_000 } else { 3000 }));
+        // Any length has a number.
+        assert_ne!(number(7, u64::MAX), number(7, 1 << 30));
+        assert_eq!(number(0, 0), 0);
     }
 
     /// One stall is one message's: what the others took is as before.

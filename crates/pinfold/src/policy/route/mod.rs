@@ -7,7 +7,7 @@ mod asking;
 mod calibrate;
 mod choose;
 mod cost;
-mod halves;
+pub(crate) mod halves;
 mod keep;
 mod learn;
 mod path;
